@@ -1,0 +1,1 @@
+"""Penstock: a dispatcher for AI-agent work."""

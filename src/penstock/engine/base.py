@@ -1,0 +1,39 @@
+"""What an engine must do: run attempts where their work belongs, and end every one of them exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from penstock.hosts.base import Job
+from penstock.model import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """User code that kept a loop from turning: whose, for how long so far, and where it stood."""
+
+    host: str
+    task: str | None
+    attempt: int | None
+    seconds: float
+    stack: str
+
+
+Report: TypeAlias = Callable[[Sequence[tuple[Job, Outcome]]], None]
+
+
+class Engine(Protocol):
+    """`report` and `on_stall` are called on the loop that opened the engine, never from another thread."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None:
+        """Stop everything that still runs, wait for it to be gone, leave nothing behind."""
+
+    def start(self, jobs: Sequence[Job]) -> None:
+        """Begin these attempts; returns at once. Each of them is reported exactly once, in time."""
+
+    def stop(self, task: str, attempt: int) -> None:
+        """Make an attempt end; it is reported with Verdict.CANCELLED unless it ended by itself first."""

@@ -1,0 +1,85 @@
+"""What a host adapter is: it says *what* an attempt runs; the engine says where and watches over it.
+
+An adapter turns a job into one of the kinds of work below. It never starts anything itself, so the same
+adapter works on every engine. The engine kills on time-out and on stop, catches whatever comes out and
+turns it into an Outcome; `errors.AttemptError` and its children say what a failure means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from penstock.model import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One attempt, ready to run."""
+
+    task: str
+    attempt: int
+    kind: str
+    payload: Any
+    host: str
+    lane: str
+    run: str = ""
+    model: str | None = None
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCoroutine:
+    """Code of ours that only waits on I/O: it runs in the dispatcher's loop."""
+
+    run: Callable[[], Awaitable[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A user's callable `pkg.mod:fn`, given the payload.
+
+    Async ones run on the host's own loop, sync ones in threads, and with `isolated` both in processes
+    that can be killed.
+    """
+
+    target: str
+    payload: Any
+    isolated: bool = False
+    search_path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program in a process group of its own; never through a shell."""
+
+    argv: tuple[str, ...]
+    outcome: Callable[[int, bytes, bytes], Outcome]  # exit status, stdout, stderr (cut to the limit)
+    stdin: bytes = b""
+    env: Mapping[str, str] = field(default_factory=dict)  # added to the dispatcher's own
+    cwd: str | None = None
+    output_limit_bytes: int = 1_000_000
+
+
+Work: TypeAlias = OwnCoroutine | Call | Program
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    up: bool
+    detail: str = ""
+
+
+class Adapter(Protocol):
+    """One per configured host."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def work(self, job: Job) -> Work:
+        """What this attempt runs. A payload it cannot use raises PermanentError."""
+
+    async def check(self) -> Health:
+        """Whether the host could take work now, and what to do when it could not."""

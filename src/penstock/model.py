@@ -1,0 +1,266 @@
+"""The words of Penstock as values: what a task, a host, a lane, a gate and an outcome are.
+
+Everything else is built on these. They are frozen, import nothing of ours and nothing third-party,
+and hold no behaviour beyond reading themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+PRIORITIES = range(5)  # 0 is the most urgent
+DEFAULT_PRIORITY = 2
+DEFAULT_LANE = "default"
+
+
+class State(StrEnum):
+    """Where a task is. `lifecycle.py` says which steps lead from one to another."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    BLOCKED = "blocked"
+
+
+class Verdict(StrEnum):
+    """What an attempt's end means for its task, its retries and its host."""
+
+    DONE = "done"
+    TEMPORARY = "temporary"  # worth another try: costs a retry, after a backoff
+    PERMANENT = "permanent"  # trying again cannot help
+    HOST = "host"  # the host's fault: costs no retry, another host is preferred, the breaker counts
+    THROTTLED = "throttled"  # the host said "too much" (429): costs nothing, the host's slots shrink
+    CANCELLED = "cancelled"  # stopped because we asked
+
+
+class OnCrash(StrEnum):
+    """What becomes of a task whose dispatcher died while it ran."""
+
+    RETRY = "retry"
+    BLOCK = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One piece of work. `id`, `run` and `queued_at` are filled in at submit when left empty."""
+
+    kind: str
+    payload: Any = None
+    priority: int = DEFAULT_PRIORITY
+    lane: str = DEFAULT_LANE
+    run: str = ""
+    after: tuple[str, ...] = ()
+    needs: Mapping[str, float] | None = None  # units; a slot is taken unless `slots` says how many
+    host: str | None = None
+    model: str | None = None
+    timeout_s: float | None = None
+    deadline: float | None = None  # epoch seconds; not started by then, it fails
+    not_before: float | None = None  # epoch seconds
+    retries: int | None = None
+    key: str | None = None
+    on_crash: OnCrash = OnCrash.RETRY
+    id: str = ""
+    queued_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one attempt ended, as its adapter tells it."""
+
+    verdict: Verdict
+    value: Any = None
+    error: str | None = None
+    retry_after_s: float | None = None
+    tokens: float | None = None  # used by the attempt, where the host counts them
+    cost_usd: float | None = None
+    logs: str | None = None  # the end of what it wrote, cut to a limit
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How much a host takes in any 60 seconds."""
+
+    requests_per_min: float | None = None
+    tokens_per_min: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """A host of last resort: opens for a task after `after_s` of waiting, or when own hosts fail."""
+
+    after_s: float = 30.0
+    budget_usd_per_day: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerRule:
+    """When a host counts as down, and how long before one task tries it again."""
+
+    failures: int = 3
+    reset_s: float = 5.0
+    max_reset_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What runs attempts of the kinds it serves. `options` belong to its adapter."""
+
+    name: str
+    type: str
+    slots: int = 1
+    units: Mapping[str, float] = field(default_factory=dict)
+    serves: tuple[str, ...] = ("*",)
+    model: str | None = None
+    rate: Rate | None = None
+    fallback: Fallback | None = None
+    breaker: BreakerRule = BreakerRule()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def serves_kind(self, kind: str) -> bool:
+        return "*" in self.serves or kind in self.serves
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A family of work, walled off from the others."""
+
+    name: str
+    max_running: int | None = None
+    reserve: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # host -> units
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A condition on starting. It reads a lane's running count, or a probe sampled outside the core."""
+
+    name: str
+    lane: str | None = None
+    max_running: int | None = None  # with `lane`: open while running(lane) <= max_running
+    probe: str | None = None
+    min: float | None = None  # with `probe`: open while min <= value <= max
+    max: float | None = None
+    every_s: float = 2.0
+    on_error: str = "closed"  # what a probe that fails or hangs leaves behind: open | closed
+    holds_lanes: tuple[str, ...] = ()
+    holds_kinds: tuple[str, ...] = ()
+    holds_hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRule:
+    """How failures are tried again: delay = base * 2**n up to max, half of it by chance."""
+
+    retries: int = 2
+    base_s: float = 1.0
+    max_s: float = 60.0
+    host_faults: int = 10  # a task that met this many host faults fails
+
+
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """All the scheduler is told of the world: hosts, lanes, gates and the rules between them."""
+
+    hosts: tuple[Host, ...] = ()
+    lanes: tuple[Lane, ...] = ()
+    gates: tuple[Gate, ...] = ()
+    aging_s: float = 300.0
+    retry: RetryRule = RetryRule()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A stretch of a task's queue time with its one reason."""
+
+    reason: str
+    detail: str
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+    def as_record(self) -> dict[str, Any]:
+        return {"reason": self.reason, "detail": self.detail, "from": self.start, "to": self.end}
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of a task on one host, as recorded. Its number is the fence."""
+
+    task: str
+    number: int
+    host: str
+    lane: str
+    started_at: float
+    work_class: int  # the class the task waited in; its stretches explain the wait before this attempt
+    ended_at: float | None = None
+    verdict: Verdict | None = None
+    error: str | None = None
+    retry_at: float | None = None  # when the task may be tried again, if it may
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """A task as the store keeps it: what was asked, and how far it has come."""
+
+    task: Task
+    number: int  # order of arrival in this store
+    state: State
+    attempts: int = 0
+    tries: int = 0  # attempts that cost a retry
+    host_faults: int = 0
+    retry_at: float | None = None
+    host: str | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    value: Any = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a user gets back for a task."""
+
+    task_id: str
+    run: str
+    kind: str
+    lane: str
+    priority: int
+    state: State
+    host: str | None
+    attempts: int
+    queued_at: float
+    started_at: float | None
+    ended_at: float | None
+    value: Any
+    error: str | None
+    waits: tuple[Wait, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return self.state is State.DONE
+
+    def as_record(self) -> dict[str, Any]:
+        return {
+            "task_id": self.task_id,
+            "run": self.run,
+            "kind": self.kind,
+            "lane": self.lane,
+            "priority": self.priority,
+            "state": str(self.state),
+            "host": self.host,
+            "attempts": self.attempts,
+            "queued_at": self.queued_at,
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+            "value": self.value,
+            "error": self.error,
+            "waits": [w.as_record() for w in self.waits],
+        }

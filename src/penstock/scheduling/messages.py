@@ -1,0 +1,234 @@
+"""What the scheduler is told (events) and what it answers (decisions).
+
+Decisions are facts: the dispatcher acts on `Start` and `Stop`, and the store records every one of them in
+order. They are named tuples because a million of them are made in a bulk run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from penstock.model import Outcome, State, Task, TaskRecord, Verdict
+
+# ---- events: what happened outside
+
+
+class Submitted(NamedTuple):
+    """New tasks, with the states of the tasks they wait `after` that have already ended."""
+
+    tasks: Sequence[Task]
+    ended: Mapping[str, State] = {}
+
+
+class Restored(NamedTuple):
+    """Live tasks of the store at start-up. Running ones were interrupted when their dispatcher died."""
+
+    records: Sequence[TaskRecord]
+    ended: Mapping[str, State] = {}
+    crashed_at: float | None = None
+
+
+class Finished(NamedTuple):
+    """An attempt's end. `chance` in [0, 1) is the jitter's random number."""
+
+    task: str
+    attempt: int
+    outcome: Outcome
+    chance: float = 0.5
+
+
+class PutBack(NamedTuple):
+    """A running attempt was stopped so that its task can run later, at no cost to it."""
+
+    task: str
+    attempt: int
+
+
+class CancelAsked(NamedTuple):
+    task: str
+
+
+class RetryAsked(NamedTuple):
+    """An ended task is wanted again; its record comes from the store."""
+
+    record: TaskRecord
+    ended: Mapping[str, State] = {}
+
+
+class PauseSet(NamedTuple):
+    scope: str  # all | host | lane
+    name: str
+    paused: bool
+
+
+class SlotsSet(NamedTuple):
+    host: str
+    slots: int
+
+
+class HostHealth(NamedTuple):
+    host: str
+    up: bool
+    detail: str = ""
+
+
+class GateRead(NamedTuple):
+    """A probe's reading; None when it failed, with what went wrong."""
+
+    gate: str
+    value: float | None
+    error: str = ""
+
+
+class Tick(NamedTuple):
+    """Time passed: what was waiting for `next_wake()` is looked at."""
+
+
+Event: TypeAlias = (
+    Submitted
+    | Restored
+    | Finished
+    | PutBack
+    | CancelAsked
+    | RetryAsked
+    | PauseSet
+    | SlotsSet
+    | HostHealth
+    | GateRead
+    | Tick
+)
+
+# ---- decisions: what follows
+
+
+class Start(NamedTuple):
+    """Run this attempt on that host, now."""
+
+    task: str
+    attempt: int
+    host: str
+    lane: str
+    work_class: int
+    at: float
+
+
+class Stop(NamedTuple):
+    """Make this attempt end; its outcome is still awaited and its room still held."""
+
+    task: str
+    attempt: int
+    host: str
+    at: float
+    why: str
+
+
+class Requeue(NamedTuple):
+    """The attempt is over, the task is queued again, not before `retry_at`."""
+
+    task: str
+    attempt: int
+    at: float
+    retry_at: float
+    tries: int
+    host_faults: int
+    verdict: Verdict
+    error: str | None
+
+
+class End(NamedTuple):
+    """The task has its one result. `attempt` is 0 when it ended in the queue."""
+
+    task: str
+    attempt: int
+    state: State
+    step: str
+    at: float
+    outcome: Outcome | None
+    error: str | None
+
+
+class Revive(NamedTuple):
+    """An ended task is queued again because somebody asked."""
+
+    task: str
+    at: float
+
+
+class Refuse(NamedTuple):
+    """A result came for an attempt that no longer counts; it changed nothing."""
+
+    task: str
+    attempt: int
+    at: float
+    why: str
+
+
+class Route(NamedTuple):
+    """From `at` on, tasks with this `key` wait in this class."""
+
+    key: str
+    work_class: int
+    at: float
+    name: str
+
+
+class Move(NamedTuple):
+    """One task waits in another class from now on (a fallback opened for it)."""
+
+    task: str
+    at: float
+    work_class: int
+    why: str
+
+
+class WaitChange(NamedTuple):
+    """From `at` on, what the tasks of a class wait for; None when none of them waits."""
+
+    work_class: int
+    at: float
+    reason: str | None
+    detail: str
+
+
+class HostChange(NamedTuple):
+    host: str
+    at: float
+    state: str  # up | half-open | down | paused | gated | rate-limited
+    slots: int
+    detail: str
+
+
+class LaneChange(NamedTuple):
+    lane: str
+    at: float
+    paused: bool
+
+
+class GateChange(NamedTuple):
+    gate: str
+    at: float
+    open: bool
+    detail: str
+
+
+class AllChange(NamedTuple):
+    at: float
+    paused: bool
+
+
+Decision: TypeAlias = (
+    Start
+    | Stop
+    | Requeue
+    | End
+    | Revive
+    | Refuse
+    | Route
+    | Move
+    | WaitChange
+    | HostChange
+    | LaneChange
+    | GateChange
+    | AllChange
+)

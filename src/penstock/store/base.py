@@ -1,0 +1,230 @@
+"""What any store must do: keep tasks, attempts and events safe, and wake those who wait for them.
+
+Clients submit and read; one dispatcher at a time owns the store and records its decisions. One suite in
+`tests/conformance/` binds every implementation to what is written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from penstock.model import Attempt, State, Task, TaskRecord
+from penstock.scheduling.messages import Decision, Move, Route, WaitChange
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who dispatches from a store."""
+
+    pid: int
+    machine: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One dispatcher's time on the store. `ended_at` of a crashed one is its last sign of life."""
+
+    number: int
+    owner: Owner
+    started_at: float
+    seen_at: float  # last heartbeat or write
+    ended_at: float | None = None  # None: it runs, or it died without a word
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFilter:
+    """Which tasks; fields left None do not narrow. Newest first when `newest`, else in order of arrival."""
+
+    states: tuple[State, ...] | None = None
+    run: str | None = None
+    kind: str | None = None
+    lane: str | None = None
+    host: str | None = None
+    limit: int | None = None
+    after: int | None = None  # only numbers beyond this one: pages
+    newest: bool = False
+
+
+class Arrival(NamedTuple):
+    """A live task as the dispatcher takes it in. The payload stays encoded until the task starts."""
+
+    record: TaskRecord  # its task's payload is None
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Something a client asks of the dispatcher: cancel, retry, pause, resume, slots."""
+
+    verb: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    ok: bool
+    detail: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """One row of the log. `number` only grows; reading can be resumed after any of them."""
+
+    number: int
+    at: float
+    type: str
+    task: str | None
+    attempt: int | None
+    host: str | None
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All that explains the waits of some tasks; `diagnosis.waits` cuts them from it."""
+
+    records: Sequence[TaskRecord]
+    attempts: Sequence[Attempt]  # of those tasks
+    others: Sequence[Attempt]  # of any task, overlapping the same time: who held the slots
+    dependencies: Mapping[str, TaskRecord]  # every task that one of them waits after
+    routes: Sequence[Route]
+    moves: Sequence[Move]
+    stretches: Sequence[WaitChange]
+    epochs: Sequence[Epoch]
+
+
+@dataclass(frozen=True, slots=True)
+class HostStatus:
+    state: str
+    slots: int
+    detail: str
+    changed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state of a store for `status`: counts from the tasks, conditions as last recorded."""
+
+    at: float
+    queued: Mapping[str, int]  # route key -> tasks queued
+    running: Mapping[tuple[str, str], int]  # (host, lane) -> attempts running
+    ended: Mapping[State, int]
+    hosts: Mapping[str, HostStatus]
+    lanes_paused: Mapping[str, bool]
+    gates: Mapping[str, tuple[bool, str]]  # open, detail
+    paused: bool
+    epoch: Epoch | None  # the dispatcher that owns the store now, if one is alive
+
+
+class Store(Protocol):
+    """Every method that may touch the disk is async, and none of them blocks the caller's loop."""
+
+    @property
+    def name(self) -> str:
+        """Where it is, fit for display (no secrets)."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    # -- clients
+
+    async def submit(self, tasks: Sequence[Task]) -> list[str]:
+        """Keep these tasks, all or none; their ids, in order, once they are durable.
+
+        A task with a `key` that is known gives the known task's id and adds nothing. Refused with
+        TaskError: an id that exists, an `after` that names no task of the store or of this batch.
+        """
+
+    async def ask(self, request: Request) -> int:
+        """Leave a request for the dispatcher; its number."""
+
+    async def answer_to(self, number: int) -> Answer | None: ...
+
+    async def get(self, task_id: str) -> TaskRecord | None: ...
+
+    async def find(self, prefix: str) -> list[str]:
+        """At most ten ids that start with `prefix`."""
+
+    async def tasks(self, chosen: TaskFilter) -> list[TaskRecord]: ...
+
+    async def attempts(self, task_id: str) -> list[Attempt]: ...
+
+    async def events(self, after: int = 0, *, task: str | None = None, limit: int = 1000) -> list[StoredEvent]: ...
+
+    async def ended_in_run(self, run: str, after: int) -> list[tuple[int, TaskRecord]]:
+        """Tasks of a run that ended, with the number of the ending event, in that order, beyond `after`."""
+
+    async def live_in_run(self, run: str) -> int:
+        """How many tasks of a run have not ended."""
+
+    async def history(self, *, task: str | None = None, run: str | None = None) -> History: ...
+
+    async def snapshot(self, at: float) -> Snapshot: ...
+
+    def ring(self) -> None:
+        """Wake the dispatcher, in whatever process it is. Cheap, and lost when there is none."""
+
+    def bell(self) -> Bell:
+        """Be woken when the dispatcher recorded something, in whatever process it is."""
+
+    async def export_run(self, run: str) -> AsyncIterator[Mapping[str, Any]]:
+        """The run as JSON-ready records, in an order in which `import_run` takes them."""
+        yield {}
+
+    async def import_run(self, lines: Iterable[Mapping[str, Any]]) -> str:
+        """Keep an exported run under its name; refused with TaskError when one of its tasks exists."""
+
+    async def prune(self, before: float) -> int:
+        """Forget tasks that ended before then, with their attempts and events; how many."""
+
+    # -- the owner
+
+    async def acquire(self, owner: Owner, now: float) -> tuple[Epoch, Epoch | None]:
+        """Become the one dispatcher; the new epoch and the one before. AlreadyOwned names who has it."""
+
+    async def heartbeat(self, epoch: int, now: float) -> None: ...
+
+    async def release(self, epoch: int, now: float) -> None: ...
+
+    async def live(self) -> list[Arrival]:
+        """Every task that has not ended, in order of arrival."""
+
+    async def arrivals(self, after: int, limit: int = 10_000) -> list[Arrival]:
+        """Live tasks whose number is beyond `after`, in order of arrival."""
+
+    async def payloads(self, ids: Sequence[str]) -> dict[str, bytes]: ...
+
+    async def states(self, ids: Iterable[str]) -> dict[str, State]: ...
+
+    async def requests(self) -> list[Request]:
+        """Requests nobody has answered, in order."""
+
+    async def answer(self, number: int, answer: Answer) -> None: ...
+
+    def record(self, decisions: Sequence[Decision]) -> Awaitable[None]:
+        """Write these decisions, in order, in one transaction with their events; done once durable.
+
+        Calls made while one is being written are written together after it. When the disk is full or
+        the file is locked nothing is dropped: the same decisions are tried again until they are kept.
+        """
+
+    async def note(self, type: str, at: float, task: str | None, attempt: int | None, data: Mapping[str, Any]) -> None:
+        """Add an event that changes no state (a stalled loop, a log line worth keeping)."""
+
+    def wake_bell(self) -> Bell:
+        """The dispatcher's own bell: rung by clients."""
+
+
+class Bell(Protocol):
+    """A wake-up that is never lost: a ring before `wait()` makes it return at once."""
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """True when rung, False on time-out. Rings that came meanwhile are one."""
+
+    def close(self) -> None: ...
