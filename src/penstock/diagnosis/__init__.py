@@ -1,0 +1,1 @@
+"""Understanding a run from what was recorded: pure functions over its history."""

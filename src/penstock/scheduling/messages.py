@@ -81,6 +81,10 @@ class GateRead(NamedTuple):
     error: str = ""
 
 
+class Drain(NamedTuple):
+    """Start nothing any more: the dispatcher is about to stop."""
+
+
 class Tick(NamedTuple):
     """Time passed: what was waiting for `next_wake()` is looked at."""
 
@@ -96,6 +100,7 @@ Event: TypeAlias = (
     | SlotsSet
     | HostHealth
     | GateRead
+    | Drain
     | Tick
 )
 
@@ -194,7 +199,7 @@ class WaitChange(NamedTuple):
 class HostChange(NamedTuple):
     host: str
     at: float
-    state: str  # up | half-open | down | paused | gated | rate-limited
+    state: str  # up | half-open (one may try it) | probing (one does) | down | paused | gated | rate-limited
     slots: int
     detail: str
 

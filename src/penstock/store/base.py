@@ -10,28 +10,11 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from penstock.diagnosis.history import Epoch as Epoch
+from penstock.diagnosis.history import History as History
+from penstock.diagnosis.history import Owner as Owner
 from penstock.model import Attempt, State, Task, TaskRecord
-from penstock.scheduling.messages import Decision, Move, Route, WaitChange
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Who dispatches from a store."""
-
-    pid: int
-    machine: str
-    command: str
-
-
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """One dispatcher's time on the store. `ended_at` of a crashed one is its last sign of life."""
-
-    number: int
-    owner: Owner
-    started_at: float
-    seen_at: float  # last heartbeat or write
-    ended_at: float | None = None  # None: it runs, or it died without a word
+from penstock.scheduling.messages import Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +65,6 @@ class StoredEvent:
     attempt: int | None
     host: str | None
     data: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """All that explains the waits of some tasks; `diagnosis.waits` cuts them from it."""
-
-    records: Sequence[TaskRecord]
-    attempts: Sequence[Attempt]  # of those tasks
-    others: Sequence[Attempt]  # of any task, overlapping the same time: who held the slots
-    dependencies: Mapping[str, TaskRecord]  # every task that one of them waits after
-    routes: Sequence[Route]
-    moves: Sequence[Move]
-    stretches: Sequence[WaitChange]
-    epochs: Sequence[Epoch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +124,9 @@ class Store(Protocol):
 
     async def attempts(self, task_id: str) -> list[Attempt]: ...
 
-    async def events(self, after: int = 0, *, task: str | None = None, limit: int = 1000) -> list[StoredEvent]: ...
+    async def events(
+        self, after: int = 0, *, task: str | None = None, limit: int = 1000
+    ) -> list[StoredEvent]: ...
 
     async def ended_in_run(self, run: str, after: int) -> list[tuple[int, TaskRecord]]:
         """Tasks of a run that ended, with the number of the ending event, in that order, beyond `after`."""
@@ -214,7 +185,9 @@ class Store(Protocol):
         the file is locked nothing is dropped: the same decisions are tried again until they are kept.
         """
 
-    async def note(self, type: str, at: float, task: str | None, attempt: int | None, data: Mapping[str, Any]) -> None:
+    async def note(
+        self, type: str, at: float, task: str | None, attempt: int | None, data: Mapping[str, Any]
+    ) -> None:
         """Add an event that changes no state (a stalled loop, a log line worth keeping)."""
 
     def wake_bell(self) -> Bell:

@@ -1,0 +1,65 @@
+# What a person and the CI run. Every target works on a fresh clone: it makes .venv first.
+# JOBS: how many processes share the tests. PYTHON: which Python makes .venv.
+
+JOBS ?= 2
+BENCH ?=
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+# A stamp holds while pyproject.toml and the installer stay the same.
+DEV := .venv/.installed-dev
+WITH_BENCH := .venv/.installed-bench
+WITH_DOCS := .venv/.installed-docs
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format bench soak docs clean
+# `make check test` says first what is quick to know, also under -j.
+.NOTPARALLEL:
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(DEV) ## make .venv with the penstock command
+
+demo: $(DEV) ## watch Penstock at work on simulated hosts
+	$(BIN)/penstock demo
+
+test: $(DEV) ## run the tests
+	$(PYTEST)
+
+check: $(DEV) ## format, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(DEV) ## put the code into its form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(WITH_BENCH) ## measure against the peers and the limit (BENCH="--quick drain" chooses)
+	$(BIN)/python -m benchmarks $(BENCH)
+
+soak: $(DEV) ## many more simulations, and the slow proofs
+	PENSTOCK_SOAK=1 $(PYTEST) tests/simulation
+	PENSTOCK_SOAK=1 $(PYTEST) -m slow --ignore tests/simulation
+
+docs: $(WITH_DOCS) ## write the generated pages and build the site into site/
+	$(BIN)/python -m tools.generate_docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+clean: ## remove .venv, the site and all caches
+	rm -rf .venv site dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(DEV): pyproject.toml tools/install.sh
+	tools/install.sh dev
+	@touch $@
+
+$(WITH_BENCH): pyproject.toml tools/install.sh
+	tools/install.sh dev bench
+	@touch $(DEV) $@
+
+$(WITH_DOCS): pyproject.toml tools/install.sh
+	tools/install.sh dev docs
+	@touch $(DEV) $@

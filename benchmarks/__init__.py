@@ -1,0 +1,1 @@
+"""Measures Penstock beside its peers and beside the limit of the machine: `python -m benchmarks`."""

@@ -1,0 +1,108 @@
+"""What no table can know alone: names that must exist elsewhere, and reserves that must fit their hosts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from penstock.config.keys import TOLERANCE, shown
+from penstock.config.problems import Near, Problems, quoted
+from penstock.model import Gate, Host, Lane
+
+
+class Parts(NamedTuple):
+    """What was read, and the names of what the file has; a host with problems of its own still exists."""
+
+    hosts: dict[str, Host]
+    lanes: dict[str, Lane]
+    gates: dict[str, Gate]
+    host_names: frozenset[str]
+    lane_names: frozenset[str]
+
+
+def cross_check(parts: Parts, problems: Problems) -> None:
+    for lane in parts.lanes.values():
+        _check_reserve(lane, parts, problems)
+    _check_reserve_sums(parts.lanes, parts.hosts, problems)
+    for gate in parts.gates.values():
+        _check_gate(gate, parts, problems)
+
+
+def capacity(host: Host, unit: str) -> float:
+    """What a host surely has of a unit; of slots that tune themselves, the fewest."""
+    return host.slots if unit == "slots" else host.units.get(unit, 0.0)
+
+
+def _check_reserve(lane: Lane, parts: Parts, problems: Problems) -> None:
+    for name, units in lane.reserve.items():
+        path = ("lanes", lane.name, "reserve", name)
+        host = parts.hosts.get(name)
+        if host is None:
+            _check_names(path, "host", (name,), parts.host_names, problems)
+            continue
+        for unit, amount in units.items():
+            if unit != "slots" and unit not in host.units:
+                known = ("slots", *host.units)
+                message = f"host {quoted(name)} has no unit {quoted(unit)}"
+                problems.add((*path, unit), message, Near(unit, known, "it has"))
+            elif amount > capacity(host, unit) + TOLERANCE:
+                problems.add((*path, unit), f"reserves {_of(amount, unit)}, but {_has(host, unit)}")
+    slots = sum(units.get("slots", 0) for units in lane.reserve.values())
+    if lane.max_running is not None and slots > lane.max_running:
+        problems.add(
+            ("lanes", lane.name, "max_running"),
+            f"is {lane.max_running}, but the lane reserves {shown(slots)} slots; raise it or reserve fewer",
+        )
+
+
+def _check_reserve_sums(lanes: dict[str, Lane], hosts: dict[str, Host], problems: Problems) -> None:
+    wanted: defaultdict[tuple[str, str], list[Lane]] = defaultdict(list)
+    for lane in lanes.values():
+        for name, units in lane.reserve.items():
+            for unit in units:
+                wanted[name, unit].append(lane)
+    for (name, unit), takers in wanted.items():
+        host = hosts.get(name)
+        if host is None or len(takers) < 2:
+            continue
+        amounts = [lane.reserve[name][unit] for lane in takers]
+        most = capacity(host, unit) + TOLERANCE
+        if max(amounts) <= most < sum(amounts):
+            who = ", ".join(lane.name for lane in takers)
+            problems.add(
+                ("lanes", takers[-1].name, "reserve", name, unit),
+                f"lanes {who} together reserve {_of(sum(amounts), unit)}, but {_has(host, unit)}",
+            )
+
+
+def _of(amount: float, unit: str) -> str:
+    return f"{shown(amount)} {unit}"
+
+
+def _has(host: Host, unit: str) -> str:
+    fewest = " at its fewest" if unit == "slots" and "auto_slots" in host.options else ""
+    return f"host {quoted(host.name)} has {shown(capacity(host, unit))}{fewest}"
+
+
+def _check_gate(gate: Gate, parts: Parts, problems: Problems) -> None:
+    path = ("gates", gate.name)
+    lane_names = parts.lane_names | parts.lanes.keys()
+    if gate.lane is not None:
+        _check_names((*path, "lane"), "lane", (gate.lane,), lane_names, problems)
+    _check_names((*path, "holds", "lanes"), "lane", gate.holds_lanes, lane_names, problems)
+    _check_names((*path, "holds", "hosts"), "host", gate.holds_hosts, parts.host_names, problems)
+    served = {kind for host in parts.hosts.values() for kind in host.serves}
+    if "*" not in served and len(parts.hosts) == len(parts.host_names):
+        for kind in gate.holds_kinds:
+            if kind not in served:
+                message = f"no host serves kind {quoted(kind)}"
+                problems.add((*path, "holds", "kinds"), message, Near(kind, served, "kinds"))
+
+
+def _check_names(
+    path: tuple[str, ...], what: str, names: Iterable[str], known: Collection[str], problems: Problems
+) -> None:
+    for name in names:
+        if name not in known:
+            problems.add(path, f"no {what} {quoted(name)}", Near(name, known, f"{what}s"))

@@ -1,0 +1,155 @@
+"""A document (tables of tables, as TOML gives it) → one frozen Config, or every problem it has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.config import keys
+from penstock.config.crosschecks import Parts, cross_check
+from penstock.config.hosts import given, host_document, read_host
+from penstock.config.keys import AVAILABLE, HostTypes
+from penstock.config.problems import Near, Problems, file_shown, kind_of
+from penstock.config.rules import gate_document, lane_document, read_gate, read_lane, read_retry
+from penstock.config.tables import Table
+from penstock.errors import ConfigError
+from penstock.model import DEFAULT_LANE, Lane, OnCrash, Plant
+
+if TYPE_CHECKING:
+    from penstock.config.places import KeyPath, Lines
+
+DEFAULT_STORE = "penstock.db"
+_STORE_URLS = ("postgresql://", "postgres://")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All that penstock.toml says."""
+
+    plant: Plant = field(default_factory=Plant)
+    store: str = DEFAULT_STORE  # an absolute path, or a postgresql:// URL
+    timeout_s: float = 21_600.0  # of an attempt whose task has none
+    keep_days: float | None = 30.0  # None: nothing is forgotten
+    heartbeat_s: float = 1.0
+    on_crash: OnCrash = OnCrash.RETRY  # of a task that does not say
+    payload_limit_bytes: int = 16_777_216
+    path: Path | None = None  # the file it came from
+    sections: Mapping[str, Any] = field(default_factory=dict)  # tables that belong to other parts
+
+    def with_settings(self, settings: Mapping[str, Any], *, types: HostTypes = AVAILABLE) -> Config:
+        """This config with some keys set, like {"hosts.fenrir.slots": "4"}; checked like a file."""
+        from penstock.config.settings import apply_settings
+
+        document, given_paths = apply_settings(as_document(self), settings)
+        return read_document(document, self.path, types=types, settings=given_paths)
+
+
+def read_document(
+    document: Mapping[str, Any],
+    path: Path | None = None,
+    *,
+    types: HostTypes = AVAILABLE,
+    lines: Callable[[], Lines] = dict,
+    settings: Collection[KeyPath] = (),
+) -> Config:
+    """The config a document describes. `lines` is asked only when there are problems to place."""
+    problems = Problems()
+    config = _read(Table(document, (), problems), path, types)
+    if problems:
+        raise ConfigError(problems.told(file_shown(path), lines, settings))
+    return config
+
+
+def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
+    _check_top(top)
+    folder = Path.cwd() if path is None else path.parent.absolute()
+    hosts = {
+        name: read_host(name, table, types, folder)
+        for name, table in top.named_tables("hosts", keys.MAX_HOSTS)
+    }
+    lanes = {name: read_lane(name, table) for name, table in top.named_tables("lanes", keys.MAX_LANES)}
+    lanes.setdefault(DEFAULT_LANE, Lane(DEFAULT_LANE))
+    gates = {name: read_gate(name, table) for name, table in top.named_tables("gates", keys.MAX_GATES)}
+    retry = read_retry(top)
+    cross_check(Parts(hosts, lanes, gates, _declared(top, "hosts"), _declared(top, "lanes")), top.problems)
+    default = Config()
+    return Config(
+        plant=Plant(
+            hosts=tuple(hosts.values()),
+            lanes=tuple(lanes.values()),
+            gates=tuple(gates.values()),
+            aging_s=top.number("aging_s", default.plant.aging_s, keys.SECONDS),
+            retry=retry,
+        ),
+        store=_store(top, folder),
+        timeout_s=top.number("timeout_s", default.timeout_s, keys.SECONDS),
+        keep_days=_keep_days(top, default.keep_days),
+        heartbeat_s=top.number("heartbeat_s", default.heartbeat_s, keys.HEARTBEAT),
+        on_crash=OnCrash(top.choice("on_crash", default.on_crash.value, tuple(OnCrash))),
+        payload_limit_bytes=top.whole("payload_limit_bytes", default.payload_limit_bytes, keys.BYTES),
+        path=path,
+        sections={name: top.raw[name] for name in keys.SECTIONS if name in top},
+    )
+
+
+def _check_top(top: Table) -> None:
+    known = (*keys.TOP, *keys.SECTIONS)
+    for key in top.raw:
+        if key in keys.LATER_SECTIONS:
+            top.refuse(f"section [{key}] is not available in this version; remove it", key)
+        elif key not in known:
+            top.refuse("unknown key", key, near=Near(key, known))
+    for key in keys.SECTIONS:
+        top.table(key, f"[{key}.NAME]")
+
+
+def _declared(top: Table, section: str) -> frozenset[str]:
+    """The names a section gives, also those whose own table has problems."""
+    raw = top.raw.get(section)
+    return frozenset(raw) if isinstance(raw, Mapping) else frozenset()
+
+
+def _store(top: Table, folder: Path) -> str:
+    store = top.text("store", DEFAULT_STORE)
+    if store.startswith(_STORE_URLS):
+        return store
+    if "://" in store:
+        top.refuse('must be the path of a file, or a URL that starts with "postgresql://"', "store")
+    elif store == ":memory:":
+        top.refuse("must be a file: what is only in memory is lost when the process ends", "store")
+    elif store.endswith("/"):
+        top.refuse(f"must be a file, not a folder; add a name: {DEFAULT_STORE}", "store")
+    return os.path.normpath(folder / os.path.expanduser(store))
+
+
+def _keep_days(top: Table, default: float | None) -> float | None:
+    value = top.raw.get("keep_days")
+    if value == keys.FOREVER:
+        return None
+    if isinstance(value, str):
+        top.refuse(f'must be a number of days or "{keys.FOREVER}", not {kind_of(value)}', "keep_days")
+        return default
+    return top.number("keep_days", default, keys.DAYS)
+
+
+def as_document(config: Config) -> dict[str, Any]:
+    """The document that `read_document` would read this config from."""
+    plant, retry = config.plant, config.plant.retry
+    return {
+        "store": config.store,
+        "aging_s": plant.aging_s,
+        "timeout_s": config.timeout_s,
+        "keep_days": keys.FOREVER if config.keep_days is None else config.keep_days,
+        "heartbeat_s": config.heartbeat_s,
+        "on_crash": str(config.on_crash),
+        "payload_limit_bytes": config.payload_limit_bytes,
+        "retry": given(
+            retries=retry.retries, base_s=retry.base_s, max_s=retry.max_s, host_faults=retry.host_faults
+        ),
+        "hosts": {host.name: host_document(host) for host in plant.hosts},
+        "lanes": {lane.name: lane_document(lane) for lane in plant.lanes},
+        "gates": {gate.name: gate_document(gate) for gate in plant.gates},
+    } | dict(config.sections)

@@ -1,0 +1,193 @@
+"""[hosts.NAME] → Host: what the scheduler must know of it; everything else is for its adapter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.config import keys
+from penstock.config.keys import HostTypes
+from penstock.config.problems import Near, quoted
+from penstock.config.tables import Table
+from penstock.model import BreakerRule, Fallback, Host, Rate
+
+_NO_SECRETS = (
+    'a secret does not belong in this file; keep it in an environment variable: key_env = "ITS_NAME"'
+)
+
+
+def read_host(name: str, table: Table, types: HostTypes, folder: Path) -> Host:
+    type_ = _type(table, types)
+    options = _options(table, type_, types)
+    options |= {key: _placed(options[key], folder) for key in keys.FOLDER_OPTIONS if key in options}
+    slots, auto = _slots(table)
+    if auto is not None:
+        options["auto_slots"] = auto
+    return Host(
+        name=name,
+        type=type_,
+        slots=slots,
+        units=_units(table),
+        serves=_serves(table),
+        model=table.text("model", None),
+        rate=_rate(table),
+        fallback=_fallback(table),
+        breaker=_breaker(table),
+        options=options,
+    )
+
+
+def _type(table: Table, types: HostTypes) -> str:
+    if "type" not in table:
+        table.refuse(f'has no type; add type = "…", one of: {", ".join(sorted(types))}')
+        return ""
+    type_ = table.text("type", "")
+    if type_ and type_ not in types:
+        available = f"available: {', '.join(sorted(types))}"
+        if type_ in keys.OPTIONS:
+            table.refuse(f"host type {quoted(type_)} is not available in this version; {available}", "type")
+        else:
+            near = Near(type_, list(types), "available")
+            table.refuse(f"unknown host type {quoted(type_)}", "type", near=near)
+    return type_
+
+
+def _options(table: Table, type_: str, types: HostTypes) -> dict[str, Any]:
+    """What the adapter gets: every key that is not the scheduler's."""
+    found: dict[str, Any] = {}
+    known = types.get(type_)
+    allowed = None if known is None else {*keys.HOST, *known}
+    for key, value in table.raw.items():
+        if key in keys.HOST:
+            continue
+        if key.lower() in keys.SECRETS and (allowed is None or key not in allowed):
+            table.refuse(_NO_SECRETS, key)
+        elif allowed is not None and key not in allowed:
+            table.refuse("unknown key", key, near=Near(key, allowed, f"a {type_} host has"))
+        else:
+            found[key] = value
+    return found
+
+
+def _placed(value: Any, folder: Path) -> Any:
+    """A path, or a list of them, made absolute; anything else is its adapter's to refuse."""
+    if isinstance(value, str):
+        return os.path.normpath(folder / os.path.expanduser(value))
+    if isinstance(value, list | tuple):
+        return [_placed(one, folder) if isinstance(one, str) else one for one in value]
+    return value
+
+
+def _slots(table: Table) -> tuple[int, dict[str, Any] | None]:
+    """How many to start with, and the table of slots that tune themselves."""
+    if not isinstance(table.raw.get("slots"), Mapping):
+        return table.whole("slots", 1, keys.COUNT), None
+    auto = table.table("slots", "{ auto = true, min = 1, max = 8 }")
+    if auto is None:
+        return 1, None
+    auto.only(keys.SLOTS)
+    if auto.raw.get("auto") is not True:
+        auto.refuse("must say auto = true; for a fixed number write slots = 4")
+    if "max" not in auto:
+        auto.refuse("has no max; say how many slots it may grow to")
+    low = auto.whole("min", 1, keys.COUNT)
+    high = auto.whole("max", low, keys.COUNT)
+    if high < low:
+        auto.refuse(f"min {low} is more than max {high}", "min")
+    return low, {"auto": True, "min": low, "max": high}
+
+
+def _units(table: Table) -> dict[str, float]:
+    units = table.table("units", "{ vram_gb = 24 }")
+    if units is None:
+        return {}
+    if len(units.raw) > keys.MAX_UNITS:
+        units.refuse(f"{len(units.raw)} units are too many; at most {keys.MAX_UNITS}")
+        return {}
+    found = {}
+    for unit in units.raw:
+        if unit == "slots":
+            units.refuse("slots are no unit here; write slots = … beside units", unit)
+        elif unit == keys.TOKENS:
+            units.refuse("tokens are no unit of a host; write rate = { tokens_per_min = … }", unit)
+        elif not keys.NAME.fullmatch(unit):
+            units.refuse(f"is not a name: {keys.NAME_RULE}", unit)
+        elif (amount := units.number(unit, None, keys.AMOUNT)) is not None:
+            found[unit] = amount
+    return found
+
+
+def _serves(table: Table) -> tuple[str, ...]:
+    if table.raw.get("serves") in ([], ()):
+        table.refuse('is empty, so the host would never work; name kinds, or "*" for all', "serves")
+    return table.names("serves", ("*",), wildcard=True, most=keys.MAX_SERVES)
+
+
+def _rate(table: Table) -> Rate | None:
+    rate = table.table("rate", "{ requests_per_min = 60 }")
+    if rate is None:
+        return None
+    rate.only(keys.RATE)
+    if not rate.raw:
+        rate.refuse(f"is empty; give {' or '.join(keys.RATE)}, or remove it")
+    return Rate(
+        requests_per_min=rate.number("requests_per_min", None, keys.PER_MINUTE),
+        tokens_per_min=rate.number("tokens_per_min", None, keys.PER_MINUTE),
+    )
+
+
+def _fallback(table: Table) -> Fallback | None:
+    fallback = table.table("fallback", "{ after_s = 30 }")
+    if fallback is None:
+        return None
+    fallback.only(keys.FALLBACK)
+    if "after_s" in fallback and "overflow_after_s" in fallback:
+        fallback.refuse("is another word for after_s; give only one of them", "overflow_after_s")
+    overflow = fallback.number("overflow_after_s", Fallback().after_s, keys.DELAY)
+    return Fallback(
+        after_s=fallback.number("after_s", overflow, keys.DELAY),
+        budget_usd_per_day=fallback.number("budget_usd_per_day", None, keys.MONEY),
+    )
+
+
+def _breaker(table: Table) -> BreakerRule:
+    default = BreakerRule()
+    breaker = table.table("breaker", "{ failures = 3, reset_s = 5 }")
+    if breaker is None:
+        return default
+    breaker.only(keys.BREAKER)
+    reset_s = breaker.number("reset_s", default.reset_s, keys.SECONDS)
+    max_reset_s = breaker.number("max_reset_s", max(default.max_reset_s, reset_s), keys.SECONDS)
+    if max_reset_s < reset_s:
+        breaker.refuse(f"is less than reset_s ({keys.shown(reset_s)})", "max_reset_s")
+    return BreakerRule(breaker.whole("failures", default.failures, keys.COUNT), reset_s, max_reset_s)
+
+
+def host_document(host: Host) -> dict[str, Any]:
+    """The table that `read_host` would read this host from."""
+    options = dict(host.options)
+    table: dict[str, Any] = {"type": host.type, "slots": options.pop("auto_slots", host.slots)}
+    if host.units:
+        table["units"] = dict(host.units)
+    table["serves"] = list(host.serves)
+    if host.model is not None:
+        table["model"] = host.model
+    if host.rate is not None:
+        table["rate"] = given(
+            requests_per_min=host.rate.requests_per_min, tokens_per_min=host.rate.tokens_per_min
+        )
+    if host.fallback is not None:
+        table["fallback"] = given(
+            after_s=host.fallback.after_s, budget_usd_per_day=host.fallback.budget_usd_per_day
+        )
+    if host.breaker != BreakerRule():
+        rule = host.breaker
+        table["breaker"] = given(failures=rule.failures, reset_s=rule.reset_s, max_reset_s=rule.max_reset_s)
+    return table | options
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Those that are not None: TOML has no word for nothing."""
+    return {key: value for key, value in values.items() if value is not None}

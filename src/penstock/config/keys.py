@@ -1,0 +1,159 @@
+"""Every key that penstock.toml may hold, and the bounds of every number in it.
+
+The readers refuse what is not in these tables, the docs test asks for each of `KEYS`, and a near miss is
+answered with a word from here. A later part adds its keys here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+TOP = (
+    "store",
+    "aging_s",
+    "timeout_s",
+    "keep_days",
+    "heartbeat_s",
+    "on_crash",
+    "payload_limit_bytes",
+    "retry",
+    "hosts",
+    "lanes",
+    "gates",
+)
+RETRY = ("retries", "base_s", "max_s", "host_faults")
+HOST = ("type", "slots", "units", "serves", "model", "rate", "fallback", "breaker")
+SLOTS = ("auto", "min", "max")
+RATE = ("requests_per_min", "tokens_per_min")
+FALLBACK = ("after_s", "overflow_after_s", "budget_usd_per_day")
+BREAKER = ("failures", "reset_s", "max_reset_s")
+LANE = ("max_running", "reserve", "weight")
+GATE = ("lane", "max_running", "probe", "min", "max", "every_s", "on_error", "holds")
+HOLDS = ("lanes", "kinds", "hosts")
+
+# Read by other parts: kept as they stand.
+SECTIONS = ("agents", "councils")
+LATER_SECTIONS = ("engine", "models", "prices", "server")
+
+FOREVER = "forever"  # keep_days: nothing is ever forgotten
+ALIASES = {"overflow_after_s": "after_s"}
+
+# The types of host that can be used, and the options of each; None takes any option.
+HostTypes: TypeAlias = Mapping[str, Iterable[str] | None]
+
+_MODEL_SERVER = ("url", "key_env", "key_file", "options")
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "python": ("call", "calls", "isolation", "path"),
+    "command": (
+        "argv",
+        "stdin",
+        "output",
+        "env",
+        "cwd",
+        "output_limit_bytes",
+        "temporary_exit",
+        "allow_payload_argv",
+    ),
+    "simulated": ("duration_s", "jitter", "fail", "seed"),
+    "openai": _MODEL_SERVER,
+    "local": _MODEL_SERVER,
+    "agent": _MODEL_SERVER,
+    "researcher": _MODEL_SERVER,
+    "file_prompt": _MODEL_SERVER,
+}
+FOLDER_OPTIONS = ("cwd", "key_file", "path")  # relative to the config, wherever the dispatcher is started
+AVAILABLE: HostTypes = {name: OPTIONS[name] for name in ("command", "python", "simulated")}
+
+# A secret in a file ends up in a repository, a backup or a bug report.
+SECRETS = frozenset({"access_token", "api-key", "api_key", "apikey", "key", "password", "secret", "token"})
+
+PSUTIL_PROBES = ("cpu_percent", "disk_free_gb", "load1", "memory_free_gb", "memory_percent")
+PROBE_SCHEMES = ("psutil", "python")
+LATER_PROBE_SCHEMES = ("nvml", "prometheus")
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+NAME_RULE = "letters, digits, '_', '.' and '-', at most 64, first a letter or digit"
+
+
+class Bounds(NamedTuple):
+    """What a number may be. With `above` the low end itself is not allowed."""
+
+    low: float
+    high: float
+    above: bool = False
+
+    def hold(self, value: float) -> bool:
+        return (self.low < value if self.above else self.low <= value) and value <= self.high
+
+    def __str__(self) -> str:
+        start = f"above {shown(self.low)}" if self.above else f"from {shown(self.low)}"
+        return f"{start} {'and at most' if self.above else 'to'} {shown(self.high)}"
+
+
+SECONDS = Bounds(0, 1e9, above=True)
+DELAY = Bounds(0, 1e9)
+DAYS = Bounds(0, 1e6, above=True)
+COUNT = Bounds(1, 1_000_000)
+COUNT_OR_NONE = Bounds(0, 1_000_000)
+AMOUNT = Bounds(0, 1e15, above=True)
+PER_MINUTE = Bounds(1, 1e12)
+MONEY = Bounds(0, 1e9)
+ANY = Bounds(-1e15, 1e15)
+BYTES = Bounds(1, 1_000_000_000)
+HEARTBEAT = Bounds(0.05, 3600)
+SAMPLING = Bounds(0.05, 86_400)
+
+MAX_FILE_BYTES = 16 * 1024 * 1024
+MAX_HOSTS = 10_000
+MAX_LANES = 10_000
+MAX_GATES = 1_000
+MAX_UNITS = 32
+MAX_SERVES = 10_000
+MAX_TEXT = 4096
+
+TOLERANCE = 1e-9  # units are fractions: 0.1 + 0.2 must fit into 0.3
+TOKENS = "tokens"  # a need that is counted against a host's rate, never held
+
+
+def is_callable_path(text: str) -> bool:
+    """package.module:function"""
+    module, colon, function = text.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *function.split(".")))
+
+
+def shown(number: float) -> str:
+    """A number as people write it."""
+    if isinstance(number, bool):
+        return "true" if number else "false"
+    if isinstance(number, int):
+        return str(number) if abs(number) < 10**18 else "a huge number"
+    return str(int(number)) if number.is_integer() and abs(number) < 1e18 else repr(number)
+
+
+def _under(prefix: str, keys: Iterable[str]) -> list[str]:
+    return [f"{prefix}.{key}" for key in keys]
+
+
+def _documented() -> tuple[str, ...]:
+    host = "hosts.NAME"
+    options = {option for known in AVAILABLE.values() for option in known or ()}
+    return tuple(
+        [key for key in TOP if key not in ("retry", "hosts", "lanes", "gates")]
+        + _under("retry", RETRY)
+        + _under(host, HOST)
+        + _under(f"{host}.slots", SLOTS)
+        + _under(f"{host}.rate", RATE)
+        + _under(f"{host}.fallback", FALLBACK)
+        + _under(f"{host}.breaker", BREAKER)
+        + _under(host, sorted(options))
+        + _under("lanes.NAME", LANE)
+        + _under("gates.NAME", GATE)
+        + _under("gates.NAME.holds", HOLDS)
+        + list(SECTIONS)
+    )
+
+
+# Every key path of the file, NAME standing for a name of the user's.
+KEYS = _documented()

@@ -1,0 +1,146 @@
+"""What is wrong with a file, gathered until everything has been looked at, then told at once.
+
+A problem is one line: the place, the key, what is wrong, what to do. Values that could be a secret are
+never repeated, only what kind of thing they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.config.keys import shown
+
+if TYPE_CHECKING:
+    from penstock.config.places import KeyPath, Lines
+
+MAX_TOLD = 200
+_MAX_CHOICES = 12
+
+
+class Problem(NamedTuple):
+    path: KeyPath
+    message: str
+
+
+class Near(NamedTuple):
+    """A wrong word and those it could have been; searched only for problems that are told."""
+
+    word: object
+    choices: Collection[str]
+    what: str = "known here"
+
+
+def dotted(path: KeyPath) -> str:
+    """A path as the file would write it, on one line whatever the keys hold."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part + 1}]"
+        else:
+            name = part if _is_bare(part) else quoted(part)
+            text += f".{name}" if text else name
+    return text
+
+
+def _is_bare(key: object) -> bool:
+    return isinstance(key, str) and key.isascii() and key.replace("_", "").replace("-", "").isalnum()
+
+
+def quoted(word: object) -> str:
+    """A word of the user's, fit for one line."""
+    text = repr(str(word))
+    return text if len(text) <= 80 else f"{text[:76]}…{text[0]}"
+
+
+def kind_of(value: object) -> str:
+    """What a value is, in the words of the file; numbers and truth values themselves."""
+    match value:
+        case None:
+            return "nothing"
+        case bool() | int() | float():
+            return shown(value)
+        case str():
+            return "text" if value else "empty text"
+        case list() | tuple():
+            return "a list"
+        case Mapping():
+            return "a table"
+    return "a date or time" if type(value).__module__ == "datetime" else f"a {type(value).__name__}"
+
+
+def nearest(word: object, choices: Collection[str]) -> str:
+    """The choice that was probably meant, or ""."""
+    from difflib import get_close_matches
+
+    text = str(word)[:128]
+    begun = [choice for choice in choices if len(text) > 2 and choice.startswith(text)]
+    if len(begun) == 1:  # "prio" is too short to look like "priority"
+        return begun[0]
+    slack = 2 + len(text) // 4  # measuring thousands of names is slow; most differ too much in length
+    likely = [choice for choice in choices if abs(len(choice) - len(text)) <= slack]
+    found = get_close_matches(text, likely, n=1, cutoff=0.6)
+    if not found:
+        folded = {choice.lower(): choice for choice in likely}
+        found = [folded[match] for match in get_close_matches(text.lower(), folded, n=1, cutoff=0.6)]
+    return found[0] if found else ""
+
+
+def meant(word: object, choices: Collection[str], what: str = "known here") -> str:
+    """The end of a message about a wrong word: the near one, or those there are."""
+    if near := nearest(word, choices):
+        return f"; did you mean {near!r}?"
+    if not choices:
+        return f"; {what}: none"
+    some = sorted(choices)[:_MAX_CHOICES]
+    more = f", … ({len(choices)})" if len(choices) > len(some) else ""
+    return f"; {what}: {', '.join(some)}{more}"
+
+
+class Problems:
+    """Gathers problems, the first of them in full and the rest as a number."""
+
+    def __init__(self) -> None:
+        self._found: list[Problem] = []
+        self._untold = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, path: KeyPath, message: str, near: Near | None = None) -> None:
+        if len(self._found) >= MAX_TOLD:
+            self._untold += 1
+            return
+        self._found.append(Problem(path, message if near is None else message + meant(*near)))
+
+    def told(
+        self, file: str, lines: Callable[[], Lines], settings: Collection[KeyPath] = ()
+    ) -> tuple[str, ...]:
+        """One line each, in the order of the file; those that a setting brought in name the setting."""
+        from penstock.config.places import place
+
+        known = lines()
+        told: list[tuple[int, str]] = []
+        for path, message in self._found:
+            of_setting = [given for given in settings if path[: len(given)] == given]
+            line = None if of_setting else place(known, path)
+            where = "--set" if of_setting else file if line is None else f"{file}:{line}"
+            key = dotted(path)
+            told.append((line or 0, f"{where}: {key}: {message}" if key else f"{where}: {message}"))
+        told.sort(key=lambda item: item[0])
+        if self._untold:
+            told.append((0, f"{file}: and {self._untold} more problems"))
+        return tuple(text for _, text in told)
+
+
+def file_shown(path: Path | None) -> str:
+    """A file's name as its reader would say it: short when it lies below the current folder."""
+    if path is None:
+        return "config"
+    try:
+        inside = os.path.relpath(path)
+    except (OSError, ValueError):  # the current folder is gone
+        return str(path)
+    return str(path) if inside.startswith("..") else inside

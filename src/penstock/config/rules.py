@@ -1,0 +1,171 @@
+"""[retry], [lanes.NAME] and [gates.NAME] → the rules between hosts and tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.config import keys
+from penstock.config.hosts import given
+from penstock.config.problems import Near, quoted
+from penstock.config.tables import Table
+from penstock.model import Gate, Lane, RetryRule
+
+
+def read_retry(top: Table) -> RetryRule:
+    default = RetryRule()
+    table = top.table("retry", "{ retries = 2 }")
+    if table is None:
+        return default
+    table.only(keys.RETRY)
+    base_s = table.number("base_s", default.base_s, keys.SECONDS)
+    max_s = table.number("max_s", max(default.max_s, base_s), keys.SECONDS)
+    if max_s < base_s:
+        table.refuse(f"is less than base_s ({keys.shown(base_s)})", "max_s")
+    return RetryRule(
+        retries=table.whole("retries", default.retries, keys.COUNT_OR_NONE),
+        base_s=base_s,
+        max_s=max_s,
+        host_faults=table.whole("host_faults", default.host_faults, keys.COUNT),
+    )
+
+
+# ---- lanes
+
+
+def read_lane(name: str, table: Table) -> Lane:
+    table.only(keys.LANE)
+    return Lane(
+        name=name,
+        max_running=table.whole("max_running", None, keys.COUNT),
+        reserve=_reserve(table),
+        weight=table.number("weight", 1.0, keys.AMOUNT),
+    )
+
+
+def _reserve(lane: Table) -> dict[str, dict[str, float]]:
+    table = lane.table("reserve", "{ HOST = 1 }")
+    if table is None:
+        return {}
+    found: dict[str, dict[str, float]] = {}
+    for host, value in table.raw.items():
+        if isinstance(value, Mapping):
+            units = table.table(host, "{ slots = 1, vram_gb = 8 }")
+            if units is not None:
+                found[host] = _reserved_units(units)
+        elif (slots := table.whole(host, None, keys.COUNT)) is not None:
+            found[host] = {"slots": slots}
+    return found
+
+
+def _reserved_units(table: Table) -> dict[str, float]:
+    if not table.raw:
+        table.refuse("reserves nothing; say how many slots or units, or remove it")
+    found: dict[str, float] = {}
+    for unit in table.raw:
+        if unit == "slots":
+            amount: float | None = table.whole(unit, None, keys.COUNT)
+        else:
+            amount = table.number(unit, None, keys.AMOUNT)
+        if amount is not None:
+            found[unit] = amount
+    return found
+
+
+def lane_document(lane: Lane) -> dict[str, Any]:
+    table = given(max_running=lane.max_running)
+    if lane.reserve:
+        table["reserve"] = {host: dict(units) for host, units in lane.reserve.items()}
+    return table | {"weight": lane.weight}
+
+
+# ---- gates
+
+
+def read_gate(name: str, table: Table) -> Gate:
+    table.only(keys.GATE)
+    on_lane, on_probe = "lane" in table, "probe" in table
+    if on_lane and on_probe:
+        table.refuse("has two conditions, lane and probe; make two gates of it")
+    elif not on_lane and not on_probe:
+        table.refuse('has no condition; give lane = "…" with max_running, or probe = "…" with min or max')
+    if not on_probe:
+        _refuse_strangers(table, ("min", "max", "every_s", "on_error"), "probe")
+    if not on_lane:
+        _refuse_strangers(table, ("max_running",), "lane")
+    elif "max_running" not in table:
+        table.refuse("has no max_running; say up to how many running tasks of the lane it stays open")
+    low, high = table.number("min", None, keys.ANY), table.number("max", None, keys.ANY)
+    if on_probe and "min" not in table and "max" not in table:
+        table.refuse("has neither min nor max; give the readings at which it is open")
+    if low is not None and high is not None and low > high:
+        table.refuse(f"min {keys.shown(low)} is more than max {keys.shown(high)}, so it never opens", "min")
+    lanes, kinds, hosts = _holds(table)
+    return Gate(
+        name=name,
+        lane=table.text("lane", None),
+        max_running=table.whole("max_running", None, keys.COUNT_OR_NONE),
+        probe=_probe(table),
+        min=low,
+        max=high,
+        every_s=table.number("every_s", 2.0, keys.SAMPLING),
+        on_error=table.choice("on_error", "closed", ("closed", "open")),
+        holds_lanes=lanes,
+        holds_kinds=kinds,
+        holds_hosts=hosts,
+    )
+
+
+def _refuse_strangers(table: Table, strangers: tuple[str, ...], owner: str) -> None:
+    for key in strangers:
+        if key in table:
+            table.refuse(f"belongs to a gate with a {owner}; add {owner} or remove this", key)
+
+
+def _probe(table: Table) -> str | None:
+    probe = table.text("probe", None)
+    if probe is None:
+        return None
+    scheme, colon, rest = probe.partition(":")
+    if not colon or scheme not in keys.PROBE_SCHEMES:
+        if scheme in keys.LATER_PROBE_SCHEMES:
+            table.refuse(
+                f"probe scheme {quoted(scheme)} is not available in this version; "
+                f"available: {', '.join(keys.PROBE_SCHEMES)}",
+                "probe",
+            )
+        else:
+            near = Near(scheme, keys.PROBE_SCHEMES, "available")
+            table.refuse(f"unknown probe scheme {quoted(scheme)}", "probe", near=near)
+    elif scheme == "psutil":
+        what, _, path = rest.partition("#")
+        if what not in keys.PSUTIL_PROBES:
+            near = Near(what, keys.PSUTIL_PROBES, "known")
+            table.refuse(f"unknown psutil probe {quoted(what)}", "probe", near=near)
+        elif path and what != "disk_free_gb":
+            table.refuse("only psutil:disk_free_gb takes a #FOLDER", "probe")
+    elif not keys.is_callable_path(rest):
+        table.refuse('must be like "python:package.module:function"', "probe")
+    return probe
+
+
+def _holds(gate: Table) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    like = '{ lanes = ["…"] }'
+    if "holds" not in gate:
+        gate.refuse(f"holds nothing; say what it acts on: holds = {like}")
+    table = gate.table("holds", like)
+    if table is None:
+        return (), (), ()
+    table.only(keys.HOLDS)
+    lanes, kinds, hosts = (table.names(key, (), most=keys.MAX_SERVES) for key in keys.HOLDS)
+    if not any(table.raw.get(key) for key in keys.HOLDS):
+        table.refuse(f"is empty, so the gate holds nothing; say what it acts on: holds = {like}")
+    return lanes, kinds, hosts
+
+
+def gate_document(gate: Gate) -> dict[str, Any]:
+    table = given(lane=gate.lane, max_running=gate.max_running, probe=gate.probe, min=gate.min, max=gate.max)
+    if gate.probe is not None:
+        table |= {"every_s": gate.every_s, "on_error": gate.on_error}
+    holds = {"lanes": gate.holds_lanes, "kinds": gate.holds_kinds, "hosts": gate.holds_hosts}
+    return table | {"holds": {key: list(names) for key, names in holds.items() if names}}

@@ -1,0 +1,105 @@
+"""`--set hosts.fenrir.slots=4`: single keys laid over a document before it is read.
+
+What they make of the config is checked like a file; only what would be mistaken there for a new host
+or lane is refused here.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.config.keys import ALIASES
+from penstock.config.places import KeyPath
+from penstock.config.problems import Near, Problems, file_shown, quoted
+from penstock.errors import ConfigError
+from penstock.model import DEFAULT_LANE
+
+_NAMED = ("hosts", "lanes", "gates")
+
+
+def apply_settings(
+    document: dict[str, Any], settings: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[KeyPath]]:
+    """The document with every setting in its place, and those places."""
+    problems = Problems()
+    paths: list[KeyPath] = []
+    changed = dict(document)
+    for key, value in settings.items():
+        path = _path_of(key, document)
+        if path is None:
+            problems.add((key,), "is not a key like hosts.NAME.slots")
+        elif not _put(changed, path, _value_of(value)):
+            problems.add(path, "is not a table, so nothing in it can be set")
+        else:
+            paths.append(path)
+    for path in paths:
+        _refuse_newcomer(path, paths, document, problems)
+    if problems:
+        raise ConfigError(problems.told(file_shown(None), dict, [(), *paths]))
+    return changed, paths
+
+
+def _path_of(key: str, document: Mapping[str, Any]) -> KeyPath | None:
+    """The parts of a dotted key. The names of hosts, lanes and gates may themselves have dots."""
+    import tomllib
+
+    try:
+        inner: Any = tomllib.loads(f"{key} = 0")
+    except (ValueError, RecursionError):
+        return None
+    parts: list[str] = []
+    while isinstance(inner, dict):
+        if len(inner) != 1:
+            return None
+        part, inner = next(iter(inner.items()))
+        parts.append(part)
+    if parts[0] in _NAMED:
+        names = document.get(parts[0], {})
+        for length in range(len(parts) - 1, 1, -1):
+            if (name := ".".join(parts[1 : 1 + length])) in names and len(parts) > 1 + length:
+                parts[1 : 1 + length] = [name]
+                break
+    return tuple(ALIASES.get(part, part) for part in parts)
+
+
+def _value_of(value: Any) -> Any:
+    """Text is read as TOML would; what is no TOML value is the text itself."""
+    if not isinstance(value, str):
+        return value
+    import tomllib
+
+    try:
+        document = tomllib.loads(f"value = {value}")
+    except (ValueError, RecursionError):
+        return value
+    found = document.get("value")
+    dated = isinstance(found, datetime.date | datetime.time)  # no key of ours takes one: it is a name
+    return value if dated or len(document) != 1 else found
+
+
+def _put(table: dict[str, Any], path: KeyPath, value: Any) -> bool:
+    """Set a value deep inside, on copies, so that the document it came from stays as it was."""
+    for part in path[:-1]:
+        inner = table.get(str(part), {})
+        if not isinstance(inner, Mapping):
+            return False
+        table[str(part)] = table = dict(inner)
+    table[str(path[-1])] = value
+    return True
+
+
+def _refuse_newcomer(
+    path: KeyPath, paths: list[KeyPath], document: Mapping[str, Any], problems: Problems
+) -> None:
+    """A misspelt name would quietly make a lane nobody uses, or a host without a type."""
+    if len(path) < 3 or path[0] not in ("hosts", "lanes"):
+        return
+    section, name = str(path[0]), str(path[1])
+    known = document.get(section, {})
+    if name in known or (section == "lanes" and name == DEFAULT_LANE):
+        return
+    if section == "lanes" or (section, name, "type") not in paths:
+        what = section[:-1]
+        problems.add(path, f"no {what} {quoted(name)}", Near(name, known, section))

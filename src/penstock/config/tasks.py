@@ -1,0 +1,343 @@
+"""Whether a task could ever run under a config; asked before it is accepted.
+
+A task that names an unknown lane, or needs more than any host has, would wait for ever. Bulk submits bring
+millions of tasks in a handful of shapes, so what a shape allows is worked out once and remembered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from penstock.config.document import Config
+from penstock.config.keys import (
+    COUNT_OR_NONE,
+    NAME,
+    NAME_RULE,
+    SECONDS,
+    TOKENS,
+    TOLERANCE,
+    Bounds,
+    shown,
+)
+from penstock.config.problems import kind_of, meant, quoted
+from penstock.errors import TaskError
+from penstock.model import PRIORITIES, Host, OnCrash, Task
+
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_ID_RULE = "letters, digits, '_', '.' and '-', at most 128, first a letter or digit"
+MAX_KEY = 512
+MAX_MODEL = 256
+MAX_AFTER = 10_000
+_EPOCH = Bounds(0, 1e11)  # beyond the year 5000 it was given in milliseconds
+_NEED = Bounds(0, 1e15)
+_MAX_SHAPES = 100_000  # shapes remembered; needs could differ from task to task
+
+Found: TypeAlias = list[tuple[str, str]]  # field, what is wrong
+
+
+def check_task(config: Config, task: Task) -> None:
+    """TaskError when this task could never run; for many tasks use one `TaskChecker`."""
+    TaskChecker(config).check(task)
+
+
+class TaskChecker:
+    """Checks tasks against one config; without a config, only what holds under any."""
+
+    def __init__(self, config: Config | None = None) -> None:
+        self._rules = None if config is None else _Rules(config)
+        self._good: set[tuple[object, ...]] = set()
+        # Good values of the last task: in a bulk submit they are mostly the same.
+        self._last_run = ""
+        self._last_timeout_s: float | None = None
+
+    def check(self, task: Task) -> None:
+        if self._is_plainly_good(task):
+            return
+        if found := self.problems(task):
+            name = f"task {quoted(task.id)}" if task.id else f"task of kind {quoted(task.kind)}"
+            raise TaskError(f"{name}: " + "; ".join(f"{field}: {what}" for field, what in found))
+
+    def problems(self, task: Task) -> Found:
+        """Everything wrong with a task: which field, and what."""
+        if self._is_plainly_good(task):
+            return []
+        shape_found: Found = []
+        _check_shape(task, shape_found)
+        if not shape_found and self._rules is not None:
+            self._rules.check(task, shape_found)
+        if not shape_found:
+            if len(self._good) >= _MAX_SHAPES:
+                self._good.clear()
+            self._good.add(_shape(task))
+        own_found: Found = []
+        _check_own(task, own_found)
+        return shape_found + own_found
+
+    def _is_plainly_good(self, task: Task) -> bool:
+        """The quick way: a shape met before, and nothing beside it that wants a look."""
+        try:
+            if _shape(task) not in self._good:
+                return False
+        except (TypeError, AttributeError):  # a field of a wrong type has no hash
+            return False
+        priority = task.priority
+        if priority.__class__ is not int or not 0 <= priority <= 4 or task.on_crash.__class__ is not OnCrash:
+            return False
+        # The usual fields in line, because a call costs as much as all of them; the rest in full.
+        if (
+            (task.id == "" or (task.id.__class__ is str and ID.fullmatch(task.id) is not None))
+            and (task.run == "" or task.run == self._last_run)
+            and (task.timeout_s is None or task.timeout_s == self._last_timeout_s)
+            and task.key is None
+            and task.after == ()
+            and task.deadline is None
+            and task.not_before is None
+            and task.retries is None
+        ):
+            return True
+        found: Found = []
+        _check_own(task, found)
+        if not found:
+            self._last_run = task.run
+            self._last_timeout_s = task.timeout_s
+        return not found
+
+
+def _shape(task: Task) -> tuple[object, ...]:
+    needs = task.needs
+    return (task.kind, task.lane, task.host, task.model, None if needs is None else tuple(needs.items()))
+
+
+# ---- what holds under any config
+
+
+def _check_shape(task: Task, found: Found) -> None:
+    if task.kind is None or task.kind == "":
+        found.append(("kind", "is missing; every task needs one"))
+    elif not isinstance(task.kind, str):
+        found.append(("kind", _text_wanted(task.kind)))
+    elif not NAME.fullmatch(task.kind):
+        found.append(("kind", f"{quoted(task.kind)} is not a name: {NAME_RULE}"))
+    for field, name in (("lane", task.lane), ("host", task.host)):
+        if name is None and field == "host":
+            continue
+        if not isinstance(name, str):
+            found.append((field, _text_wanted(name)))
+        elif not NAME.fullmatch(name):
+            found.append((field, f"{quoted(name)} is not a name: {NAME_RULE}"))
+    if task.model is not None:
+        _check_line("model", task.model, MAX_MODEL, found)
+    _check_needs(task.needs, found)
+
+
+def _check_needs(needs: object, found: Found) -> None:
+    if needs is None:
+        return
+    if not isinstance(needs, Mapping):
+        found.append(("needs", f"must be a table like {{ vram_gb = 8 }}, not {kind_of(needs)}"))
+        return
+    for unit, amount in needs.items():
+        if not isinstance(unit, str) or not NAME.fullmatch(unit):
+            found.append(("needs", f"{quoted(unit)} is not the name of a unit: {NAME_RULE}"))
+        else:
+            bounds = SLOTS_NEEDED if unit == "slots" else _NEED
+            _check_number(f"needs.{unit}", amount, bounds, found)
+
+
+SLOTS_NEEDED = Bounds(0, 1_000_000, above=True)
+
+
+def _check_own(task: Task, found: Found) -> None:
+    """The fields that differ from task to task."""
+    priority = task.priority
+    if priority.__class__ is not int or priority not in PRIORITIES:
+        found.append(
+            ("priority", f"must be a whole number from 0 (most urgent) to 4, not {kind_of(priority)}")
+        )
+    for field, name in (("id", task.id), ("run", task.run)):
+        if name == "":
+            continue
+        if not isinstance(name, str):
+            found.append((field, _text_wanted(name)))
+        elif not ID.fullmatch(name):
+            found.append((field, f"{quoted(name)} cannot be used: {_ID_RULE}"))
+    if task.key is not None:
+        _check_line("key", task.key, MAX_KEY, found)
+    if task.after != ():
+        _check_after(task.after, task.id, found)
+    if task.timeout_s is not None:
+        _check_number("timeout_s", task.timeout_s, SECONDS, found)
+    if task.deadline is not None:
+        _check_number("deadline", task.deadline, _EPOCH, found)
+    if task.not_before is not None:
+        _check_number("not_before", task.not_before, _EPOCH, found)
+    retries = task.retries
+    if retries is not None and (retries.__class__ is not int or not COUNT_OR_NONE.hold(retries)):
+        found.append(("retries", f"must be a whole number {COUNT_OR_NONE}, not {kind_of(retries)}"))
+    if task.on_crash.__class__ is not OnCrash:
+        found.append(("on_crash", 'must be "retry" or "block"'))
+
+
+def _check_after(after: object, own_id: str, found: Found) -> None:
+    if not isinstance(after, tuple | list):
+        found.append(("after", f"must be a list of task ids, not {kind_of(after)}"))
+        return
+    if len(after) > MAX_AFTER:
+        found.append(("after", f"{len(after)} tasks to wait for are too many; at most {MAX_AFTER}"))
+        return
+    for other in after:
+        if not isinstance(other, str) or not ID.fullmatch(other):
+            what = quoted(other) if isinstance(other, str) else kind_of(other)
+            found.append(("after", f"{what} is not the id of a task: {_ID_RULE}"))
+        elif other == own_id:
+            found.append(("after", f"task {quoted(other)} waits for itself; take its own id out"))
+
+
+def _check_number(field: str, value: object, bounds: Bounds, found: Found) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not bounds.hold(value):
+        late = bounds is _EPOCH and isinstance(value, int | float) and value > bounds.high
+        hint = "; give seconds, not milliseconds" if late else ""
+        found.append((field, f"must be a number {bounds}, not {kind_of(value)}{hint}"))
+
+
+def _check_line(field: str, value: object, most: int, found: Found) -> None:
+    if not isinstance(value, str) or not value:
+        found.append((field, _text_wanted(value)))
+    elif len(value) > most:
+        found.append((field, f"is {len(value)} characters long; at most {most}"))
+    elif not value.isprintable():
+        found.append((field, "must be one line without control characters"))
+
+
+def _text_wanted(value: object) -> str:
+    return f"must be text, not {kind_of(value)}"
+
+
+# ---- what one config allows
+
+
+class _Rules:
+    def __init__(self, config: Config) -> None:
+        plant = config.plant
+        self._hosts = {host.name: host for host in plant.hosts}
+        self._lanes = {lane.name: lane for lane in plant.lanes}
+        self._kinds = {kind for host in plant.hosts for kind in host.serves if kind != "*"}
+
+    def check(self, task: Task, found: Found) -> None:
+        """`task` is well-formed; is there a lane and a host for it?"""
+        if task.lane not in self._lanes:
+            found.append(("lane", f"no lane {quoted(task.lane)}{meant(task.lane, self._lanes, 'lanes')}"))
+        hosts = self._serving(task, found)
+        if task.model is not None and hosts:
+            models = {host.model for host in hosts if host.model is not None}
+            hosts = [host for host in hosts if host.model == task.model]
+            if not hosts:
+                where = (
+                    f"host {quoted(task.host)}" if task.host else f"no host that serves {quoted(task.kind)}"
+                )
+                verb = "does not have" if task.host else "has"
+                hint = meant(task.model, models, "models")
+                found.append(("model", f"{where} {verb} model {quoted(task.model)}{hint}"))
+        if hosts and not found:
+            self._check_room(task, hosts, found)
+
+    def _serving(self, task: Task, found: Found) -> list[Host]:
+        if task.host is not None:
+            host = self._hosts.get(task.host)
+            if host is None:
+                found.append(("host", f"no host {quoted(task.host)}{meant(task.host, self._hosts, 'hosts')}"))
+                return []
+            if not host.serves_kind(task.kind):
+                serves = ", ".join(host.serves[:12])
+                what = f"{quoted(host.name)} does not serve kind {quoted(task.kind)}; it serves: {serves}"
+                found.append(("host", what))
+                return []
+            return [host]
+        hosts = [host for host in self._hosts.values() if host.serves_kind(task.kind)]
+        if not self._hosts:
+            found.append(("kind", "no host is configured; add one: [hosts.NAME]"))
+        elif not hosts:
+            hint = meant(task.kind, self._kinds, "kinds")
+            found.append(("kind", f"no host serves kind {quoted(task.kind)}{hint}"))
+        return hosts
+
+    def _check_room(self, task: Task, hosts: Sequence[Host], found: Found) -> None:
+        """Some host must be able to hold it when nothing else runs there."""
+        needs = {"slots": 1.0, **(task.needs or {})}
+        needs.pop(TOKENS, None)
+        if any(
+            all(self._room(host, unit, task.lane).ever >= amount for unit, amount in needs.items())
+            for host in hosts
+        ):
+            return
+        for unit, amount in needs.items():
+            rooms = [(host, self._room(host, unit, task.lane)) for host in hosts]
+            if all(room.ever < amount for _, room in rooms):
+                best = sorted(rooms, key=lambda item: -item[1].ever)[:4]
+                most = ", ".join(f"{host.name} {room}" for host, room in best)
+                field = f"needs.{unit}" if unit in (task.needs or {}) else "lane"
+                found.append(
+                    (
+                        field,
+                        f"needs {shown(amount)} {unit}, but no host that could take it has as much: {most}",
+                    )
+                )
+        if not found:
+            names = ", ".join(host.name for host in hosts[:4])
+            wanted = ", ".join(f"{shown(amount)} {unit}" for unit, amount in needs.items())
+            found.append(("needs", f"needs {wanted} at once, which no host that could take it has: {names}"))
+
+    def _room(self, host: Host, unit: str, lane: str) -> _Room:
+        reserved = sum(
+            other.reserve[host.name].get(unit, 0.0)
+            for other in self._lanes.values()
+            if other.name != lane and host.name in other.reserve
+        )
+        if unit == "slots":
+            auto = host.options.get("auto_slots")
+            return _Room(auto["max"] if isinstance(auto, Mapping) else host.slots, reserved)
+        return _Room(host.units.get(unit, 0.0), reserved)
+
+
+class _Room(NamedTuple):
+    total: float
+    reserved: float  # by other lanes
+
+    @property
+    def ever(self) -> float:
+        return self.total - self.reserved + TOLERANCE
+
+    def __str__(self) -> str:
+        if not self.reserved:
+            return shown(self.total)
+        return f"{shown(self.total)} ({shown(self.reserved)} of them reserved by other lanes)"
+
+
+# ---- what holds among tasks
+
+
+def find_circle(tasks: Iterable[Task]) -> tuple[str, ...]:
+    """Ids of tasks that wait for each other, in order and closed; empty when none do."""
+    after = {task.id: task.after for task in tasks if task.id and task.after}
+    cleared: set[str] = set()
+    for start in after:
+        trail: dict[str, int] = {}  # the way here, in order
+        stack = [(start, iter(after[start]))] if start not in cleared else []
+        trail[start] = 0
+        while stack:
+            here, rest = stack[-1]
+            for other in rest:
+                if other in trail:
+                    way = list(trail)[trail[other] :]
+                    return (*way, other)
+                if other in after and other not in cleared:
+                    trail[other] = len(trail)
+                    stack.append((other, iter(after[other])))
+                    break
+            else:
+                stack.pop()
+                trail.pop(here)
+                cleared.add(here)
+    return ()

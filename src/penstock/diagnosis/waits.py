@@ -1,0 +1,237 @@
+"""Why a task waited: its queue time cut into stretches, each with exactly one reason.
+
+Reasons are recorded once per class of tasks; here they are cut to size for one task. The stretches of a task
+tile its queue time: from when it was queued to its first start, and from each failed attempt to the next.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from penstock.diagnosis.history import History
+from penstock.model import Attempt, Result, State, TaskRecord, Wait
+from penstock.scheduling.routes import route_key
+
+REASONS = (
+    "dependency",
+    "scheduled",
+    "paused",
+    "gate:NAME",
+    "lane:NAME",
+    "host-down",
+    "rate:HOST",
+    "slots:HOSTS",
+    "order",
+    "dispatcher-down",
+)
+
+_TAKEN_IN = "the dispatcher was taking it in"
+
+_Piece = tuple[str, str, float, float]  # reason, detail, from, to
+
+
+class Explainer:
+    """Reads a history once; then explains any of its tasks."""
+
+    def __init__(self, history: History, now: float) -> None:
+        self._now = now
+        self._history = history
+        self._attempts: dict[str, list[Attempt]] = defaultdict(list)
+        for attempt in sorted(history.attempts, key=lambda a: a.number):
+            self._attempts[attempt.task].append(attempt)
+        self._routes: dict[str, list[tuple[float, int]]] = defaultdict(list)
+        for route in history.routes:
+            self._routes[route.key].append((route.at, route.work_class))
+        self._moves: dict[str, list[tuple[float, int]]] = defaultdict(list)
+        for move in history.moves:
+            self._moves[move.task].append((move.at, move.work_class))
+        self._changes: dict[int, list[tuple[float, str | None, str]]] = defaultdict(list)
+        for change in history.stretches:
+            self._changes[change.work_class].append((change.at, change.reason, change.detail))
+        self._times = {key: [c[0] for c in changes] for key, changes in self._changes.items()}
+        self._rests = defaultdict(list)
+        for rest in history.rests:
+            self._rests[rest.task].append((rest.start, rest.end))
+        self._alive = sorted(
+            (e.started_at, now if e.ended_at is None else e.ended_at) for e in history.epochs
+        )
+        self._holders = _Holders(history.others, now)
+
+    def waits(self, record: TaskRecord) -> tuple[Wait, ...]:
+        pieces: list[_Piece] = []
+        for start, end, ready in self._queue_times(record):
+            pieces += self._before_ready(record, start, min(ready, end))
+            pieces += self._ready(record, max(start, ready), end)
+        return tuple(Wait(r, self._detail(r, d, a, b), a, b) for r, d, a, b in _joined(pieces))
+
+    def result(self, record: TaskRecord) -> Result:
+        task = record.task
+        return Result(
+            task_id=task.id,
+            run=task.run,
+            kind=task.kind,
+            lane=task.lane,
+            priority=task.priority,
+            state=record.state,
+            host=record.host,
+            attempts=record.attempts,
+            queued_at=task.queued_at,
+            started_at=record.started_at,
+            ended_at=record.ended_at,
+            value=record.value,
+            error=record.error,
+            waits=self.waits(record),
+        )
+
+    def _queue_times(self, record: TaskRecord) -> Iterator[tuple[float, float, float]]:
+        """Stretches in the queue: from, to, and when dependencies and the clock let the task be ready."""
+        end_of_all = self._now if record.ended_at is None else record.ended_at
+        start = record.task.queued_at
+        ready = self._first_ready(record)
+        rests = self._rests[record.task.id]
+        for attempt in self._attempts[record.task.id]:
+            yield from _without(rests, start, attempt.started_at, ready)
+            if attempt.ended_at is None:
+                return
+            start = attempt.ended_at
+            ready = start if attempt.retry_at is None else attempt.retry_at
+        if record.state is State.QUEUED or end_of_all > start:
+            yield from _without(rests, start, end_of_all, ready)
+
+    def _first_ready(self, record: TaskRecord) -> float:
+        task = record.task
+        return max(self._met(record), task.not_before or 0.0, task.queued_at)
+
+    def _met(self, record: TaskRecord) -> float:
+        """When the last task it waits after had ended."""
+        met = 0.0
+        for needed in record.task.after:
+            other = self._history.dependencies.get(needed)
+            if other is not None:
+                met = max(met, self._now if other.ended_at is None else other.ended_at)
+        return met
+
+    def _before_ready(self, record: TaskRecord, start: float, ready: float) -> Iterator[_Piece]:
+        met = min(max(start, self._met(record)), ready)
+        if met > start:
+            yield "dependency", ", ".join(record.task.after[:5]), start, met
+        if ready > met:
+            yield "scheduled", "not before its time", met, ready
+
+    def _ready(self, record: TaskRecord, start: float, end: float) -> Iterator[_Piece]:
+        """Cut from the class's reasons; where no dispatcher lived, that is the reason."""
+        at = start
+        for born, died in self._alive:
+            if died <= at:
+                continue
+            if born >= end:
+                break
+            if born > at:
+                yield "dispatcher-down", "no dispatcher was running", at, born
+                at = born
+            until = min(died, end)
+            yield from self._in_class(record, at, until)
+            at = until
+        if at < end:
+            yield "dispatcher-down", "no dispatcher was running", at, end
+
+    def _in_class(self, record: TaskRecord, start: float, end: float) -> Iterator[_Piece]:
+        task = record.task
+        key = route_key(task.kind, task.lane, task.host, task.model, task.needs)
+        homes = sorted(self._routes.get(key, []) + self._moves.get(task.id, []), key=lambda h: h[0])
+        times = [h[0] for h in homes]
+        at = start
+        while at < end:
+            i = bisect_right(times, at) - 1
+            until = min(end, times[i + 1]) if i + 1 < len(times) else end
+            if i < 0:
+                yield "order", _TAKEN_IN, at, until
+            else:
+                yield from self._changes_between(homes[i][1], at, until)
+            at = until
+
+    def _changes_between(self, work_class: int, start: float, end: float) -> Iterator[_Piece]:
+        changes = self._changes.get(work_class, [])
+        times = self._times.get(work_class, [])
+        i = bisect_right(times, start) - 1
+        at = start
+        while at < end:
+            until = min(end, times[i + 1]) if i + 1 < len(times) else end
+            _, reason, detail = changes[i] if i >= 0 else (0.0, None, "")
+            if until > at:
+                yield (reason or "order"), (detail if reason else _TAKEN_IN), at, until
+            at = until
+            i += 1
+
+    def _detail(self, reason: str, detail: str, start: float, end: float) -> str:
+        name, _, target = reason.partition(":")
+        if name != "slots":
+            return detail
+        held = self._holders.text(target.split(","), start, end)
+        return "; ".join(part for part in (held, detail) if part)
+
+
+class _Holders:
+    """Who held a host's slots between two times, on average."""
+
+    def __init__(self, attempts: Iterable[Attempt], now: float) -> None:
+        steps: dict[tuple[str, str], list[tuple[float, int]]] = defaultdict(list)
+        for a in attempts:
+            steps[a.host, a.lane] += [(a.started_at, 1), (now if a.ended_at is None else a.ended_at, -1)]
+        # For each host and lane: times, and the slot-seconds held up to each, so that any stretch is two look-ups.
+        self._held: dict[str, dict[str, tuple[list[float], list[float], list[int]]]] = defaultdict(dict)
+        for (host, lane), changes in steps.items():
+            changes.sort()
+            times, seconds, counts = [changes[0][0]], [0.0], [0]
+            for at, change in changes:
+                seconds.append(seconds[-1] + counts[-1] * (at - times[-1]))
+                times.append(at)
+                counts.append(counts[-1] + change)
+            self._held[host][lane] = times, seconds, counts
+
+    def text(self, hosts: Iterable[str], start: float, end: float) -> str:
+        if end <= start:
+            return ""
+        totals: dict[str, float] = defaultdict(float)
+        for host in hosts:
+            for lane, series in self._held.get(host, {}).items():
+                totals[lane] += (_upto(series, end) - _upto(series, start)) / (end - start)
+        held = sorted(((n, lane) for lane, n in totals.items() if n >= 0.05), key=lambda x: (-x[0], x[1]))
+        return "held by " + ", ".join(f"lane {lane} ×{n:.3g}" for n, lane in held[:4]) if held else ""
+
+
+def _upto(series: tuple[list[float], list[float], list[int]], at: float) -> float:
+    times, seconds, counts = series
+    i = bisect_right(times, at) - 1
+    return 0.0 if i < 0 else seconds[i] + counts[i] * (at - times[i])
+
+
+def _without(
+    rests: list[tuple[float, float]], start: float, end: float, ready: float
+) -> Iterator[tuple[float, float, float]]:
+    """A stretch less the times in which the task was at rest; after a rest it is ready again at once."""
+    for rest_start, rest_end in rests:
+        if rest_end <= start or rest_start >= end:
+            continue
+        if rest_start > start:
+            yield start, rest_start, ready
+        start, ready = rest_end, rest_end
+    if end > start:
+        yield start, end, ready
+
+
+def _joined(pieces: Iterable[_Piece]) -> Iterator[_Piece]:
+    last: _Piece | None = None
+    for piece in pieces:
+        if piece[3] <= piece[2]:
+            continue
+        if last is not None and last[:2] == piece[:2] and last[3] == piece[2]:
+            last = (*last[:3], piece[3])
+            continue
+        if last is not None:
+            yield last
+        last = piece
+    if last is not None:
+        yield last

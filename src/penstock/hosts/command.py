@@ -1,0 +1,216 @@
+"""Programs as a host: how a payload becomes an argument list and stdin, and what an exit status means.
+
+    [hosts.convert]
+    type = "command"
+    argv = ["pandoc", "--to", "{format}", "--", "{file}"]   # a list; never a shell
+    stdin = "json"                  # the payload as JSON | "text": a text payload as it is | "none"
+    output = "auto"                 # JSON if it parses, else text | "json" | "text"
+    temporary_exit = [75]           # exit statuses worth another try
+    env = { LANG = "C.UTF-8" }
+    cwd = "/srv/work"
+    output_limit_bytes = 1000000
+    allow_payload_argv = false      # true: a payload's own `argv` list replaces the one above
+
+`{name}` is the payload's field of that name: a text as it is, anything else as JSON; `{{` and `}}` are
+braces. A field can begin with a dash, so put `--` before it where the program knows that sign.
+
+Exit status 0 is success, and stdout is the value. Any other status fails the task, so that a program's
+failure is never a silent success (B4): permanently, unless the status is listed in `temporary_exit`. A
+program that a signal killed may be tried again. One that cannot be started is the host's fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from penstock.errors import PermanentError
+from penstock.hosts.base import Health, Job, Program
+from penstock.hosts.options import Options
+from penstock.model import Host, Outcome, Verdict
+
+EX_TEMPFAIL = 75
+
+_ERROR_LINES = 3
+_ERROR_CHARS = 2000
+_LOG_CHARS = 4000
+
+# An argument as its pieces: texts, and fields of the payload.
+_Piece: TypeAlias = tuple[bool, str]  # whether it is a field; the text or the field's name
+_Argument: TypeAlias = tuple[_Piece, ...]
+
+_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+class CommandAdapter:
+    def __init__(self, host: Host) -> None:
+        self._host = host.name
+        options = Options(host)
+        self._payload_argv = options.flag("allow_payload_argv", False)
+        self._argv = self._read_argv(options)
+        self._stdin = _STDIN[options.choice("stdin", "json", tuple(_STDIN))]
+        self._value = _VALUES[options.choice("output", "auto", tuple(_VALUES))]
+        self._temporary = frozenset(options.wholes("temporary_exit", (EX_TEMPFAIL,)))
+        self._env = options.text_table("env")
+        self._cwd = options.text("cwd")
+        self._limit_bytes = options.count("output_limit_bytes", 1_000_000)
+        options.done()
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    def work(self, job: Job) -> Program:
+        return Program(
+            argv=self._arguments(job.payload),
+            outcome=self._outcome,
+            stdin=self._stdin(job.payload),
+            env=self._env,
+            cwd=self._cwd,
+            output_limit_bytes=self._limit_bytes,
+        )
+
+    async def check(self) -> Health:
+        return await asyncio.to_thread(self._look)
+
+    def _look(self) -> Health:
+        if self._cwd is not None and not os.path.isdir(self._cwd):
+            return Health(False, f"hosts.{self._host}.cwd: no folder {self._cwd!r}; create it, or correct it")
+        if not self._argv or any(is_field for is_field, _ in self._argv[0]):
+            return Health(True, "the program is named by each payload")
+        program = "".join(text for _, text in self._argv[0])
+        path = self._env.get("PATH")
+        if shutil.which(os.path.join(self._cwd or "", program) if "/" in program else program, path=path):
+            return Health(True, "program found")
+        return Health(False, f"no program {program!r}; install it, or correct hosts.{self._host}.argv")
+
+    def _read_argv(self, options: Options) -> tuple[_Argument, ...]:
+        given = options.anything("argv")
+        if isinstance(given, str):
+            options.problem("argv", f'must be a list, such as ["prog", "{{field}}"], not the text {given!r}')
+            return ()
+        texts = options.texts("argv")
+        if not texts and not self._payload_argv and not given:
+            options.problem(
+                "argv", 'is missing; give the program and its arguments, such as ["prog", "{field}"]'
+            )
+        arguments = []
+        for text in texts:
+            try:
+                arguments.append(_pieces(text))
+            except ValueError as error:
+                options.problem("argv", f"{text!r}: {error}")
+        return tuple(arguments)
+
+    def _arguments(self, payload: Any) -> tuple[str, ...]:
+        if self._payload_argv and isinstance(payload, dict) and "argv" in payload:
+            argv = payload["argv"]
+            if not isinstance(argv, list) or not argv or not all(isinstance(one, str) for one in argv):
+                raise PermanentError("the payload's `argv` must be a list of texts with the program first")
+        elif self._argv:
+            argv = ["".join(_fill(piece, payload) for piece in argument) for argument in self._argv]
+        else:
+            raise PermanentError(
+                f"hosts.{self._host} has no argv of its own and the payload has none; give it `argv`"
+            )
+        if any("\0" in argument for argument in argv):
+            raise PermanentError("an argument contains a NUL character, which no program can be given")
+        return tuple(argv)
+
+    def _outcome(self, status: int, stdout: bytes, stderr: bytes) -> Outcome:
+        said = stderr.decode(errors="replace")
+        logs = said[-_LOG_CHARS:] or None
+        if status == 0:
+            try:
+                return Outcome(Verdict.DONE, self._value(stdout), logs=logs)
+            except msgspec.DecodeError as error:
+                return Outcome(
+                    Verdict.PERMANENT,
+                    error=f"exit status 0, but stdout is not JSON ({error}); print JSON, or set "
+                    f'hosts.{self._host}.output to "text" or "auto"',
+                    logs=logs,
+                )
+        temporary = status < 0 or status in self._temporary
+        ended = f"killed by {_signal_name(-status)}" if status < 0 else f"exit status {status}"
+        lines = " | ".join([line for line in said.splitlines() if line.strip()][-_ERROR_LINES:])
+        error_text = f"{ended}: {lines[-_ERROR_CHARS:]}" if lines else ended
+        return Outcome(Verdict.TEMPORARY if temporary else Verdict.PERMANENT, error=error_text, logs=logs)
+
+
+def _pieces(text: str) -> _Argument:
+    pieces: list[_Piece] = []
+    end = 0
+    for found in _BRACES.finditer(text):
+        pieces.append((False, text[end : found.start()]))
+        end = found.end()
+        token = found.group()
+        if token in ("{{", "}}"):
+            pieces.append((False, token[0]))
+        elif found.group(1) is not None and _FIELD.fullmatch(found.group(1)):
+            pieces.append((True, found.group(1)))
+        else:
+            raise ValueError(
+                f"{token!r} is no field of a payload; write {{name}}, or {{{{ and }}}} for braces"
+            )
+    pieces.append((False, text[end:]))
+    return tuple(piece for piece in pieces if piece[1])
+
+
+def _fill(piece: _Piece, payload: Any) -> str:
+    is_field, text = piece
+    if not is_field:
+        return text
+    if not isinstance(payload, dict) or text not in payload:
+        raise PermanentError(f"the payload has no field {text!r}, which the host's argv asks for")
+    value = payload[text]
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _as_json(payload: Any) -> bytes:
+    return msgspec.json.encode(payload)
+
+
+def _as_text(payload: Any) -> bytes:
+    if not isinstance(payload, str):
+        raise PermanentError(f'stdin = "text" needs a text as payload, not {type(payload).__name__}')
+    return payload.encode()
+
+
+def _as_nothing(payload: Any) -> bytes:
+    return b""
+
+
+def _from_json(stdout: bytes) -> Any:
+    return msgspec.json.decode(stdout)
+
+
+def _from_text(stdout: bytes) -> Any:
+    return stdout.decode(errors="replace").removesuffix("\n").removesuffix("\r")
+
+
+def _from_either(stdout: bytes) -> Any:
+    try:
+        return _from_json(stdout)
+    except msgspec.DecodeError:
+        return _from_text(stdout)
+
+
+_STDIN: dict[str, Callable[[Any], bytes]] = {"json": _as_json, "text": _as_text, "none": _as_nothing}
+_VALUES: dict[str, Callable[[bytes], Any]] = {"auto": _from_either, "json": _from_json, "text": _from_text}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,132 @@
+"""A host that only pretends: attempts that take a given time and fail at given rates.
+
+    [hosts.pretend]
+    type = "simulated"
+    duration_s = 1.0
+    jitter = 0.2                                    # each attempt ±20 %
+    fail = { temporary = 0.1, host = 0.05 }         # rates; or the name of one verdict: always
+    seed = 1
+
+A payload can decide for its own task: `{"duration_s": 0.2, "fail": "temporary", "fail_attempts": 2}`
+fails in the first two attempts only; `value` is what it returns. All chance comes from seed, task and
+attempt, so that the simulator and a live run agree on every attempt.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.errors import PermanentError
+from penstock.hosts.base import Health, Job, OwnCoroutine
+from penstock.hosts.options import Options
+from penstock.model import Host, Outcome, Verdict
+
+FAILURES = (Verdict.TEMPORARY, Verdict.PERMANENT, Verdict.HOST, Verdict.THROTTLED)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedOptions:
+    duration_s: float = 1.0
+    jitter: float = 0.0
+    fail: Mapping[Verdict, float] = field(default_factory=dict)
+    seed: int | str = 0
+
+
+def read_options(host: Host) -> SimulatedOptions:
+    options = Options(host)
+    duration_s = options.number("duration_s", 1.0)
+    jitter = options.number("jitter", 0.0, most=1.0)
+    seed = options.anything("seed", 0)
+    if not isinstance(seed, int | str):
+        options.problem("seed", f"must be a number or a text, not {seed!r}")
+    try:
+        fail = _rates(options.anything("fail"))
+    except ValueError as error:
+        options.problem("fail", str(error))
+    options.done()
+    return SimulatedOptions(duration_s, jitter, fail, seed)
+
+
+def plan(options: SimulatedOptions, payload: Any, task: str, attempt: int) -> tuple[float, Outcome]:
+    """How long this attempt takes and how it ends; the same answer for the same question, always."""
+    chance = random.Random(f"{options.seed}:{task}:{attempt}")  # noqa: S311 - it simulates, it guards nothing
+    swing, luck = chance.uniform(-1.0, 1.0), chance.random()
+    wishes: Mapping[str, Any] = payload if isinstance(payload, dict) else {}
+    duration_s = wishes.get("duration_s")
+    if duration_s is None:
+        duration_s = options.duration_s * (1.0 + options.jitter * swing)
+    elif not isinstance(duration_s, int | float) or isinstance(duration_s, bool) or not duration_s >= 0:
+        raise PermanentError(f"the payload's `duration_s` must be a number of 0 or more, not {duration_s!r}")
+    verdict = _verdict(options.fail, wishes, attempt, luck)
+    if verdict is not Verdict.DONE:
+        return duration_s, Outcome(verdict, error=f"simulated {verdict} failure")
+    return duration_s, Outcome(Verdict.DONE, wishes.get("value", {"slept_s": duration_s}))
+
+
+class SimulatedAdapter:
+    def __init__(self, host: Host, clock: Clock) -> None:
+        self._options = read_options(host)
+        self._clock = clock
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    def work(self, job: Job) -> OwnCoroutine:
+        duration_s, outcome = plan(self._options, job.payload, job.task, job.attempt)
+
+        async def pretend() -> Outcome:
+            await self._clock.sleep(duration_s)
+            return outcome
+
+        return OwnCoroutine(pretend)
+
+    async def check(self) -> Health:
+        return Health(True, "simulated")
+
+
+def _rates(fail: Any) -> dict[Verdict, float]:
+    if fail is None:
+        return {}
+    if isinstance(fail, str):
+        return {_failure(fail): 1.0}
+    if not isinstance(fail, Mapping):
+        raise ValueError(
+            f"must be a verdict or a table of rates, such as {{ temporary = 0.1 }}, not {fail!r}"
+        )
+    rates = {_failure(name): rate for name, rate in fail.items()}
+    if not all(isinstance(rate, int | float) and 0 <= rate <= 1 for rate in rates.values()):
+        raise ValueError("every rate must be a number from 0 to 1")
+    if sum(rates.values()) > 1:
+        raise ValueError("the rates add up to more than 1")
+    return rates
+
+
+def _failure(name: Any) -> Verdict:
+    if name not in FAILURES:
+        raise ValueError(f"{name!r} is no failure; choose from {', '.join(FAILURES)}")
+    return Verdict(name)
+
+
+def _verdict(rates: Mapping[Verdict, float], wishes: Mapping[str, Any], attempt: int, luck: float) -> Verdict:
+    if "fail" in wishes or "fail_attempts" in wishes:
+        attempts = wishes.get("fail_attempts")
+        if attempts is not None and not isinstance(attempts, int):
+            raise PermanentError(f"the payload's `fail_attempts` must be a whole number, not {attempts!r}")
+        if attempts is not None and attempt > attempts:
+            return Verdict.DONE
+        try:
+            rates = _rates(wishes.get("fail", Verdict.TEMPORARY))
+        except ValueError as error:
+            raise PermanentError(f"the payload's `fail`: {error}") from None
+    for verdict, rate in rates.items():
+        if luck < rate:
+            return verdict
+        luck -= rate
+    return Verdict.DONE

@@ -1,0 +1,315 @@
+"""A task file → tasks: JSONL, YAML, TOML or JSON; all of its tasks, or one error that tells what is wrong.
+
+JSONL is read line by line and may be huge; the others are read whole. A plain JSONL line goes straight
+into its task; a line that is not plain takes the way of all other formats (`entries.read_entry`), which
+also says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+import msgspec
+
+from penstock.clock import SystemClock
+from penstock.config import TaskChecker
+from penstock.config.places import KeyPath, Lines, place
+from penstock.config.problems import Problem, dotted, file_shown, kind_of, meant
+from penstock.config.tasks import MAX_AFTER, find_circle
+from penstock.errors import TaskError
+from penstock.intake.documents import Document, json_error, opened, read_document
+from penstock.intake.entries import FIELDS, SINGLE_FIELDS, Setting, read_entry
+from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, OnCrash, Task
+
+MAX_PROBLEMS = 20
+MAX_TASKS = 5_000_000
+MAX_STREAM_BYTES = 1024**3
+MAX_LINE_BYTES = 64 * 1024**2
+STDIN = "-"
+
+# Where an entry stands: a line of JSONL, or a path in a document whose line is looked up when it is needed.
+Place: TypeAlias = int | KeyPath
+
+
+def read(
+    path: Path | str,
+    *,
+    run: str | None = None,
+    checker: TaskChecker | None = None,
+    on_crash: OnCrash = OnCrash.RETRY,
+    now: float | None = None,
+) -> list[Task]:
+    """The tasks of a file, in its order; `-` is JSONL on standard input.
+
+    `run` and `on_crash` are for tasks that do not say; `checker` holds them to a config, so that a wrong
+    lane is told with its line; `now` is where relative times start.
+    """
+    setting = Setting(
+        now=SystemClock().now() if now is None else now,
+        run=run or "",
+        on_crash=on_crash,
+        checker=checker or TaskChecker(),
+    )
+    if str(path) == STDIN:
+        return _TaskFile("<stdin>", setting).read_lines(sys.stdin.buffer)
+    path = Path(path)
+    file = _TaskFile(file_shown(path), setting)
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        with opened(path, file.name) as lines:
+            return file.read_lines(lines)
+    document = read_document(path, file.name)
+    if document is None:
+        raise TaskError(f"{file.name}: must end in .jsonl, .yaml, .toml or .json, so that its form is known")
+    return file.read_document(document)
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    """The plain form of an entry: no matrix, times as numbers."""
+
+    kind: str
+    payload: Any = None
+    priority: int = DEFAULT_PRIORITY
+    lane: str = DEFAULT_LANE
+    run: str | None = None
+    after: tuple[str, ...] = ()
+    needs: dict[str, float] | None = None
+    host: str | None = None
+    model: str | None = None
+    timeout_s: float | None = None
+    deadline: float | None = None
+    not_before: float | None = None
+    retries: int | None = None
+    key: str | None = None
+    on_crash: OnCrash | None = None
+    id: str = ""
+
+
+_decode_line = msgspec.json.Decoder(_Line).decode
+
+
+class _Enough(Exception):
+    """As many problems as are worth telling."""
+
+
+class _TaskFile:
+    """The tasks of one file as they are gathered, and what is wrong with them."""
+
+    def __init__(self, name: str, setting: Setting) -> None:
+        self.name = name
+        self._setting = setting
+        self._tasks: list[Task] = []
+        self._found: list[tuple[Place, Problem]] = []
+        self._places: dict[str, Place] = {}  # task id -> its entry
+        self._copies: dict[str, tuple[str, ...]] = {}  # id of an entry with a matrix -> its tasks
+        self._waiting = False  # some task waits for another
+
+    # ---- JSONL
+
+    def read_lines(self, file: IO[bytes]) -> list[Task]:
+        try:
+            for number, line in self._lines(file):
+                self._add_line(line, number)
+            self._finish()
+        except _Enough:
+            pass
+        return self._tasks_or_error({})
+
+    def _lines(self, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+        total = number = 0
+        while True:
+            try:
+                line = file.readline(MAX_LINE_BYTES + 1)
+            except OSError as error:
+                raise TaskError(f"{self.name}: cannot be read: {error.strerror or error}") from None
+            if not line:
+                return
+            number += 1
+            total += len(line)
+            if len(line) > MAX_LINE_BYTES:
+                size = f"{MAX_LINE_BYTES // 1024**2} MiB"
+                raise TaskError(
+                    f"{self.name}:{number}: is over {size}; put large things in a file of their own"
+                )
+            if total > MAX_STREAM_BYTES:
+                raise TaskError(f"{self.name}: is over {MAX_STREAM_BYTES // 1024**3} GiB; split it")
+            yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+
+    def _add_line(self, line: bytes, number: int) -> None:
+        try:
+            entry = _decode_line(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self._add_odd_line(line, number)
+            return
+        setting = self._setting
+        task = Task(
+            entry.kind,
+            entry.payload,
+            entry.priority,
+            entry.lane,
+            setting.run if entry.run is None else entry.run,
+            entry.after,
+            entry.needs,
+            entry.host,
+            entry.model,
+            entry.timeout_s,
+            entry.deadline,
+            entry.not_before,
+            entry.retries,
+            entry.key,
+            setting.on_crash if entry.on_crash is None else entry.on_crash,
+            entry.id,
+        )
+        if setting.checker.problems(task):
+            self._add_odd_line(line, number)
+        else:
+            self._keep(task, number)
+
+    def _add_odd_line(self, line: bytes, number: int) -> None:
+        """A line that is blank, wrong, or an entry in a form that only files have."""
+        text = line.strip()
+        if not text:
+            return
+        if text.startswith(b"#"):
+            self._refuse(number, Problem((), "JSONL has no comments; remove the line, or use YAML"))
+            return
+        try:
+            raw = msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            self._refuse(number, Problem((), json_error(str(error), text)[1]))
+        except UnicodeDecodeError:
+            self._refuse(number, Problem((), "is not UTF-8 text; save the file as UTF-8"))
+        except RecursionError:
+            self._refuse(number, Problem((), "is nested too deeply; flatten it"))
+        else:
+            self._add_entry(raw, number)
+
+    # ---- documents
+
+    def read_document(self, document: Document) -> list[Task]:
+        try:
+            data = document.data
+            if isinstance(data, Mapping):
+                self._add_tables(data)
+            elif isinstance(data, list):
+                for index, raw in enumerate(data):
+                    self._add_entry(raw, (index,))
+            elif data is not None:
+                self._refuse((), Problem((), f"must be a list of tasks, not {kind_of(data)}"))
+            self._finish()
+        except _Enough:
+            pass
+        return self._tasks_or_error(document.lines() if self._found else {})
+
+    def _add_tables(self, data: Mapping[str, Any]) -> None:
+        for key in data:
+            if key not in ("defaults", "tasks"):
+                hint = meant(key, ("defaults", "tasks"))
+                self._refuse((), Problem((str(key),), f"unknown key{hint}"))
+        defaults = data.get("defaults") or {}
+        if not isinstance(defaults, Mapping):
+            self._refuse((), Problem(("defaults",), f"must be a table, not {kind_of(defaults)}"))
+            defaults = {}
+        for key in defaults:
+            if key in SINGLE_FIELDS:
+                what = f"two tasks cannot have the same {key}; give it in the task"
+                self._refuse((), Problem(("defaults", key), what))
+            elif key not in FIELDS:
+                what = f"unknown field{meant(key, FIELDS, 'fields')}"
+                self._refuse((), Problem(("defaults", str(key)), what))
+        usable = {key: value for key, value in defaults.items() if key in FIELDS and key not in SINGLE_FIELDS}
+        tasks = data.get("tasks")
+        if not isinstance(tasks, list):
+            what = (
+                "is missing; the tasks are a list under it"
+                if tasks is None
+                else f"must be a list, not {kind_of(tasks)}"
+            )
+            self._refuse((), Problem(("tasks",), what))
+            return
+        for index, raw in enumerate(tasks):
+            self._add_entry(raw, ("tasks", index), usable)
+
+    # ---- entries
+
+    def _add_entry(self, raw: object, where: Place, defaults: Mapping[str, Any] | None = None) -> None:
+        entry = {**defaults, **raw} if defaults and isinstance(raw, Mapping) else raw
+        tasks, problems = read_entry(entry, self._setting)
+        for problem in problems:
+            field = problem.path[0] if problem.path else None
+            if defaults and field in defaults and isinstance(raw, Mapping) and field not in raw:
+                self._refuse((), Problem(("defaults", *problem.path), problem.message))
+            else:
+                self._refuse(where, problem)
+        if tasks and isinstance(entry, Mapping) and entry.get("matrix") and entry.get("id"):
+            self._name_copies(entry["id"], tasks, where)
+        for task in tasks:
+            self._keep(task, where)
+
+    def _name_copies(self, base: str, tasks: list[Task], where: Place) -> None:
+        if self._is_new(base, where):
+            self._copies[base] = tuple(task.id for task in tasks)
+
+    def _keep(self, task: Task, where: Place) -> None:
+        if task.id and not self._is_new(task.id, where):
+            return
+        if task.after:
+            self._waiting = True
+        self._tasks.append(task)
+        if len(self._tasks) > MAX_TASKS:
+            raise TaskError(f"{self.name}: has over {MAX_TASKS} tasks; split it")
+
+    def _is_new(self, task_id: str, where: Place) -> bool:
+        first = self._places.setdefault(task_id, where)
+        if first != where:
+            at = f" on line {first}" if isinstance(first, int) else ""
+            self._refuse(
+                where, Problem(("id",), f"{task_id!r} is already the id of a task{at}; give another")
+            )
+            return False
+        return True
+
+    def _finish(self) -> None:
+        """What can be said only when every task is known."""
+        if not self._waiting:
+            return
+        if self._copies:
+            self._tasks = [self._waiting_for_copies(task) for task in self._tasks]
+        if circle := find_circle(self._tasks):
+            way = " → ".join(circle if len(circle) <= 8 else (*circle[:4], "…", *circle[-3:]))
+            what = f"these tasks wait for each other, so none could start: {way}"
+            self._refuse(self._places[circle[0]], Problem(("after",), what))
+
+    def _waiting_for_copies(self, task: Task) -> Task:
+        """Waiting for an entry with a matrix is waiting for all its tasks."""
+        if not any(other in self._copies for other in task.after):
+            return task
+        after = tuple(one for other in task.after for one in self._copies.get(other, (other,)))
+        if len(after) > MAX_AFTER:
+            what = f"{len(after)} tasks to wait for are too many; at most {MAX_AFTER}"
+            self._refuse(self._places.get(task.id, ()), Problem(("after",), what))
+            return task
+        return replace(task, after=after)
+
+    # ---- problems
+
+    def _refuse(self, where: Place, problem: Problem) -> None:
+        if (where, problem) not in self._found:  # a wrong default is wrong in every entry
+            self._found.append((where, problem))
+        if len(self._found) >= MAX_PROBLEMS:
+            raise _Enough
+
+    def _tasks_or_error(self, lines: Lines) -> list[Task]:
+        if not self._found:
+            return self._tasks
+        told = []
+        for where, (path, message) in self._found:
+            line = where if isinstance(where, int) else place(lines, (*where, *path))
+            start = self.name if line is None else f"{self.name}:{line}"
+            told.append(f"{start}: {dotted(path)}: {message}" if path else f"{start}: {message}")
+        if len(told) >= MAX_PROBLEMS:
+            told.append(f"{self.name}: there may be more; these are the first {MAX_PROBLEMS} problems")
+        raise TaskError("\n".join(told))

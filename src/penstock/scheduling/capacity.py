@@ -1,0 +1,331 @@
+"""What is free: hosts with their units and reserves, lanes with their limits, and tiers of equal hosts.
+
+Room is the set of live attempts and nothing else: `occupy` adds an attempt to its host's set, `vacate` takes
+it out once; the figures beside the set are kept by these two alone, so giving back twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from penstock.model import Host, Lane
+from penstock.scheduling.adaptive import Throttle
+from penstock.scheduling.gates import GateState
+from penstock.scheduling.order import Entry, WorkClass
+from penstock.scheduling.rates import RateWindow
+from penstock.scheduling.retry import Breaker
+
+# A host's condition, the one that stands in the way first last: of several hosts the least value explains.
+OK, LIMITED, DOWN, GATED, PAUSED = range(5)
+
+_SMALL_TIER = 4  # up to here looking at every host is cheaper than keeping them sorted
+_MOST_NAMES = 8
+_EPSILON = 1e-9  # units are fractions: 0.1 + 0.2 must fit into 0.3
+
+
+class Needs(NamedTuple):
+    """Units an attempt holds while it runs."""
+
+    slots: float = 1
+    extra: tuple[tuple[str, float], ...] = ()
+    tokens: float = 0.0  # counted against a host's rate, not held
+
+    @property
+    def plain(self) -> bool:
+        return self.slots == 1 and not self.extra
+
+    def __str__(self) -> str:
+        return ", ".join(f"{amount:g} {unit}" for unit, amount in (("slots", self.slots), *self.extra))
+
+
+class LaneState:
+    __slots__ = (
+        "fair_at",
+        "gates",
+        "lane",
+        "limit",
+        "line",
+        "live",
+        "name",
+        "paused",
+        "reason",
+        "waiting",
+        "was_full",
+        "weight",
+    )
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.name = lane.name
+        self.reason = f"lane:{lane.name}"
+        self.weight = lane.weight
+        self.live: dict[str, Entry] = {}
+        self.limit = float("inf") if lane.max_running is None else float(lane.max_running)
+        self.line: list[tuple[float, int, int, WorkClass]] = []  # classes that would start if it had room
+        self.fair_at = 0.0  # start-time fair queueing: when this lane's turn is, in shares
+        self.paused = False
+        self.was_full = False  # at the end of the last step
+        self.waiting: dict[WorkClass, None] = {}
+        self.gates: list[GateState] = []  # gates that read this lane's running count
+
+    @property
+    def full(self) -> bool:
+        return len(self.live) >= self.limit
+
+
+class HostState:
+    __slots__ = (
+        "breaker",
+        "claim",
+        "condition",
+        "detail",
+        "extra_free",
+        "free",
+        "gates",
+        "host",
+        "index",
+        "lane_extra",
+        "lane_slots",
+        "limited_until",
+        "live",
+        "name",
+        "paused",
+        "probe",
+        "rate",
+        "reserves",
+        "slots",
+        "throttle",
+        "tiers",
+        "told",
+        "unused",
+        "unused_slots",
+        "up",
+    )
+
+    def __init__(self, host: Host, index: int) -> None:
+        self.host = host
+        self.name = host.name
+        self.index = index
+        self.slots: float = host.slots
+        self.free: float = host.slots
+        self.extra_free: dict[str, float] = dict(host.units)
+        self.live: dict[str, tuple[Needs, str]] = {}  # task -> what it holds, and its lane
+        self.lane_slots: dict[str, float] = {}
+        self.lane_extra: dict[tuple[str, str], float] = {}
+        self.reserves: dict[str, dict[str, float]] = {}  # lane -> units
+        self.unused: dict[str, float] = {}  # lane -> reserved slots it does not hold
+        self.unused_slots = 0.0
+        self.tiers: list[Tier] = []
+        self.condition = OK
+        self.detail = ""
+        self.told: tuple[str, int, str] | None = None  # the last HostChange
+        self.up = True
+        self.paused = False
+        self.gates: list[GateState] = []  # gates that hold this host
+        self.limited_until = 0.0  # it said when to come back
+        self.breaker = Breaker(host.breaker)
+        self.throttle = Throttle(host.slots)
+        self.rate = RateWindow(host.rate) if host.rate else None
+        self.probe: str | None = None  # the one task that tries a half-open host
+        self.claim: WorkClass | None = None
+
+    def occupy(self, task: str, needs: Needs, lane: str) -> None:
+        self.live[task] = (needs, lane)
+        self._move(needs, lane, -1)
+
+    def vacate(self, task: str) -> bool:
+        held = self.live.pop(task, None)
+        if held is None:
+            return False
+        self._move(held[0], held[1], 1)
+        return True
+
+    def _move(self, needs: Needs, lane: str, sign: int) -> None:
+        slots, extra, _ = needs
+        self.free += sign * slots
+        self.lane_slots[lane] = self.lane_slots.get(lane, 0) - sign * slots
+        for unit, amount in extra:
+            self.extra_free[unit] = self.extra_free.get(unit, 0.0) + sign * amount
+            key = lane, unit
+            self.lane_extra[key] = self.lane_extra.get(key, 0.0) - sign * amount
+        if lane in self.unused:
+            unused = max(0.0, self.reserves[lane].get("slots", 0.0) - self.lane_slots[lane])
+            self.unused_slots += unused - self.unused[lane]
+            self.unused[lane] = unused
+
+    def reserve(self, lane: str, units: Mapping[str, float]) -> None:
+        """Keep these units for one lane, whoever asks."""
+        self.reserves[lane] = dict(units)
+        self.unused[lane] = units.get("slots", 0.0)
+        self.unused_slots += self.unused[lane]
+
+    def set_slots(self, slots: float) -> None:
+        self.free += slots - self.slots
+        self.slots = slots
+
+    def fits(self, needs: Needs, lane: str) -> bool:
+        """Whether these units are free for that lane: free, and not another lane's unused reserve."""
+        slots = self.free - self.unused_slots + self.unused.get(lane, 0.0)
+        if needs.slots > slots + _EPSILON:
+            return False
+        for unit, amount in needs.extra:
+            free = self.extra_free.get(unit, 0.0)
+            if self.reserves:
+                free -= self._kept_from(lane, unit)
+            if amount > free + _EPSILON:
+                return False
+        return True
+
+    def fits_beside(self, needs: Needs, lane: str, other: Needs, other_lane: str) -> bool:
+        """Whether `other` would still fit after `needs` were taken."""
+        self._move(needs, lane, -1)
+        both = self.fits(other, other_lane)
+        self._move(needs, lane, 1)
+        return both
+
+    def could_hold(self, needs: Needs, lane: str) -> bool:
+        """Whether it would fit on the empty host."""
+        kept = {u: self._reserved(lane, u) for u in ("slots", *(u for u, _ in needs.extra))}
+        if needs.slots > self.slots - kept["slots"] + _EPSILON:
+            return False
+        return all(self.host.units.get(u, 0.0) - kept[u] + _EPSILON >= amount for u, amount in needs.extra)
+
+    def _reserved(self, lane: str, unit: str) -> float:
+        return sum(units.get(unit, 0.0) for other, units in self.reserves.items() if other != lane)
+
+    def _kept_from(self, lane: str, unit: str) -> float:
+        kept = 0.0
+        for other, units in self.reserves.items():
+            if other != lane and unit in units:
+                held = (
+                    self.lane_slots.get(other, 0)
+                    if unit == "slots"
+                    else self.lane_extra.get((other, unit), 0.0)
+                )
+                kept += max(0.0, units[unit] - held)
+        return kept
+
+    def share(self, needs: Needs) -> float:
+        """The free part of what is asked for: the host with the most is chosen."""
+        least = self.free / self.slots if self.slots else 0.0
+        for unit, _ in needs.extra:
+            total = self.host.units.get(unit, 0.0)
+            least = min(least, self.extra_free.get(unit, 0.0) / total if total else 0.0)
+        return least
+
+
+class Tier:
+    """Hosts among which a class may choose: all its own hosts, or fallback hosts that open together.
+
+    A large tier keeps its hosts in a heap by free share. An entry is a promise that the share was that high;
+    shares fall silently (the top is corrected when it is looked at) and every rise is offered anew.
+    """
+
+    __slots__ = (
+        "_full_reason",
+        "_heap",
+        "after_s",
+        "conditions",
+        "hosts",
+        "lane",
+        "needs",
+        "simple",
+        "small",
+        "waiting",
+    )
+
+    def __init__(self, hosts: Iterable[HostState], needs: Needs, lane: str, after_s: float | None) -> None:
+        self.hosts = tuple(hosts)
+        self.needs = needs
+        self.lane = lane
+        self.after_s = after_s  # None for own hosts
+        self.simple = needs.plain and not any(h.reserves for h in self.hosts)
+        self.small = len(self.hosts) <= _SMALL_TIER
+        self.waiting: dict[WorkClass, None] = {}
+        self.conditions = [0] * 5  # how many hosts are in each condition
+        self._full_reason: str | None = None
+        self._heap: list[tuple[float, int, HostState]] = []
+        for host in self.hosts:
+            self.conditions[host.condition] += 1
+            self.offer(host)
+            host.tiers.append(self)
+
+    def offer(self, host: HostState) -> None:
+        """A host's share rose, or the host came back."""
+        if self.small or host.condition or not self._fits(host):
+            return
+        if len(self._heap) > 4 * len(self.hosts):
+            self._heap = [
+                (-h.share(self.needs), h.index, h) for h in self.hosts if not h.condition and self._fits(h)
+            ]
+            heapq.heapify(self._heap)
+        else:
+            heapq.heappush(self._heap, (-host.share(self.needs), host.index, host))
+
+    def best(self) -> HostState | None:
+        """The host with room and the most free share, first in the config among equals."""
+        if self.small:
+            if not self.simple:
+                return self.scan(self.hosts)
+            chosen: HostState | None = None
+            most = 0.0
+            for host in self.hosts:
+                if host.free >= 1 and not host.condition:
+                    share = host.free / host.slots
+                    if share > most:
+                        chosen, most = host, share
+            return chosen
+        heap = self._heap
+        while heap:
+            promised, index, host = heap[0]
+            if host.condition or not self._fits(host):
+                heapq.heappop(heap)
+                continue
+            share = host.share(self.needs)
+            if share < -promised:
+                heapq.heapreplace(heap, (-share, index, host))
+            elif share > -promised:
+                heapq.heappop(heap)  # it was offered again with more
+            else:
+                return host
+        return None
+
+    def changed(self, host: HostState, before: int) -> None:
+        """A host's condition is not what it was."""
+        self.conditions[before] -= 1
+        self.conditions[host.condition] += 1
+        self._full_reason = None
+        self.offer(host)
+
+    @property
+    def healthy(self) -> bool:
+        return self.conditions[DOWN] < len(self.hosts)
+
+    def names(self, condition: int) -> str:
+        """The hosts in a condition, for a reason's text; a long list is cut."""
+        names = [h.name for h in self.hosts if h.condition == condition]
+        more = len(names) - _MOST_NAMES
+        return ",".join(names if more <= 0 else [*names[:_MOST_NAMES], f"+{more}"])
+
+    def full_reason(self) -> str:
+        """What a class waits for when these hosts are well and full."""
+        if self._full_reason is None:
+            self._full_reason = f"slots:{self.names(OK)}"
+        return self._full_reason
+
+    def scan(self, hosts: Iterable[HostState]) -> HostState | None:
+        """As `best`, by looking at each of these."""
+        chosen: HostState | None = None
+        most = -1.0
+        for host in hosts:
+            if host.condition or not self._fits(host):
+                continue
+            share = host.share(self.needs)
+            if share > most:
+                chosen, most = host, share
+        return chosen
+
+    def _fits(self, host: HostState) -> bool:
+        return host.free >= 1 if self.simple else host.fits(self.needs, self.lane)

@@ -1,0 +1,240 @@
+"""Who goes first: tasks as the scheduler holds them, and the classes they queue in.
+
+Tasks that could go to the same hosts under the same lane and gates, and need the same units, are one class.
+The scheduler compares the heads of classes, never every task.
+
+The order inside a class never changes as time passes. Waiting `aging_s` counts as one priority level, so a
+task's urgency at `now` is `priority - (now - ready_at) / aging_s`; for any two tasks the difference is the
+same at every `now`, and `key = ready_at + priority * aging_s` sorts them once and for all.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.scheduling.capacity import HostState, LaneState, Needs, Tier
+    from penstock.scheduling.gates import GateState
+
+# What the scheduler knows of a task's place; `lifecycle.State` is the users' view of it.
+PENDING, READY, RUNNING, GONE = range(4)
+
+_LATE = 5  # the sixth source of a class: entries that came back out of order
+
+
+class Shape:
+    """What many tasks have in common: which hosts fit, under which lane and gates, with which needs."""
+
+    __slots__ = ("gates", "lane", "name", "needs", "tiers", "timed", "units", "variants")
+
+    def __init__(
+        self, name: str, lane: LaneState, gates: tuple[GateState, ...], needs: Needs, tiers: tuple[Tier, ...]
+    ) -> None:
+        self.name = name
+        self.lane = lane
+        self.gates = gates
+        self.needs = needs
+        self.tiers = tiers  # own hosts first, then fallback hosts by the wait that opens them
+        self.units = "" if needs.plain else f"needs {needs}"
+        self.timed = len(tiers) > 1 or not needs.plain  # whether waiting alone changes what is allowed
+        self.variants: list[WorkClass] = []  # by how many fallback tiers have opened
+
+
+class Entry:
+    """A live task: a few words beside its id. The payload stays in the store."""
+
+    __slots__ = (
+        "attempt",
+        "faults",
+        "host",
+        "id",
+        "key",
+        "priority",
+        "retries",
+        "seq",
+        "shape",
+        "status",
+        "tries",
+        "work_class",
+    )
+
+    def __init__(self, id: str, shape: Shape, priority: int, retries: int, seq: int) -> None:
+        self.id = id
+        self.shape = shape
+        self.priority = priority
+        self.retries = retries
+        self.seq = seq
+        self.key = 0.0
+        self.status = PENDING
+        self.attempt = 0
+        self.tries = 0
+        self.faults = 0
+        self.host: HostState | None = None  # where it runs; while queued, the host that failed it last
+        self.work_class: WorkClass | None = None
+
+
+class WorkClass:
+    """A queue of tasks with one answer to "what are you waiting for?".
+
+    Each priority is first come, first served, so a deque holds it and taking the head costs the same at any
+    length; only tasks that come back (a retry keeps its place) need a heap.
+    """
+
+    __slots__ = (
+        "_dead",
+        "_fifos",
+        "claim",
+        "detail",
+        "head",
+        "id",
+        "late",
+        "lined_up",
+        "n",
+        "opened",
+        "reason",
+        "recorded",
+        "registered",
+        "shape",
+        "source",
+        "sources",
+        "timer_at",
+    )
+
+    def __init__(self, id: int, shape: Shape, opened: int) -> None:
+        self.id = id
+        self.shape = shape
+        self.opened = opened  # how many fallback tiers its tasks have waited long enough for
+        self.n = 0
+        self.head: Entry | None = None
+        self.source = 0  # where the head came from
+        self.sources: list[tuple[int, deque[Entry]]] = []
+        self.late: list[tuple[float, int, Entry]] = []
+        self.registered = False
+        self.lined_up = 0  # the arrival number under which it stands in its lane's line
+        self.reason: str | None = None
+        self.detail = ""
+        self.recorded: str | None = None
+        self.claim: HostState | None = None  # the host whose freed units are kept for its head
+        self.timer_at: float | None = None
+        self._fifos: list[deque[Entry] | None] = [None] * 5
+        self._dead = 0
+
+    def push(self, entry: Entry) -> None:
+        priority = entry.priority
+        fifo = self._fifos[priority]
+        if fifo is None:
+            fifo = self._fifos[priority] = deque()
+            self.sources.append((priority, fifo))
+        entry.work_class = self
+        entry.status = READY
+        key = entry.key
+        if fifo and (fifo[-1].key > key or (fifo[-1].key == key and fifo[-1].seq > entry.seq)):
+            heapq.heappush(self.late, (key, entry.seq, entry))
+            source = _LATE
+        else:
+            fifo.append(entry)
+            source = priority
+        self.n += 1
+        head = self.head
+        if head is None or key < head.key or (key == head.key and entry.seq < head.seq):
+            self.head = entry
+            self.source = source
+
+    def pop(self) -> Entry:
+        """Take the head out."""
+        entry = self.head
+        assert entry is not None
+        if self.source == _LATE:
+            while heapq.heappop(self.late)[2] is not entry:
+                pass  # one that was discarded
+        else:
+            fifo = self._fifos[self.source]
+            assert fifo is not None
+            while fifo.popleft() is not entry:
+                pass
+        self.n -= 1
+        self._find_head()
+        return entry
+
+    def discard(self, entry: Entry) -> None:
+        """Forget a queued entry wherever it stands; its status or class has been changed by the caller."""
+        self.n -= 1
+        self._dead += 1
+        if entry is self.head:
+            self._find_head()
+        if self._dead > 64 and self._dead > self.n:
+            self._sweep()
+
+    def oldest(self, aging_s: float) -> float:
+        """Since when the longest-waiting task has been ready."""
+        return min(e.key - e.priority * aging_s for e in self._heads())
+
+    def overdue(self, before: float, aging_s: float) -> list[Entry]:
+        """The heads of its queues that have been ready since `before` or longer."""
+        return [e for e in self._heads() if e.key - e.priority * aging_s <= before]
+
+    def _heads(self) -> list[Entry]:
+        heads: list[Entry] = []
+        for _, fifo in self.sources:
+            while fifo and not self._counts(fifo[0]):
+                fifo.popleft()
+            if fifo:
+                heads.append(fifo[0])
+        late = self.late
+        while late and not self._counts(late[0][2]):
+            heapq.heappop(late)
+        if late and late[0][2] not in heads:  # one that moved away and came back stands in both
+            heads.append(late[0][2])
+        return heads
+
+    def __iter__(self) -> Iterator[Entry]:
+        for _, fifo in self.sources:
+            yield from (e for e in fifo if self._counts(e))
+        yield from (e for _, _, e in self.late if self._counts(e))
+
+    def _counts(self, entry: Entry) -> bool:
+        return entry.status == READY and entry.work_class is self
+
+    def _find_head(self) -> None:
+        if not self.n:
+            self.head = None
+            self._dead = 0
+            self.late.clear()
+            for _, fifo in self.sources:
+                fifo.clear()
+            return
+        best: Entry | None = None
+        for priority, fifo in self.sources:
+            while fifo:
+                entry = fifo[0]
+                if entry.status == READY and entry.work_class is self:
+                    if (
+                        best is None
+                        or entry.key < best.key
+                        or (entry.key == best.key and entry.seq < best.seq)
+                    ):
+                        best = entry
+                        self.source = priority
+                    break
+                fifo.popleft()
+        late = self.late
+        while late and not self._counts(late[0][2]):
+            heapq.heappop(late)
+        if late and (best is None or late[0][:2] < (best.key, best.seq)):
+            best = late[0][2]
+            self.source = _LATE
+        self.head = best
+
+    def _sweep(self) -> None:
+        """Drop what was discarded, so that a queue of cancelled tasks gives its memory back."""
+        for _, fifo in self.sources:
+            kept = [e for e in fifo if self._counts(e)]
+            fifo.clear()
+            fifo.extend(kept)
+        self.late = [item for item in self.late if self._counts(item[2])]
+        heapq.heapify(self.late)
+        self._dead = 0
+        self._find_head()

@@ -1,0 +1,100 @@
+"""The plant as the scheduler sees it: states of hosts, lanes and gates, and the shapes tasks come in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.model import Lane, Plant, Task
+from penstock.scheduling.capacity import HostState, LaneState, Needs, Tier
+from penstock.scheduling.gates import GateState
+from penstock.scheduling.order import Shape, WorkClass
+
+_ShapeKey = tuple[str, str, str | None, str | None, tuple[tuple[str, float], ...] | None]
+
+
+class World:
+    def __init__(self, plant: Plant, first_class: int) -> None:
+        self.plant = plant
+        self.hosts = {h.name: HostState(h, i) for i, h in enumerate(plant.hosts)}
+        self.lanes = {lane.name: LaneState(lane) for lane in plant.lanes}
+        self.gates = {g.name: GateState(g) for g in plant.gates}
+        for lane in plant.lanes:
+            for host, units in lane.reserve.items():
+                self.hosts[host].reserve(lane.name, units)
+        for gate in self.gates.values():
+            if gate.gate.lane is not None:
+                self.lane(gate.gate.lane).gates.append(gate)
+            for name in gate.gate.holds_hosts:
+                self.hosts[name].gates.append(gate)
+        self._shapes: dict[_ShapeKey, Shape] = {}
+        self._by_content: dict[tuple[object, ...], Shape] = {}
+        self._tiers: dict[tuple[object, ...], Tier] = {}
+        self._next_class = first_class
+
+    def lane(self, name: str) -> LaneState:
+        """The lane of that name; one that the config no longer has still carries its old tasks."""
+        state = self.lanes.get(name)
+        if state is None:
+            state = self.lanes[name] = LaneState(Lane(name))
+        return state
+
+    def known_shape(self, task: Task) -> Shape | None:
+        return self._shapes.get(_key(task))
+
+    def make_shape(self, task: Task) -> Shape:
+        """The shape of a kind of task seen for the first time."""
+        kind, lane_name, host, model, units = key = _key(task)
+        lane = self.lane(lane_name)
+        needs = _needs(dict(units or ()))
+        gates = tuple(
+            g for g in self.gates.values() if lane_name in g.gate.holds_lanes or kind in g.gate.holds_kinds
+        )
+        hosts = [
+            h
+            for h in self.hosts.values()
+            if h.host.serves_kind(kind)
+            and (host is None or h.name == host)
+            and (model is None or h.host.model == model)
+        ]
+        # A task that names a fallback host wants that host: nothing to fall back from.
+        own = [h for h in hosts if h.host.fallback is None or host is not None]
+        spare = [h for h in hosts if h not in own]
+        tiers = [self._tier(own, needs, lane_name, None)]
+        for after_s in sorted({h.host.fallback.after_s for h in spare if h.host.fallback}):
+            same = [h for h in spare if h.host.fallback and h.host.fallback.after_s == after_s]
+            tiers.append(self._tier(same, needs, lane_name, after_s))
+        content = (lane_name, gates, needs, tuple(map(id, tiers)))
+        shape = self._by_content.get(content)
+        if shape is None:
+            where = ", ".join(h.name for h in hosts) or f"no host that serves {kind}"
+            shape = Shape(f"lane {lane_name} on {where}", lane, gates, needs, tuple(tiers))
+            self._by_content[content] = shape
+            self.variant(shape, 0)
+        self._shapes[key] = shape
+        return shape
+
+    def variant(self, shape: Shape, opened: int) -> WorkClass:
+        """The class of a shape's tasks for which that many fallback tiers have opened."""
+        while len(shape.variants) <= opened:
+            shape.variants.append(WorkClass(self._next_class, shape, len(shape.variants)))
+            self._next_class += 1
+        return shape.variants[opened]
+
+    def _tier(self, hosts: list[HostState], needs: Needs, lane: str, after_s: float | None) -> Tier:
+        # Where nothing is reserved every lane sees the same room and may share the tier.
+        view = lane if any(h.reserves for h in hosts) else ""
+        key = (tuple(h.index for h in hosts), needs, view, after_s)
+        tier = self._tiers.get(key)
+        if tier is None:
+            tier = self._tiers[key] = Tier(hosts, needs, view, after_s)
+        return tier
+
+
+def _key(task: Task) -> _ShapeKey:
+    needs = task.needs
+    return task.kind, task.lane, task.host, task.model, tuple(sorted(needs.items())) if needs else None
+
+
+def _needs(units: Mapping[str, float]) -> Needs:
+    extra = tuple(sorted((u, a) for u, a in units.items() if u not in ("slots", "tokens")))
+    return Needs(units.get("slots", 1), extra, units.get("tokens", 0.0))

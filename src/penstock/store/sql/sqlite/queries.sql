@@ -1,0 +1,337 @@
+-- Named queries. `{rows}` stands for as many rows of parameters as are written at once.
+
+-- ==== submit
+
+-- name: counters
+SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'tasks'), (SELECT seq FROM sqlite_sequence WHERE name = 'events')
+
+-- name: known_keys
+SELECT key, id FROM tasks WHERE key IN (SELECT value FROM json_each(?))
+
+-- name: known_ids
+SELECT id FROM tasks WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: add_tasks
+INSERT INTO tasks (id, run, kind, lane, priority, queued_at, "after", needs, host, model, timeout_s, deadline,
+                   not_before, retries, key, on_crash, payload)
+VALUES {rows}
+
+-- name: add_payload
+INSERT INTO payloads (number, payload) VALUES (?, ?)
+
+-- name: add_batches
+INSERT INTO batches (first, event) VALUES {rows}
+
+-- name: add_events
+INSERT INTO events (at, type, task, attempt, host, data) VALUES {rows}
+
+-- ==== record
+
+-- A task moves on only from where the dispatcher believed it to be: the row count tells whether all did.
+-- name: move_tasks
+WITH v (id, was, least, most, state, attempts, tries, host_faults, retry_at, ran_on, started_at, ended_at,
+        ended_event, error, value) AS (VALUES {rows})
+UPDATE tasks
+SET state = v.state,
+    attempts = coalesce(v.attempts, tasks.attempts),
+    tries = coalesce(v.tries, tasks.tries),
+    host_faults = coalesce(v.host_faults, tasks.host_faults),
+    retry_at = v.retry_at,
+    ran_on = coalesce(v.ran_on, tasks.ran_on),
+    started_at = coalesce(v.started_at, tasks.started_at),
+    ended_at = v.ended_at,
+    ended_event = v.ended_event + (SELECT seq FROM sqlite_sequence WHERE name = 'events'),
+    error = v.error,
+    value = v.value
+FROM v
+WHERE tasks.id = v.id AND tasks.state = v.was AND tasks.attempts BETWEEN v.least AND v.most
+
+-- name: standing
+SELECT id, state, attempts FROM tasks WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: add_attempts
+INSERT OR REPLACE INTO attempts (task, number, host, lane, started_at, work_class, ended_at, verdict, error, retry_at)
+VALUES {rows}
+
+-- name: end_attempts
+WITH v (task, number, ended_at, verdict, error, retry_at) AS (VALUES {rows})
+UPDATE attempts
+SET ended_at = v.ended_at, verdict = v.verdict, error = v.error, retry_at = v.retry_at
+FROM v
+WHERE attempts.task = v.task AND attempts.number = v.number
+
+-- name: count_ended
+INSERT INTO tally (state, tasks) VALUES (?, ?) ON CONFLICT (state) DO UPDATE SET tasks = tasks + excluded.tasks
+
+-- name: add_route
+INSERT INTO routes (key, at, work_class, name) VALUES (?, ?, ?, ?)
+
+-- name: add_move
+INSERT INTO moves (task, at, work_class, why) VALUES (?, ?, ?, ?)
+
+-- name: add_stretch
+INSERT INTO stretches (work_class, at, reason, detail) VALUES (?, ?, ?, ?)
+
+-- name: set_host
+INSERT OR REPLACE INTO hosts (host, state, slots, detail, changed_at) VALUES (?, ?, ?, ?, ?)
+
+-- name: set_lane
+INSERT OR REPLACE INTO lanes (lane, paused, changed_at) VALUES (?, ?, ?)
+
+-- name: set_gate
+INSERT OR REPLACE INTO gates (gate, open, detail, changed_at) VALUES (?, ?, ?, ?)
+
+-- name: set_everything
+INSERT OR REPLACE INTO everything (one, paused, changed_at) VALUES (1, ?, ?)
+
+-- ==== ownership
+
+-- name: last_epoch
+SELECT number, pid, machine, command, started_at, seen_at, ended_at FROM epochs ORDER BY number DESC LIMIT 1
+
+-- name: add_epoch
+INSERT INTO epochs (pid, machine, command, started_at, seen_at) VALUES (?, ?, ?, ?, ?)
+
+-- name: is_epoch
+SELECT 1 FROM epochs WHERE number = ? AND ended_at IS NULL
+
+-- name: see_epoch
+UPDATE epochs SET seen_at = max(seen_at, ?) WHERE number = ? AND ended_at IS NULL
+
+-- name: end_epoch
+UPDATE epochs SET ended_at = max(seen_at, ?) WHERE number = ? AND ended_at IS NULL
+
+-- ==== requests
+
+-- name: add_request
+INSERT INTO requests (verb, args, asked_at) VALUES (?, ?, ?)
+
+-- name: open_requests
+SELECT number, verb, args FROM requests WHERE answered_at IS NULL ORDER BY number
+
+-- name: answer_request
+UPDATE requests SET answered_at = ?, ok = ?, detail = ?, data = ? WHERE number = ? AND answered_at IS NULL
+
+-- name: request_answer
+SELECT ok, detail, data FROM requests WHERE number = ? AND answered_at IS NOT NULL
+
+-- ==== reading
+
+-- name: task
+SELECT * FROM full_records WHERE id = ?
+
+-- name: ids_between
+SELECT id FROM tasks WHERE id >= ? AND id < ? ORDER BY id LIMIT 10
+
+-- name: attempts_of_task
+SELECT task, number, host, lane, started_at, work_class, ended_at, verdict, error, retry_at
+FROM attempts WHERE task = ? ORDER BY number
+
+-- name: events_after
+SELECT number, at, type, task, attempt, host, data FROM events WHERE number > ? ORDER BY number LIMIT ?
+
+-- name: events_begin
+SELECT event FROM batches WHERE first <= (SELECT number FROM tasks WHERE id = ?) ORDER BY first DESC LIMIT 1
+
+-- name: events_of_task
+SELECT number, at, type, task, attempt, host, data
+FROM events WHERE number > ? AND task = ? ORDER BY number LIMIT ?
+
+-- name: ended_in_run
+SELECT (SELECT ended_event FROM tasks WHERE tasks.number = r.number) AS event, r.*
+FROM full_records AS r
+WHERE r.number IN (SELECT number FROM tasks WHERE run = ? AND ended_event > ?)
+ORDER BY event
+
+-- name: live_in_run
+SELECT (SELECT count(*) FROM tasks WHERE run = ?1)
+     - (SELECT count(*) FROM tasks WHERE run = ?1 AND ended_event IS NOT NULL)
+
+-- name: arrivals
+SELECT r.*, CAST(r.payload AS BLOB)
+FROM full_records AS r
+WHERE r.number > ? AND r.state IN ('queued', 'running') ORDER BY r.number LIMIT ?
+
+-- name: payloads
+SELECT id, CAST(payload AS BLOB) FROM full_records WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: states
+SELECT id, state FROM tasks WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: foreign_states
+SELECT id, state FROM foreign_tasks WHERE id IN (SELECT value FROM json_each(?))
+
+-- ==== snapshot
+
+-- name: live_counts
+SELECT state, kind, lane, host, model, needs, ran_on, count(*)
+FROM tasks
+WHERE state IN ('queued', 'running')
+GROUP BY state, kind, lane, host, model, needs, ran_on
+
+-- name: tally
+SELECT state, tasks FROM tally WHERE tasks > 0
+
+-- name: hosts
+SELECT host, state, slots, detail, changed_at FROM hosts ORDER BY host
+
+-- name: lanes
+SELECT lane, paused FROM lanes ORDER BY lane
+
+-- name: gates
+SELECT gate, open, detail FROM gates ORDER BY gate
+
+-- name: everything
+SELECT paused FROM everything
+
+-- ==== history
+
+-- name: record_of_task
+SELECT * FROM records WHERE id = ?
+
+-- name: records_of_run
+SELECT * FROM records WHERE run = ? ORDER BY number
+
+-- name: records_of_ids
+SELECT * FROM records WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: attempts_of_tasks
+SELECT task, number, host, lane, started_at, work_class, ended_at, verdict, error, retry_at
+FROM attempts WHERE task IN (SELECT value FROM json_each(?)) ORDER BY started_at, task, number
+
+-- An attempt that has not ended is that of a running task; those are few and found through the live ones.
+-- name: attempts_between
+SELECT task, number, host, lane, started_at, work_class, ended_at, verdict, error, retry_at
+FROM attempts
+WHERE ended_at IS NOT NULL AND imported IS NULL AND ended_at >= ?1 AND started_at <= ?2
+UNION ALL
+SELECT a.task, a.number, a.host, a.lane, a.started_at, a.work_class, a.ended_at, a.verdict, a.error, a.retry_at
+FROM tasks AS t CROSS JOIN attempts AS a ON a.task = t.id AND a.number = t.attempts
+WHERE t.state IN ('queued', 'running') AND t.state = 'running' AND a.ended_at IS NULL AND a.started_at <= ?2
+ORDER BY started_at, task, number
+
+-- name: imported_attempts
+SELECT a.task, a.number, a.host, a.lane, a.started_at, a.work_class, a.ended_at, a.verdict, a.error, a.retry_at
+FROM tasks AS t CROSS JOIN attempts AS a ON a.task = t.id
+WHERE t.run = ? AND a.imported IS NOT NULL
+
+-- The one in force when the time begins belongs to it.
+-- name: routes_between
+SELECT key, work_class, at, name
+FROM routes AS r
+WHERE key IN (SELECT value FROM json_each(?1)) AND at <= ?3
+  AND at >= coalesce((SELECT max(at) FROM routes WHERE key = r.key AND at <= ?2), ?2)
+ORDER BY at, rowid
+
+-- name: moves_of_tasks
+SELECT task, at, work_class, why
+FROM moves WHERE task IN (SELECT value FROM json_each(?)) ORDER BY at, rowid
+
+-- name: stretches_between
+SELECT work_class, at, reason, detail
+FROM stretches AS s
+WHERE work_class IN (SELECT value FROM json_each(?1)) AND at <= ?3
+  AND at >= coalesce((SELECT max(at) FROM stretches WHERE work_class = s.work_class AND at <= ?2), ?2)
+ORDER BY at, rowid
+
+-- name: epochs_between
+SELECT number, pid, machine, command, started_at, seen_at, ended_at
+FROM epochs WHERE started_at <= ?2 AND (ended_at IS NULL OR ended_at >= ?1) ORDER BY number
+
+-- ==== exchange
+
+-- name: page_of_run
+SELECT * FROM full_records WHERE run = ? AND number > ? ORDER BY number LIMIT ?
+
+-- name: events_of_run
+SELECT e.number, e.at, e.type, e.task, e.attempt, e.host, e.data
+FROM events AS e CROSS JOIN tasks AS t ON t.id = e.task
+WHERE e.number > ? AND t.run = ? AND e.type <> 'submitted'
+ORDER BY e.number LIMIT ?
+
+-- name: first_event_of_run
+SELECT event FROM batches
+WHERE first <= (SELECT number FROM tasks WHERE run = ? ORDER BY number LIMIT 1) ORDER BY first DESC LIMIT 1
+
+-- name: run_exists
+SELECT 1 FROM tasks WHERE run = ? LIMIT 1
+
+-- name: lowest_class
+SELECT coalesce(min(lowest_class), 0) FROM imports
+
+-- name: import_task
+INSERT INTO tasks (id, run, kind, lane, priority, queued_at, "after", needs, host, model, timeout_s, deadline,
+                   not_before, retries, key, on_crash, payload, state, attempts, tries, host_faults, retry_at, ran_on,
+                   started_at, ended_at, ended_event, error, value)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: import_attempt
+INSERT INTO attempts (task, number, host, lane, started_at, work_class, ended_at, verdict, error, retry_at, imported)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)
+
+-- name: add_import
+INSERT INTO imports (run, imported_at, lowest_class, material) VALUES (?, ?, ?, ?)
+
+-- name: import_of_run
+SELECT imported_at, material FROM imports WHERE run = ?
+
+-- name: add_foreign_task
+INSERT OR REPLACE INTO foreign_tasks (id, run, state, record) VALUES (?, ?, ?, ?)
+
+-- name: foreign_tasks
+SELECT record FROM foreign_tasks WHERE run = ? AND id IN (SELECT value FROM json_each(?))
+
+-- ==== prune
+
+-- name: tasks_to_prune
+SELECT number, id, state
+FROM tasks
+WHERE number > ?1 AND state NOT IN ('queued', 'running') AND ended_at < ?2
+  AND id NOT IN (SELECT d.value FROM tasks AS t, json_each(t."after") AS d
+                 WHERE t.state IN ('queued', 'running') AND t."after" IS NOT NULL)
+ORDER BY number LIMIT ?3
+
+-- name: drop_tasks
+DELETE FROM tasks WHERE number IN (SELECT value FROM json_each(?))
+
+-- name: drop_payloads
+DELETE FROM payloads WHERE number IN (SELECT value FROM json_each(?))
+
+-- name: drop_attempts
+DELETE FROM attempts WHERE task IN (SELECT value FROM json_each(?))
+
+-- name: drop_moves
+DELETE FROM moves WHERE task IN (SELECT value FROM json_each(?))
+
+-- name: oldest_kept
+SELECT min(queued_at), min(number) FROM tasks
+
+-- name: drop_events
+DELETE FROM events
+WHERE number BETWEEN ?1 AND ?2
+  AND (CASE WHEN task IS NULL THEN at < ?3 ELSE task NOT IN (SELECT id FROM tasks) END)
+
+-- name: first_event
+SELECT coalesce(min(number), 1) FROM events
+
+-- name: drop_routes
+DELETE FROM routes WHERE at < (SELECT max(r.at) FROM routes AS r WHERE r.key = routes.key AND r.at <= ?)
+
+-- name: drop_stretches
+DELETE FROM stretches
+WHERE at < (SELECT max(s.at) FROM stretches AS s WHERE s.work_class = stretches.work_class AND s.at <= ?)
+
+-- name: drop_epochs
+DELETE FROM epochs WHERE ended_at < ? AND number < (SELECT max(number) FROM epochs)
+
+-- name: drop_batches
+DELETE FROM batches WHERE first < (SELECT max(b.first) FROM batches AS b WHERE b.first <= ?)
+
+-- name: drop_requests
+DELETE FROM requests WHERE answered_at < ?
+
+-- name: drop_imports
+DELETE FROM imports WHERE run NOT IN (SELECT run FROM tasks)
+
+-- name: drop_foreign_tasks
+DELETE FROM foreign_tasks WHERE run NOT IN (SELECT run FROM imports)

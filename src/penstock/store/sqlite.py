@@ -1,0 +1,369 @@
+"""The store in a SQLite file, or in memory for tests: what `base.Store` promises, through two threads.
+
+One thread owns the writing connection and commits in groups (`sqlite_writer.py`), one reads (`sqlite_reader.py`). Beside
+the file `x.db` lie `x.db-wal` and `x.db-shm` (SQLite's), `x.db.lock` (held by the dispatcher), `x.db.turn` (writers taking
+turns) and `x.db.bells/` (wake-ups). A file on a network share is not safe; SQLite says so too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, TypeVar
+
+from penstock.errors import StoreError, UsageError
+from penstock.model import Attempt, State, Task, TaskRecord
+from penstock.scheduling.messages import Decision
+from penstock.store.admission import MAX_PAYLOAD_BYTES, Admission
+from penstock.store.base import (
+    Answer,
+    Arrival,
+    Bell,
+    Epoch,
+    History,
+    Owner,
+    Request,
+    Snapshot,
+    StoredEvent,
+    TaskFilter,
+)
+from penstock.store.bell import Bells, LocalBells, PipeBells
+from penstock.store.fold import EVENT_WIDTH, event_data
+from penstock.store.rows import NOT_JSON, STATES, attempt_of, decode, json_text
+from penstock.store.settling import settle
+from penstock.store.sqlite_open import QUERIES, Place
+from penstock.store.sqlite_owner import (
+    FileOwnerLock,
+    LocalOwnerLock,
+    OwnerLock,
+    already_owned,
+    begin_epoch,
+    last_epoch,
+)
+from penstock.store.sqlite_reader import Reader
+from penstock.store.sqlite_reads import (
+    read_arrivals,
+    read_ended,
+    read_events,
+    read_snapshot,
+    read_task,
+    read_tasks,
+)
+from penstock.store.sqlite_writer import CallJob, RecordJob, Ring, SubmitJob, Writer
+
+T = TypeVar("T")
+
+# A caller's loop is let go on after so many tasks, or so much JSON, of a long submit.
+_SLICE_TASKS = 200
+_SLICE_BYTES = 256 * 1024
+_PAGE = 10_000
+
+
+class SQLiteStore:
+    """See `base.Store`. `grace_s` is how long `close` goes on trying to write what is not yet kept."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        busy_timeout_s: float = 5.0,
+        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+        grace_s: float = 5.0,
+        place: Place | None = None,
+    ) -> None:
+        self._place = place or Place(str(path), busy_timeout_s)
+        self._max_payload_bytes = max_payload_bytes
+        self._grace_s = grace_s
+        self._bells: Bells
+        self._owner_lock: OwnerLock
+        if self._place.in_memory:
+            self._bells, self._owner_lock = LocalBells(), LocalOwnerLock()
+        else:
+            self._bells = PipeBells(self._place.path + ".bells")
+            self._owner_lock = FileOwnerLock(self._place.path + ".lock")
+        self._writer: Writer | None = None
+        self._reader: Reader | None = None
+
+    @property
+    def name(self) -> str:
+        return self._place.path
+
+    @property
+    def trouble(self) -> str | None:
+        return None if self._writer is None else self._writer.trouble
+
+    async def open(self) -> None:
+        if self._writer is not None:
+            raise StoreError(f"{self.name}: the store is open already")
+        # A store in memory has one connection for both threads, and a lock so that they take turns.
+        lock = threading.Lock() if self._place.in_memory else nullcontext()
+        writer = Writer(self._place, self._bells, lock, self._grace_s)
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        writer.start(opened)
+        try:
+            await opened
+        except StoreError:
+            writer.join()
+            raise
+        self._writer = writer
+        shared = (writer.connection, lock) if self._place.in_memory and writer.connection else None
+        self._reader = Reader(self._place, shared)
+
+    async def close(self) -> None:
+        """Write what is queued, then let go of everything. Fails when decisions could not be kept."""
+        writer, reader = self._writer, self._reader
+        if writer is None or reader is None:
+            return
+        self._writer = self._reader = None
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def end() -> None:
+            writer.stop()
+            writer.join()
+            reader.stop()
+            if self._place.in_memory and writer.connection is not None:
+                writer.connection.close()
+            self._owner_lock.free()  # not before the last word is written
+            settle([(ended, None)])
+
+        # A thread of its own: the loop's executor is shared, and may be busy.
+        threading.Thread(target=end, name=f"end of {self.name}", daemon=True).start()
+        try:
+            await ended
+        finally:
+            self._bells.close()
+        if writer.lost is not None:
+            raise writer.lost
+
+    # ---- clients
+
+    async def submit(self, tasks: Sequence[Task]) -> list[str]:
+        admission = Admission(tuple(tasks), time.time(), self._max_payload_bytes)
+        while admission.advance(_SLICE_TASKS, _SLICE_BYTES):
+            await asyncio.sleep(0)
+        batch = admission.batch()
+        if not batch.rows:
+            return []
+        future = self._future()
+        self._writing.put(SubmitJob(future=future, ring=Ring.DISPATCHER, batch=batch))
+        ids: list[str] = await future
+        return ids
+
+    async def ask(self, request: Request) -> int:
+        try:
+            row = (request.verb, json_text(request.args), time.time())
+        except NOT_JSON as error:
+            raise UsageError(
+                f"a request to {request.verb} has arguments that are not JSON ({error})"
+            ) from None
+        return await self._write(
+            lambda c: c.execute(QUERIES["add_request"], row).lastrowid or 0, Ring.DISPATCHER
+        )
+
+    async def answer_to(self, number: int) -> Answer | None:
+        rows = await self._rows("request_answer", number)
+        return Answer(bool(rows[0][0]), rows[0][1], decode(rows[0][2])) if rows else None
+
+    async def get(self, task_id: str) -> TaskRecord | None:
+        return await self._read(partial(read_task, task_id=task_id))
+
+    async def find(self, prefix: str) -> list[str]:
+        return [id for (id,) in await self._rows("ids_between", prefix, prefix + "\U0010ffff")]
+
+    async def tasks(self, chosen: TaskFilter) -> list[TaskRecord]:
+        return await self._read(partial(read_tasks, chosen=chosen))
+
+    async def attempts(self, task_id: str) -> list[Attempt]:
+        return [attempt_of(row) for row in await self._rows("attempts_of_task", task_id)]
+
+    async def events(
+        self, after: int = 0, *, task: str | None = None, limit: int = 1000
+    ) -> list[StoredEvent]:
+        return await self._read(partial(read_events, after=after, task=task, limit=limit))
+
+    async def ended_in_run(self, run: str, after: int) -> list[tuple[int, TaskRecord]]:
+        return await self._read(partial(read_ended, run=run, after=after))
+
+    async def live_in_run(self, run: str) -> int:
+        ((count,),) = await self._rows("live_in_run", run)
+        return int(count)
+
+    async def history(self, *, task: str | None = None, run: str | None = None) -> History:
+        from penstock.store.sqlite_history import read_history
+
+        if (task is None) == (run is None):
+            raise ValueError("name either a task or a run")
+        return await self._read(partial(read_history, task=task, run=run))
+
+    async def snapshot(self, at: float) -> Snapshot:
+        return await self._read(partial(read_snapshot, at=at, owner_lock=self._owner_lock))
+
+    def ring(self) -> None:
+        self._bells.ring_dispatcher()
+
+    def bell(self) -> Bell:
+        return self._bells.client_bell()
+
+    async def export_run(self, run: str) -> AsyncIterator[Mapping[str, Any]]:
+        from penstock.store.exchange import explanation_lines, header, plain
+        from penstock.store.sqlite_exchange import page_of_events, page_of_tasks
+
+        history = await self.history(run=run)
+        yield header(run)
+        number = 0
+        while records := await self._read(partial(page_of_tasks, run=run, after=number)):
+            for record in records:
+                yield plain("task", record)
+            number = records[-1].number
+        for line in explanation_lines(history):
+            yield line
+        number = 0
+        while events := await self._read(partial(page_of_events, run=run, after=number)):
+            for event in events:
+                yield plain("event", event)
+            number = events[-1].number
+
+    async def import_run(self, lines: Iterable[Mapping[str, Any]]) -> str:
+        from penstock.store.exchange import read_bundle
+        from penstock.store.sqlite_exchange import admitted, write_import
+
+        now = time.time()
+        bundle = await self._read(lambda _: read_bundle(lines))  # the thread is wanted, not the connection
+        batch = await self._read(lambda _: admitted(bundle, now, self._max_payload_bytes))
+        return await self._write(lambda c: write_import(c, bundle, batch, now), Ring.DISPATCHER, alone=True)
+
+    async def prune(self, before: float) -> int:
+        from penstock.store.sqlite_prune import prune_events, prune_explanations, prune_tasks
+
+        number = forgotten = 0
+        while True:
+            count, number = await self._write(partial(prune_tasks, before=before, after=number), alone=True)
+            if not count:
+                break
+            forgotten += count
+        kept = await self._write(partial(prune_explanations, before=before), alone=True)
+        event = kept.first_event - 1
+        while event < kept.last_event:
+            event = await self._write(partial(prune_events, kept=kept, after=event), alone=True)
+        return forgotten
+
+    # ---- the owner
+
+    async def acquire(self, owner: Owner, now: float) -> tuple[Epoch, Epoch | None]:
+        writer = self._writing
+        taken = False
+
+        def take(connection: sqlite3.Connection) -> tuple[Epoch, Epoch | None]:
+            nonlocal taken
+            taken = taken or self._owner_lock.take()  # a transaction may be tried twice
+            if not taken:
+                raise already_owned(self.name, last_epoch(connection))
+            epochs = begin_epoch(connection, owner, now)
+            data = event_data({"pid": owner.pid, "machine": owner.machine, "command": owner.command})
+            QUERIES.bulk(connection, "add_events", EVENT_WIDTH, (now, "acquired", None, None, None, data))
+            writer.epoch = epochs[0].number
+            return epochs
+
+        try:
+            return await self._write(take, Ring.CLIENTS, alone=True)
+        except StoreError:
+            if taken:  # and the epoch could not be written
+                self._owner_lock.free()
+                writer.epoch = None
+            raise
+
+    async def heartbeat(self, epoch: int, now: float) -> None:
+        def see(connection: sqlite3.Connection) -> None:
+            connection.execute(QUERIES["see_epoch"], (now, epoch))
+
+        await self._write(see, kept=True)
+
+    async def release(self, epoch: int, now: float) -> None:
+        writer = self._writing
+
+        def end(connection: sqlite3.Connection) -> None:
+            if connection.execute(QUERIES["end_epoch"], (now, epoch)).rowcount:
+                QUERIES.bulk(connection, "add_events", EVENT_WIDTH, (now, "released", None, None, None, None))
+
+        try:
+            await self._write(end, Ring.CLIENTS, alone=True)
+        finally:
+            writer.epoch = None
+            self._owner_lock.free()
+
+    async def live(self) -> list[Arrival]:
+        arrivals: list[Arrival] = []
+        while page := await self.arrivals(arrivals[-1].record.number if arrivals else 0, _PAGE):
+            arrivals += page
+        return arrivals
+
+    async def arrivals(self, after: int, limit: int = 10_000) -> list[Arrival]:
+        return await self._read(partial(read_arrivals, after=after, limit=limit))
+
+    async def payloads(self, ids: Sequence[str]) -> dict[str, bytes]:
+        rows = await self._rows("payloads", json_text(list(ids)))
+        return {id: payload or b"null" for id, payload in rows}
+
+    async def states(self, ids: Iterable[str]) -> dict[str, State]:
+        wanted = json_text(list(ids))
+        foreign = await self._rows("foreign_states", wanted)
+        return {id: STATES[state] for id, state in [*foreign, *await self._rows("states", wanted)]}
+
+    async def requests(self) -> list[Request]:
+        return [
+            Request(verb, decode(args), number) for number, verb, args in await self._rows("open_requests")
+        ]
+
+    async def answer(self, number: int, answer: Answer) -> None:
+        row = (time.time(), int(answer.ok), answer.detail, event_data(answer.data), number)
+        await self._write(lambda c: QUERIES.many(c, "answer_request", [row]), Ring.CLIENTS, kept=True)
+
+    def record(self, decisions: Sequence[Decision]) -> Awaitable[None]:
+        future = self._future()
+        self._writing.put(RecordJob(future=future, ring=Ring.CLIENTS, kept=True, decisions=decisions))
+        return future
+
+    async def note(
+        self, type: str, at: float, task: str | None, attempt: int | None, data: Mapping[str, Any]
+    ) -> None:
+        row = (at, type, task, attempt, None, event_data(data))
+        await self._write(lambda c: QUERIES.bulk(c, "add_events", EVENT_WIDTH, row), Ring.CLIENTS, kept=True)
+
+    def wake_bell(self) -> Bell:
+        return self._bells.dispatcher_bell()
+
+    # ---- to the threads and back
+
+    @property
+    def _writing(self) -> Writer:
+        if self._writer is None:
+            raise StoreError(f"{self.name}: the store is not open")
+        return self._writer
+
+    def _future(self) -> asyncio.Future[Any]:
+        return asyncio.get_running_loop().create_future()
+
+    async def _write(
+        self,
+        call: Callable[[sqlite3.Connection], T],
+        ring: Ring = Ring.NOBODY,
+        *,
+        kept: bool = False,
+        alone: bool = False,
+    ) -> T:
+        future: asyncio.Future[T] = self._future()
+        self._writing.put(CallJob(future=future, ring=ring, kept=kept, call=call, alone=alone))
+        return await future
+
+    async def _read(self, reading: Callable[[sqlite3.Connection], T]) -> T:
+        if self._reader is None:
+            raise StoreError(f"{self.name}: the store is not open")
+        return await self._reader.read(reading)
+
+    async def _rows(self, query: str, *parameters: Any) -> list[Any]:
+        return await self._read(lambda c: c.execute(QUERIES[query], parameters).fetchall())

@@ -1,0 +1,159 @@
+"""Exporting a run from a SQLite store, and taking one in."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from typing import Any
+
+from penstock.errors import TaskError
+from penstock.lifecycle import LIVE
+from penstock.model import State
+from penstock.store.admission import KEY, MAX_PAYLOAD_BYTES, Admission, Batch
+from penstock.store.exchange import RunBundle, with_own_classes
+from penstock.store.fold import EVENT_WIDTH, event_data
+from penstock.store.rows import event_of, full_record_of, json_or_null, json_text
+from penstock.store.sqlite_history import Material
+from penstock.store.sqlite_open import QUERIES
+
+_PAGE = 1000
+
+
+def page_of_tasks(connection: sqlite3.Connection, run: str, after: int) -> list[Any]:
+    return [full_record_of(row) for row in connection.execute(QUERIES["page_of_run"], (run, after, _PAGE))]
+
+
+def page_of_events(connection: sqlite3.Connection, run: str, after: int) -> list[Any]:
+    if not after:
+        row = connection.execute(QUERIES["first_event_of_run"], (run,)).fetchone()
+        after = row[0] - 1 if row else 0
+    return [event_of(row) for row in connection.execute(QUERIES["events_of_run"], (after, run, _PAGE))]
+
+
+def admitted(bundle: RunBundle, now: float, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> Batch:
+    """The run's tasks, checked like any submitted ones."""
+    admission = Admission([record.task for record in bundle.tasks], now, max_payload_bytes)
+    while admission.advance(len(bundle.tasks), 1 << 62):
+        pass
+    return admission.batch()
+
+
+def write_import(connection: sqlite3.Connection, bundle: RunBundle, batch: Batch, now: float) -> str:
+    """Keep the run, inside the caller's transaction."""
+    _refuse_known(connection, bundle, batch)
+    bundle, lowest = with_own_classes(bundle, connection.execute(QUERIES["lowest_class"]).fetchone()[0])
+    number, event = connection.execute(QUERIES["counters"]).fetchone()
+    log, endings = _log(bundle, number)
+    QUERIES.bulk(connection, "add_batches", 2, (number + 1, event + 1))
+    QUERIES.bulk(connection, "add_events", EVENT_WIDTH, log)
+    known_keys = _known_keys(connection, batch)
+    tasks: list[tuple[Any, ...]] = []
+    for row, record in zip(batch.rows, bundle.tasks, strict=True):
+        ending = endings.get(record.task.id)
+        tasks.append(
+            (
+                *row[:KEY],
+                None if row[KEY] in known_keys else row[KEY],  # the key stays with the task that has it here
+                *row[KEY + 1 :],
+                str(record.state),
+                record.attempts,
+                record.tries,
+                record.host_faults,
+                record.retry_at,
+                record.host,
+                record.started_at,
+                record.ended_at,
+                None if ending is None else event + ending,
+                record.error,
+                json_or_null(record.value),
+            )
+        )
+    QUERIES.many(connection, "import_task", tasks)
+    QUERIES.many(
+        connection, "add_payload", [(number + 1 + place, text) for place, text in batch.long_payloads.items()]
+    )
+    _write_explanation(connection, bundle, lowest, now)
+    ended = Counter(str(record.state) for record in bundle.tasks if record.state not in LIVE)
+    QUERIES.many(connection, "count_ended", list(ended.items()))
+    return bundle.run
+
+
+def _refuse_known(connection: sqlite3.Connection, bundle: RunBundle, batch: Batch) -> None:
+    if len(set(batch.ids)) < len(batch.ids):
+        raise TaskError(f"the export holds a task of run {bundle.run} twice; export the run again")
+    known = connection.execute(QUERIES["known_ids"], (json_text(batch.ids),)).fetchone()
+    if known is not None:
+        raise TaskError(
+            f"the store already has task {known[0]} of run {bundle.run}; import it into another store"
+        )
+    if connection.execute(QUERIES["run_exists"], (bundle.run,)).fetchone() is not None:
+        raise TaskError(f"the store already has a run {bundle.run}; import it into another store")
+
+
+def _known_keys(connection: sqlite3.Connection, batch: Batch) -> set[str]:
+    keys = [row[KEY] for row in batch.rows if row[KEY] is not None]
+    return (
+        {key for key, _ in connection.execute(QUERIES["known_keys"], (json_text(keys),))} if keys else set()
+    )
+
+
+def _log(bundle: RunBundle, before: int) -> tuple[list[Any], dict[str, int]]:
+    """The run's events, flat, and for each ended task the place of its ending in them, counted from 1."""
+    count = len(bundle.tasks)
+    span = {"run": bundle.run, "count": count, "first": before + 1, "last": before + count, "imported": True}
+    last = bundle.tasks[-1].task
+    log: list[Any] = [
+        last.queued_at,
+        "submitted",
+        last.id if count == 1 else None,
+        None,
+        None,
+        json_text(span),
+    ]
+    endings: dict[str, int] = {}
+    for event in bundle.events:
+        log += (event.at, event.type, event.task, event.attempt, event.host, event_data(event.data))
+        if event.type == "ended" and event.task is not None:
+            endings[event.task] = len(log) // EVENT_WIDTH
+    for record in bundle.tasks:
+        if record.state in LIVE:
+            endings.pop(record.task.id, None)
+        elif record.task.id not in endings:  # the log it came with was pruned
+            data = event_data({"state": str(record.state)})
+            log += (record.ended_at or last.queued_at, "ended", record.task.id, None, record.host, data)
+            endings[record.task.id] = len(log) // EVENT_WIDTH
+    return log, endings
+
+
+def _write_explanation(connection: sqlite3.Connection, bundle: RunBundle, lowest: int, now: float) -> None:
+    QUERIES.many(
+        connection,
+        "import_attempt",
+        [
+            (
+                a.task,
+                a.number,
+                a.host,
+                a.lane,
+                a.started_at,
+                a.work_class,
+                a.ended_at,
+                None if a.verdict is None else str(a.verdict),
+                a.error,
+                a.retry_at,
+            )
+            for a in bundle.attempts
+        ],
+    )
+    QUERIES.many(connection, "add_move", bundle.moves)
+    material = Material(bundle.others, bundle.routes, bundle.stretches, bundle.epochs)
+    QUERIES.many(connection, "add_import", [(bundle.run, now, lowest, json_text(material))])
+    QUERIES.many(
+        connection,
+        "add_foreign_task",
+        [
+            # One that was still live will never end here; for those who come after it, that is a block.
+            (d.task.id, bundle.run, str(State.BLOCKED if d.state in LIVE else d.state), json_text(d))
+            for d in bundle.dependencies
+        ],
+    )

@@ -1,0 +1,134 @@
+"""Reading what explains the waits of some tasks, from a SQLite store.
+
+A run that was imported has its explanation with it: routes, stretches and epochs of where it ran. Ours count for it
+only from the moment it came here.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
+
+import msgspec
+
+from penstock.errors import UnknownTask
+from penstock.lifecycle import LIVE
+from penstock.model import Attempt, TaskRecord
+from penstock.scheduling.messages import Move, Route, WaitChange
+from penstock.scheduling.routes import route_key
+from penstock.store.base import Epoch, History
+from penstock.store.rows import attempt_of, epoch_of, json_text, record_of
+from penstock.store.sqlite_open import QUERIES
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What explains waits and belongs to no single task."""
+
+    others: Sequence[Attempt] = field(default_factory=list)
+    routes: Sequence[Route] = field(default_factory=list)
+    stretches: Sequence[WaitChange] = field(default_factory=list)
+    epochs: Sequence[Epoch] = field(default_factory=list)
+
+
+def read_history(connection: sqlite3.Connection, task: str | None, run: str | None) -> History:
+    records = _chosen(connection, task, run)
+    ids = json_text([record.task.id for record in records])
+    attempts = [attempt_of(row) for row in connection.execute(QUERIES["attempts_of_tasks"], (ids,))]
+    moves = [Move(*row) for row in connection.execute(QUERIES["moves_of_tasks"], (ids,))]
+    begin = min(record.task.queued_at for record in records)
+    end = max(inf if record.state in LIVE else record.ended_at or inf for record in records)
+    classes = {attempt.work_class for attempt in attempts} | {move.work_class for move in moves}
+    material = _material(connection, records, classes, begin, end)
+    return History(
+        records=records,
+        attempts=attempts,
+        others=material.others,
+        dependencies=_dependencies(connection, records),
+        routes=material.routes,
+        moves=moves,
+        stretches=material.stretches,
+        epochs=material.epochs,
+    )
+
+
+def _chosen(connection: sqlite3.Connection, task: str | None, run: str | None) -> list[TaskRecord]:
+    if task is not None:
+        rows = connection.execute(QUERIES["record_of_task"], (task,)).fetchall()
+        if not rows:
+            raise UnknownTask(f"no task {task}; `penstock tasks` lists them")
+    else:
+        rows = connection.execute(QUERIES["records_of_run"], (run,)).fetchall()
+        if not rows:
+            raise UnknownTask(f"no run {run}; `penstock tasks` lists tasks with their runs")
+    return [record_of(row) for row in rows]
+
+
+def _material(
+    connection: sqlite3.Connection, records: Sequence[TaskRecord], classes: set[int], begin: float, end: float
+) -> Material:
+    keys = {
+        route_key(task.kind, task.lane, task.host, task.model, task.needs)
+        for task in (record.task for record in records)
+    }
+    imported = connection.execute(QUERIES["import_of_run"], (records[0].task.run,)).fetchone()
+    if imported is None:
+        return _local_material(connection, keys, classes, begin, end)
+    imported_at, text = imported
+    brought = msgspec.json.decode(text, type=Material)
+    own = connection.execute(QUERIES["imported_attempts"], (records[0].task.run,))
+    brought = replace(brought, others=_in_order([*brought.others, *map(attempt_of, own)]))
+    if end < imported_at:  # all of it happened elsewhere
+        return brought
+    here = _local_material(connection, keys, classes, imported_at, end)
+    return Material(
+        others=_in_order([*brought.others, *here.others]),
+        routes=[*brought.routes, *(r._replace(at=max(r.at, imported_at)) for r in here.routes)],
+        stretches=[*brought.stretches, *(s._replace(at=max(s.at, imported_at)) for s in here.stretches)],
+        epochs=[
+            *brought.epochs,
+            *(replace(e, started_at=max(e.started_at, imported_at)) for e in here.epochs),
+        ],
+    )
+
+
+def _local_material(
+    connection: sqlite3.Connection, keys: Iterable[str], classes: set[int], begin: float, end: float
+) -> Material:
+    def rows(query: str, *parameters: Any) -> list[Any]:
+        return connection.execute(QUERIES[query], parameters).fetchall()
+
+    routes = [Route(*row) for row in rows("routes_between", json_text(sorted(keys)), begin, end)]
+    classes = classes | {route.work_class for route in routes}
+    stretches = rows("stretches_between", json_text(sorted(classes)), begin, end)
+    return Material(
+        others=[attempt_of(row) for row in rows("attempts_between", begin, end)],
+        routes=routes,
+        stretches=[WaitChange(*row) for row in stretches],
+        epochs=[epoch_of(row) for row in rows("epochs_between", begin, end)],
+    )
+
+
+def _in_order(attempts: Iterable[Attempt]) -> list[Attempt]:
+    return sorted(attempts, key=lambda a: (a.started_at, a.task, a.number))
+
+
+def _dependencies(connection: sqlite3.Connection, records: Sequence[TaskRecord]) -> dict[str, TaskRecord]:
+    wanted = {name for record in records for name in record.task.after}
+    if not wanted:
+        return {}
+    found = {record.task.id: record for record in records if record.task.id in wanted}
+    rows = connection.execute(QUERIES["records_of_ids"], (json_text(sorted(wanted - found.keys())),))
+    found.update({record.task.id: record for record in map(record_of, rows)})
+    missing = wanted - found.keys()
+    if missing:
+        foreign = connection.execute(
+            QUERIES["foreign_tasks"], (records[0].task.run, json_text(sorted(missing)))
+        )
+        for (text,) in foreign:
+            record = msgspec.json.decode(text, type=TaskRecord)
+            found[record.task.id] = record
+    return found

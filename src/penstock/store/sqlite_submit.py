@@ -1,0 +1,167 @@
+"""Writing submitted tasks, many submits at once: each of them is kept whole or refused whole.
+
+Runs inside the writer's transaction, where nobody else can add a task. So all that the batches ask of the
+database (known keys, taken ids, tasks to come after) is read first, the refusals are decided, and what is left is
+written in few statements.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from itertools import chain
+
+from penstock.errors import TaskError
+from penstock.store.admission import AFTER, ID, KEY, QUEUED_AT, ROW_WIDTH, RUN, Batch, Row, refuse_cycles
+from penstock.store.fold import EVENT_WIDTH
+from penstock.store.rows import json_text, names_text
+from penstock.store.sqlite_open import QUERIES
+
+
+class _Known:
+    """What the store holds of all that the batches name; grows with each batch that is let in."""
+
+    def __init__(self, keys: dict[str, str], ids: set[str]) -> None:
+        self.keys = keys
+        self.ids = ids
+
+
+def write_submits(
+    connection: sqlite3.Connection, batches: Sequence[Batch], check_all: bool = False
+) -> list[list[str] | TaskError]:
+    """For each batch the ids it comes to, or why it is refused. `check_all` looks even for ids made by chance."""
+    known = _look_up(connection, batches, check_all)
+    results: list[list[str] | TaskError] = []
+    accepted: list[list[Row]] = []
+    long_payloads: list[tuple[int, str]] = []
+    number, event = connection.execute(QUERIES["counters"]).fetchone()
+    log: list[object] = []
+    begins: list[int] = []
+    for batch in batches:
+        try:
+            rows, ids, places = _let_in(batch, known, check_all)
+        except TaskError as refusal:
+            results.append(refusal)
+            continue
+        results.append(ids)
+        if not rows:
+            continue
+        begins += (number + 1, event + len(log) // EVENT_WIDTH + 1)
+        log += _events(rows, number)
+        accepted.append(rows)
+        if batch.long_payloads:
+            numbers = enumerate(range(len(rows)) if places is None else places, number + 1)
+            long_payloads += [
+                (n, batch.long_payloads[place]) for n, place in numbers if place in batch.long_payloads
+            ]
+        number += len(rows)
+    if accepted:
+        values = list(chain.from_iterable(chain.from_iterable(accepted)))
+        QUERIES.bulk(connection, "add_tasks", ROW_WIDTH, values)
+        if long_payloads:
+            connection.executemany(QUERIES["add_payload"], long_payloads)
+        QUERIES.bulk(connection, "add_batches", 2, begins)
+        QUERIES.bulk(connection, "add_events", EVENT_WIDTH, log)
+    return results
+
+
+def _look_up(connection: sqlite3.Connection, batches: Sequence[Batch], check_all: bool) -> _Known:
+    keys: set[str] = set()
+    ids: set[str] = set()
+    for batch in batches:
+        ids |= batch.given
+        ids.update(*batch.after.values())
+        if check_all:
+            ids.update(batch.ids)
+        if batch.keyed:
+            keys.update(row[KEY] for row in batch.rows if row[KEY] is not None)
+    known_keys = dict(connection.execute(QUERIES["known_keys"], (json_text(list(keys)),))) if keys else {}
+    known_ids = (
+        {id for (id,) in connection.execute(QUERIES["known_ids"], (json_text(list(ids)),))} if ids else set()
+    )
+    return _Known(known_keys, known_ids)
+
+
+def _let_in(batch: Batch, known: _Known, check_all: bool) -> tuple[list[Row], list[str], list[int] | None]:
+    """The rows to write, the ids to answer with, and the places of the rows in the batch (None: all)."""
+    if not (batch.keyed or batch.after or batch.given or check_all):
+        return batch.rows, batch.ids, None
+    rows: list[Row] = []
+    places: list[int] = []
+    ids = list(batch.ids)
+    own: dict[str, int] = {}
+    keys: dict[str, str] = {}
+    aliases: dict[str, str] = {}
+    for place, row in enumerate(batch.rows):
+        id, key = row[ID], row[KEY]
+        if key is not None:
+            same = known.keys.get(key) or keys.get(key)
+            if same is not None:
+                aliases[id] = ids[place] = same
+                continue
+            keys[key] = id
+        if id in own:
+            raise _refusal(batch, place, f"another task of this submit has the id {id}; give each its own")
+        if id in known.ids and (check_all or id in batch.given):
+            raise _refusal(batch, place, f"the store already has a task {id}; leave the id out, or use a key")
+        own[id] = len(rows)
+        rows.append(row)
+        places.append(place)
+    if batch.after:
+        _tie(batch, rows, places, own, aliases, known)
+    known.keys.update(keys)
+    known.ids.update(own)
+    return rows, ids, places
+
+
+def _tie(
+    batch: Batch,
+    rows: list[Row],
+    places: list[int],
+    own: dict[str, int],
+    aliases: dict[str, str],
+    known: _Known,
+) -> None:
+    """Check every `after`, and point those at a task whose key was known to the one that is kept."""
+    kept = set(aliases.values())
+    tied: dict[int, tuple[str, ...]] = {}
+    for at, place in enumerate(places):
+        names = batch.after.get(place)
+        if names is None:
+            continue
+        names = tuple(aliases.get(name, name) for name in names)
+        for name in names:
+            if name not in own and name not in known.ids and name not in kept:
+                raise _refusal(
+                    batch,
+                    place,
+                    f"after names {name[:80]!r}, which no task of the store or of this submit has",
+                )
+        tied[at] = names
+        row = rows[at]
+        rows[at] = (*row[:AFTER], names_text(names), *row[AFTER + 1 :])
+    if aliases:  # two tasks that became one may have closed a circle
+        refuse_cycles([row[ID] for row in rows], tied)
+
+
+def _events(rows: list[Row], before: int) -> list[object]:
+    """One `submitted` event per run, with the numbers its tasks got."""
+    runs: dict[str, list[int]] = {}
+    first_run = rows[0][RUN]
+    if all(row[RUN] == first_run for row in rows):
+        runs[first_run] = [len(rows), before + 1, before + len(rows)]
+    else:
+        for number, row in enumerate(rows, before + 1):
+            span = runs.setdefault(row[RUN], [0, number, number])
+            span[0] += 1
+            span[2] = number
+    log: list[object] = []
+    for run, (count, first, last) in runs.items():
+        data = json_text({"run": run, "count": count, "first": first, "last": last})
+        row = rows[last - before - 1]
+        log += (row[QUEUED_AT], "submitted", row[ID] if count == 1 else None, None, None, data)
+    return log
+
+
+def _refusal(batch: Batch, place: int, problem: str) -> TaskError:
+    return TaskError(f"task {place + 1} of {len(batch.rows)}: {problem}")

@@ -1,0 +1,179 @@
+"""An engine with its hosts, ready to be tested: what was started, what was reported, and what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from penstock.clock import Clock, SystemClock
+from penstock.engine.base import Engine, Report, Stall
+from penstock.engine.local import EngineLimits, LocalEngine
+from penstock.engine.trees import MARKER, prefix
+from penstock.hosts.base import Adapter, Job
+from penstock.hosts.command import CommandAdapter
+from penstock.hosts.python import PythonAdapter
+from penstock.hosts.simulated import SimulatedAdapter
+from penstock.model import Host, Outcome
+from tests.conformance import host_program
+from tests.conformance.host_phone import PATIENCE_S
+
+FUNCTIONS = "tests.conformance.host_functions"
+QUICK = EngineLimits(term_grace_s=0.1)
+
+_tags = itertools.count()
+
+OnStall = Callable[[Stall], None]
+# (adapters, slots, report, on_stall, clock, store tag, limits) -> an engine, not yet open
+MakeEngine = Callable[
+    [Mapping[str, Adapter], Mapping[str, int], Report, OnStall, Clock, str, EngineLimits], Engine
+]
+
+
+def local_engine(
+    adapters: Mapping[str, Adapter],
+    slots: Mapping[str, int],
+    report: Report,
+    on_stall: OnStall,
+    clock: Clock,
+    store_tag: str,
+    limits: EngineLimits,
+) -> Engine:
+    return LocalEngine(adapters, slots, report, on_stall, clock, None, store_tag, limits)
+
+
+def python_host(name: str, function: str, slots: int = 4, **options: Any) -> Host:
+    target = function if ":" in function else f"{FUNCTIONS}:{function}"
+    return Host(name, "python", slots, options={"call": target, **options})
+
+
+def command_host(name: str, slots: int = 4, **options: Any) -> Host:
+    import sys
+
+    argv = [sys.executable, "-I", host_program.__file__]
+    return Host(name, "command", slots, options={"argv": argv, **options})
+
+
+def adapter_for(host: Host, clock: Clock) -> Adapter:
+    if host.type == "python":
+        return PythonAdapter(host)
+    if host.type == "command":
+        return CommandAdapter(host)
+    assert host.type == "simulated"
+    return SimulatedAdapter(host, clock)
+
+
+class Rig:
+    """Used as a context: on leaving, the engine is closed, and each attempt must have been reported once."""
+
+    def __init__(
+        self,
+        *hosts: Host,
+        clock: Clock | None = None,
+        limits: EngineLimits = QUICK,
+        make: MakeEngine = local_engine,
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.tag = f"test-{os.getpid()}-{next(_tags)}"
+        self.reports: dict[tuple[str, int], list[Outcome]] = {}
+        self.started: list[Job] = []
+        self.stalls: list[Stall] = []
+        self._news = asyncio.Event()
+        self.adapters = {host.name: adapter_for(host, self.clock) for host in hosts}
+        self.engine = make(
+            self.adapters,
+            {host.name: host.slots for host in hosts},
+            self._report,
+            self._on_stall,
+            self.clock,
+            self.tag,
+            limits,
+        )
+
+    async def __aenter__(self) -> Rig:
+        await self.engine.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await self.engine.close()
+        if error is None:
+            self.check_reports()
+            assert not self.processes()
+
+    def check_reports(self) -> None:
+        assert {(job.task, job.attempt) for job in self.started} == set(self.reports)
+        assert [key for key, outcomes in self.reports.items() if len(outcomes) != 1] == []
+
+    def start(self, host: str, payload: Any, task: str = "t", *, attempt: int = 1, **fields: Any) -> None:
+        job = Job(task, attempt, fields.pop("kind", "k"), payload, host, "default", **fields)
+        self.started.append(job)
+        self.engine.start([job])
+
+    def start_all(self, jobs: Sequence[Job]) -> None:
+        self.started.extend(jobs)
+        self.engine.start(jobs)
+
+    async def outcome(self, task: str = "t", attempt: int = 1) -> Outcome:
+        await self._until(lambda: (task, attempt) in self.reports)
+        return self.reports[task, attempt][0]
+
+    async def outcome_of(self, host: str, payload: Any, **fields: Any) -> Outcome:
+        task = fields.setdefault("task", f"t{len(self.started)}")
+        self.start(host, payload, **fields)
+        return await self.outcome(task)
+
+    async def settle(self) -> None:
+        """Let the engine do what it can do by itself, such as notice that the manual clock has moved."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def all_reported(self) -> None:
+        await self._until(lambda: len(self.reports) == len(self.started))
+
+    async def stalled(self, count: int) -> list[Stall]:
+        await self._until(lambda: len(self.stalls) >= count)
+        return self.stalls
+
+    def processes(self) -> list[int]:
+        """Whatever carries a marker of this engine."""
+        import psutil
+
+        start = prefix(self.tag)
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get(MARKER, "").startswith(start):
+                    found.append(process.pid)
+            except psutil.Error:
+                continue
+        return found
+
+    async def _until(self, true: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not true():
+                self._news.clear()
+                await self._news.wait()
+
+    def _report(self, reports: Sequence[tuple[Job, Outcome]]) -> None:
+        for job, outcome in reports:
+            self.reports.setdefault((job.task, job.attempt), []).append(outcome)
+        self._news.set()
+
+    def _on_stall(self, stall: Stall) -> None:
+        self.stalls.append(stall)
+        self._news.set()
+
+
+def our_threads() -> list[str]:
+    """Threads of engines: none may be left when no engine is open."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("penstock")]

@@ -1,0 +1,22 @@
+"""Promises 1 to 6 hold at every step of thousands of random lives with injected faults (A2-A5, C1, C2, C7, E1)."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.simulation.worlds import play
+
+BLOCKS = 40
+SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
+PER_BLOCK = 1250 if SOAK else 50  # 2,000 lives in `make test`, 50,000 in `make soak`
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_promises_hold_in_random_worlds(block: int) -> None:
+    for seed in range(block * PER_BLOCK, (block + 1) * PER_BLOCK):
+        try:
+            play(seed)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error} (replay: play({seed}))") from error

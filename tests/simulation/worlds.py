@@ -1,0 +1,166 @@
+"""Random plants, tasks and faults, all from one seed."""
+
+from __future__ import annotations
+
+import random
+
+from penstock.model import BreakerRule, Fallback, Gate, Host, Lane, OnCrash, Plant, Rate, RetryRule, Task
+from penstock.scheduling import messages as m
+from tests.simulation.harness import World
+
+KINDS = ("a", "b", "c")
+
+
+def random_plant(rng: random.Random) -> Plant:
+    hosts = []
+    for i in range(rng.randint(1, 6)):
+        hosts.append(
+            Host(
+                f"h{i}",
+                "simulated",
+                slots=rng.randint(1, 4),
+                units={"vram": rng.choice((8.0, 24.0))} if rng.random() < 0.5 else {},
+                serves=("*",) if i == 0 else tuple(rng.sample(KINDS, rng.randint(1, 3))),
+                model=rng.choice((None, "m1", "m2")),
+                rate=Rate(rng.choice((None, 6.0)), rng.choice((None, 800.0))) if rng.random() < 0.2 else None,
+                fallback=Fallback(rng.choice((0.0, 5.0, 20.0))) if i and rng.random() < 0.25 else None,
+                breaker=BreakerRule(rng.randint(1, 3), rng.choice((1.0, 5.0)), 20.0),
+            )
+        )
+    lanes = [Lane("default")]
+    for name in ("x", "y", "z")[: rng.randint(0, 3)]:
+        reserve = {}
+        if rng.random() < 0.3:
+            host = rng.choice(hosts)
+            taken = sum(lane.reserve.get(host.name, {}).get("slots", 0) for lane in lanes)
+            if host.slots - taken > 1:
+                reserve = {host.name: {"slots": 1.0}}
+        lanes.append(
+            Lane(
+                name,
+                max_running=rng.choice((None, 1, 2, 4)),
+                reserve=reserve,
+                weight=rng.choice((1.0, 2.0, 0.5)),
+            )
+        )
+    names = [lane.name for lane in lanes]
+    gates = []
+    if rng.random() < 0.5:
+        gates.append(
+            Gate(
+                "room",
+                lane=rng.choice(names),
+                max_running=rng.randint(0, 3),
+                holds_lanes=(rng.choice(names),),
+            )
+        )
+    if rng.random() < 0.5:
+        held = rng.choice(hosts).name
+        gates.append(
+            Gate(
+                "probe",
+                probe="psutil:cpu_percent",
+                max=90.0,
+                on_error=rng.choice(("open", "closed")),
+                holds_hosts=(held,) if rng.random() < 0.5 else (),
+                holds_kinds=("b",),
+            )
+        )
+    return Plant(
+        tuple(hosts),
+        tuple(lanes),
+        tuple(gates),
+        aging_s=rng.choice((5.0, 20.0, 100.0)),
+        retry=RetryRule(retries=rng.randint(0, 3), base_s=1.0, max_s=8.0, host_faults=rng.randint(2, 8)),
+    )
+
+
+def random_tasks(world: World, rng: random.Random, n: int) -> list[Task]:
+    tasks: list[Task] = []
+    known = list(world.referee.rows)
+    for i in range(n):
+        kind = rng.choice(KINDS)
+        needs: dict[str, float] | None = None
+        biggest = max(world.plant.hosts[0].slots, 1)
+        if rng.random() < 0.2:
+            reserved = sum(
+                lane.reserve.get(world.plant.hosts[0].name, {}).get("slots", 0) for lane in world.plant.lanes
+            )
+            needs = {"slots": max(1, int(rng.randint(1, biggest) - reserved))}
+            if world.plant.hosts[0].units and rng.random() < 0.5:
+                needs["vram"] = rng.choice((2.0, 8.0))
+        elif rng.random() < 0.1:
+            needs = {"tokens": 100.0}
+        ids = [t.id for t in tasks] + known
+        tasks.append(
+            Task(
+                kind,
+                priority=rng.randint(0, 4),
+                lane=rng.choice([lane.name for lane in world.plant.lanes]),
+                after=tuple(rng.sample(ids, min(len(ids), rng.randint(1, 2)))) if rng.random() < 0.15 else (),
+                needs=needs,
+                host="h0" if rng.random() < 0.1 else None,
+                deadline=world.now + rng.uniform(0, 60) if rng.random() < 0.1 else None,
+                not_before=world.now + rng.uniform(0, 15) if rng.random() < 0.1 else None,
+                retries=rng.choice((None, 0, 1)),
+                on_crash=rng.choice((OnCrash.RETRY, OnCrash.RETRY, OnCrash.BLOCK)),
+                id=f"t{world.count + i}",
+            )
+        )
+    return tasks
+
+
+def fault(world: World, rng: random.Random) -> None:
+    """One thing that goes wrong, or that somebody does."""
+    host = rng.choice(world.plant.hosts)
+    lane = rng.choice(world.plant.lanes).name
+    what = rng.choice(("death", "slots", "gate", "pause", "cancel", "clock", "back", "crash", "put-back"))
+    if what == "death":
+        world.step([m.HostHealth(host.name, False, "it died")])
+        world.later(rng.uniform(0, 20), m.HostHealth(host.name, True))
+    elif what == "slots":
+        world.step([m.SlotsSet(host.name, rng.randint(1, 6))])
+    elif what == "gate":
+        for gate in world.plant.gates:
+            if gate.probe:
+                value = rng.choice((None, 10.0, 95.0))
+                world.step([m.GateRead(gate.name, value, "" if value is not None else "no answer")])
+    elif what == "pause":
+        scope, name = rng.choice((("all", ""), ("host", host.name), ("lane", lane)))
+        world.step([m.PauseSet(scope, name, True)])
+        world.later(rng.uniform(0, 10), m.PauseSet(scope, name, False))
+    elif what == "cancel":
+        live = sorted(world.referee.live)
+        if live:
+            world.step([m.CancelAsked(rng.choice(live))])
+    elif what == "clock":
+        world.now += rng.choice((0.5, 60.0, 4000.0))
+        world.step([m.Tick()])
+    elif what == "back":
+        # The clock is set back: the scheduler must hold on to the time it knows.
+        decisions = world.scheduler.apply(m.Tick(), world.now - 3600)
+        world.referee.fold(decisions, world.now)
+        for decision in decisions:
+            if isinstance(decision, m.Start):
+                world.launch(decision)
+    elif what == "crash":
+        world.crash(rng.choice((0.0, 3.0)))
+    elif world.referee.running:
+        task = rng.choice(sorted(world.referee.running))
+        world.step([m.PutBack(task, world.referee.running[task].attempts)])
+
+
+def play(seed: int, steps: int = 60) -> World:
+    """One whole life of a random world."""
+    rng = random.Random(seed)
+    world = World(random_plant(rng), rng)
+    for _ in range(steps):
+        chance = rng.random()
+        if chance < 0.25:
+            world.submit(random_tasks(world, rng, rng.choice((1, 1, 3, 12))))
+        elif chance < 0.4:
+            fault(world, rng)
+        elif not world.advance():
+            world.submit(random_tasks(world, rng, 2))
+    world.finish()
+    return world

@@ -1,0 +1,1 @@
+"""Tools of the project itself: what writes its docs and installs it."""
