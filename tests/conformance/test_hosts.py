@@ -55,7 +55,6 @@ HOSTS = [
     _python("python-async", "on_loop"),
     _python("python-thread", "sync"),
     _python("python-process", "sync", isolation="process"),
-    _python("python-async-process", "on_loop", isolation="process"),
     HostCase(
         "command",
         command_host("host", SLOTS, output="json", output_limit_bytes=3_000_000, allow_payload_argv=True),

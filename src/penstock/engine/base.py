@@ -32,6 +32,9 @@ class Engine(Protocol):
     async def close(self) -> None:
         """Stop everything that still runs, wait for it to be gone, leave nothing behind."""
 
+    async def sweep(self) -> int:
+        """Kill what a dispatcher of the same store that died has left running; how many processes."""
+
     def start(self, jobs: Sequence[Job]) -> None:
         """Begin these attempts; returns at once. Each of them is reported exactly once, in time."""
 

@@ -117,6 +117,9 @@ class LocalEngine:
         for adapter in self._adapters.values():
             await adapter.close()
 
+    async def sweep(self) -> int:
+        return await self._loop.run_in_executor(self._chores, kill_orphans, self._tag)
+
     def start(self, jobs: Sequence[Job]) -> None:
         if not self._open:
             raise RuntimeError("the engine is not open")

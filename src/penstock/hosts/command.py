@@ -31,6 +31,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from penstock.clock import Clock
 from penstock.errors import PermanentError
 from penstock.hosts.base import Health, Job, Program
 from penstock.hosts.options import Options
@@ -214,3 +215,7 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def make(host: Host, clock: Clock) -> CommandAdapter:
+    return CommandAdapter(host)

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 
+from penstock.clock import Clock
 from penstock.errors import PermanentError
 from penstock.hosts.base import Call, Health, Job
 from penstock.hosts.options import Options
@@ -104,3 +105,7 @@ def _find(name: str, where: list[str] | None, folders: Sequence[str]) -> ModuleS
         if spec is not None:
             return spec
     return None
+
+
+def make(host: Host, clock: Clock) -> PythonAdapter:
+    return PythonAdapter(host)

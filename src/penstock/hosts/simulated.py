@@ -130,3 +130,7 @@ def _verdict(rates: Mapping[Verdict, float], wishes: Mapping[str, Any], attempt:
             return verdict
         luck -= rate
     return Verdict.DONE
+
+
+def make(host: Host, clock: Clock) -> SimulatedAdapter:
+    return SimulatedAdapter(host, clock)

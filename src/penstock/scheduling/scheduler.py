@@ -156,6 +156,11 @@ class Scheduler:
     def knows(self, task: str) -> bool:
         return task in self._tasks
 
+    @property
+    def live(self) -> int:
+        """How many tasks have not ended."""
+        return len(self._tasks)
+
     def running(self) -> list[tuple[str, int]]:
         """Live attempts: task and number."""
         return [(e.id, e.attempt) for lane in self._world.lanes.values() for e in lane.live.values()]

@@ -6,7 +6,8 @@ Clients submit and read; one dispatcher at a time owns the store and records its
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -97,6 +98,10 @@ class Store(Protocol):
     def name(self) -> str:
         """Where it is, fit for display (no secrets)."""
 
+    @property
+    def trouble(self) -> str | None:
+        """What keeps decisions from being written at the moment; they are tried again until they are."""
+
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
@@ -169,7 +174,8 @@ class Store(Protocol):
     async def arrivals(self, after: int, limit: int = 10_000) -> list[Arrival]:
         """Live tasks whose number is beyond `after`, in order of arrival."""
 
-    async def payloads(self, ids: Sequence[str]) -> dict[str, bytes]: ...
+    async def fetch(self, ids: Sequence[str]) -> list[Arrival]:
+        """These tasks again, with their payloads."""
 
     async def states(self, ids: Iterable[str]) -> dict[str, State]: ...
 
@@ -178,7 +184,7 @@ class Store(Protocol):
 
     async def answer(self, number: int, answer: Answer) -> None: ...
 
-    def record(self, decisions: Sequence[Decision]) -> Awaitable[None]:
+    def record(self, decisions: Sequence[Decision]) -> asyncio.Future[None]:
         """Write these decisions, in order, in one transaction with their events; done once durable.
 
         Calls made while one is being written are written together after it. When the disk is full or

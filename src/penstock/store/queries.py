@@ -40,7 +40,7 @@ class Queries:
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self._bulk: dict[tuple[str, int], str] = {}
+        self._bulk: dict[tuple[str, int, tuple[int, ...]], str] = {}
 
     def __getitem__(self, name: str) -> str:
         return named_queries(self._file)[name]
@@ -50,12 +50,10 @@ class Queries:
         changed = begin = 0
         left = len(values) // width
         for size in _ROWS:
-            if left < size:
-                continue
-            statement = self._expanded(name, width, size)
             while left >= size:
                 end = begin + size * width
-                changed += _execute(connection, statement, values[begin:end])
+                nulls, given = _without_nulls(values[begin:end], width, size)
+                changed += _execute(connection, self._expanded(name, width, size, nulls), given)
                 begin = end
                 left -= size
         return changed
@@ -66,12 +64,34 @@ class Queries:
         for row in rows:
             _execute(connection, statement, row)
 
-    def _expanded(self, name: str, width: int, rows: int) -> str:
-        statement = self._bulk.get((name, rows))
+    def _expanded(self, name: str, width: int, rows: int, nulls: tuple[int, ...]) -> str:
+        statement = self._bulk.get((name, rows, nulls))
         if statement is None:
-            row = "(" + ",".join("?" * width) + ")"
-            statement = self._bulk[name, rows] = self[name].replace("{rows}", ",".join([row] * rows))
+            row = "(" + ",".join("NULL" if column in nulls else "?" for column in range(width)) + ")"
+            statement = self[name].replace("{rows}", ",".join([row] * rows))
+            self._bulk[name, rows, nulls] = statement
         return statement
+
+
+def _without_nulls(values: Sequence[Any], width: int, rows: int) -> tuple[tuple[int, ...], Sequence[Any]]:
+    """The columns that are null in every row, and the values of the others.
+
+    The driver takes eight times as long over a None as over a number, and half of what we write is None.
+    """
+    nulls = tuple(
+        [
+            column
+            for column in range(width)
+            if values[column] is None and values[column::width].count(None) == rows
+        ]
+    )
+    if not nulls:
+        return nulls, values
+    kept = [column for column in range(width) if column not in nulls]
+    given = [None] * (rows * len(kept))
+    for place, column in enumerate(kept):
+        given[place :: len(kept)] = values[column::width]
+    return nulls, given
 
 
 def _execute(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> int:

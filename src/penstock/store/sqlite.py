@@ -11,7 +11,7 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeVar
@@ -305,9 +305,8 @@ class SQLiteStore:
     async def arrivals(self, after: int, limit: int = 10_000) -> list[Arrival]:
         return await self._read(partial(read_arrivals, after=after, limit=limit))
 
-    async def payloads(self, ids: Sequence[str]) -> dict[str, bytes]:
-        rows = await self._rows("payloads", json_text(list(ids)))
-        return {id: payload or b"null" for id, payload in rows}
+    async def fetch(self, ids: Sequence[str]) -> list[Arrival]:
+        return await self._read(partial(read_again, ids=json_text(list(ids))))
 
     async def states(self, ids: Iterable[str]) -> dict[str, State]:
         wanted = json_text(list(ids))
@@ -323,7 +322,7 @@ class SQLiteStore:
         row = (time.time(), int(answer.ok), answer.detail, event_data(answer.data), number)
         await self._write(lambda c: QUERIES.many(c, "answer_request", [row]), Ring.CLIENTS, kept=True)
 
-    def record(self, decisions: Sequence[Decision]) -> Awaitable[None]:
+    def record(self, decisions: Sequence[Decision]) -> asyncio.Future[None]:
         future = self._future()
         self._writing.put(RecordJob(future=future, ring=Ring.CLIENTS, kept=True, decisions=decisions))
         return future

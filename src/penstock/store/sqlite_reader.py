@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from penstock.errors import StoreError
 from penstock.store.settling import settle
 from penstock.store.sqlite_open import Place, open_for_reading, translated
 

@@ -76,6 +76,11 @@ def read_arrivals(connection: sqlite3.Connection, after: int, limit: int) -> lis
     return [Arrival(record_of(row), row[-1] or b"null") for row in rows]
 
 
+def read_again(connection: sqlite3.Connection, ids: str) -> list[Arrival]:
+    rows = connection.execute(QUERIES["fetch"], (ids,))
+    return [Arrival(record_of(row), row[-1] or b"null") for row in rows]
+
+
 def read_snapshot(connection: sqlite3.Connection, at: float, owner_lock: OwnerLock) -> Snapshot:
     queued: dict[str, int] = {}
     running: dict[tuple[str, str], int] = {}

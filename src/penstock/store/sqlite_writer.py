@@ -93,6 +93,7 @@ class Writer:
         self._turn = None if place.in_memory else Turn(place.path + ".turn", place.busy_timeout_s)
         self._recorder = Recorder()
         self._held: list[Job] = []
+        self._group: list[Job] = []  # being written
         self._fatal: StoreError | None = None
         self._ended = threading.Lock()  # guards the moment after which nothing is taken any more
         self._is_ended = False
@@ -156,7 +157,7 @@ class Writer:
         with self._ended:
             self._is_ended = True
             self._fatal = error
-        left = self._held
+        left = [*self._group, *self._held]
         while True:
             try:
                 job = self._queue.get_nowait()
@@ -164,7 +165,7 @@ class Writer:
                 break
             if job is not None:
                 left.append(job)
-        self._held = []
+        self._group, self._held = [], []
         problem = error or StoreError(f"{self._place.path}: the store is closed")
         settle([(job.future, problem) for job in left])
 
@@ -175,7 +176,9 @@ class Writer:
             group, closes = self._next_group(retry_s, closing_until)
             if closes and closing_until is None:
                 closing_until = time.monotonic() + self._grace_s
+            self._group = group
             problem = self._write_group(connection, group) if group else None
+            self._group = []
             if isinstance(problem, StoreCorrupt):
                 self._fatal = problem
                 return

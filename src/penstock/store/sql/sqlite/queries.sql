@@ -27,10 +27,9 @@ INSERT INTO events (at, type, task, attempt, host, data) VALUES {rows}
 
 -- ==== record
 
--- A task moves on only from where the dispatcher believed it to be: the row count tells whether all did.
+-- A task moves on only from where the dispatcher believed it to be: the row count tells whether all did. The driver
+-- counts only for statements that begin with UPDATE, so the names of the columns are given inside.
 -- name: move_tasks
-WITH v (id, was, least, most, state, attempts, tries, host_faults, retry_at, ran_on, started_at, ended_at,
-        ended_event, error, value) AS (VALUES {rows})
 UPDATE tasks
 SET state = v.state,
     attempts = coalesce(v.attempts, tasks.attempts),
@@ -43,7 +42,9 @@ SET state = v.state,
     ended_event = v.ended_event + (SELECT seq FROM sqlite_sequence WHERE name = 'events'),
     error = v.error,
     value = v.value
-FROM v
+FROM (WITH v (id, was, least, most, state, attempts, tries, host_faults, retry_at, ran_on, started_at, ended_at,
+              ended_event, error, value) AS (VALUES {rows})
+      SELECT * FROM v) AS v
 WHERE tasks.id = v.id AND tasks.state = v.was AND tasks.attempts BETWEEN v.least AND v.most
 
 -- name: standing
@@ -54,10 +55,9 @@ INSERT OR REPLACE INTO attempts (task, number, host, lane, started_at, work_clas
 VALUES {rows}
 
 -- name: end_attempts
-WITH v (task, number, ended_at, verdict, error, retry_at) AS (VALUES {rows})
 UPDATE attempts
 SET ended_at = v.ended_at, verdict = v.verdict, error = v.error, retry_at = v.retry_at
-FROM v
+FROM (WITH v (task, number, ended_at, verdict, error, retry_at) AS (VALUES {rows}) SELECT * FROM v) AS v
 WHERE attempts.task = v.task AND attempts.number = v.number
 
 -- name: count_ended
@@ -148,12 +148,12 @@ SELECT (SELECT count(*) FROM tasks WHERE run = ?1)
      - (SELECT count(*) FROM tasks WHERE run = ?1 AND ended_event IS NOT NULL)
 
 -- name: arrivals
-SELECT r.*, CAST(r.payload AS BLOB)
-FROM full_records AS r
+SELECT r.*, CAST((SELECT f.payload FROM full_records AS f WHERE f.number = r.number) AS BLOB)
+FROM records AS r
 WHERE r.number > ? AND r.state IN ('queued', 'running') ORDER BY r.number LIMIT ?
 
--- name: payloads
-SELECT id, CAST(payload AS BLOB) FROM full_records WHERE id IN (SELECT value FROM json_each(?))
+-- name: fetch
+SELECT r.*, CAST(r.payload AS BLOB) FROM full_records AS r WHERE r.id IN (SELECT value FROM json_each(?))
 
 -- name: states
 SELECT id, state FROM tasks WHERE id IN (SELECT value FROM json_each(?))

@@ -1,0 +1,303 @@
+"""The one door: submit, watch, cancel, explain. Commands, the HTTP service and Python code all come through here.
+
+A client talks to the store alone. A dispatcher, in this process or another, is woken by what is left there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.config import Config, TaskChecker
+from penstock.errors import TaskError, UnknownTask, Unreachable
+from penstock.lifecycle import ENDED
+from penstock.model import Attempt, Result, State, Task, TaskRecord
+from penstock.store.base import Answer, Request, Snapshot, Store, StoredEvent, TaskFilter
+from penstock.wiring import make_dispatcher, open_store, read_config
+
+if TYPE_CHECKING:
+    from penstock.diagnosis.waits import Explainer
+    from penstock.dispatcher.background import BackgroundDispatcher
+    from penstock.dispatcher.loop import Dispatcher
+
+_BATCH = 5_000  # tasks of a bulk submit that are made durable together
+_LOOK_S = 1.0  # how often a waiting client makes sure that somebody dispatches
+_ANSWER_S = 30.0
+
+
+class Client:
+    """Open it with `penstock.open()`; it belongs to the loop that opened it."""
+
+    def __init__(self, config: Config, store: Store, *, dispatch: bool) -> None:
+        self.config = config
+        self._store = store
+        self._check = TaskChecker(config).check
+        self._dispatch = dispatch
+        self._background: BackgroundDispatcher | None = None
+
+    # ---- submitting
+
+    async def submit(self, task: Task) -> str:
+        """Keep one task; its id once it is durable."""
+        run = await self.submit_many([task])
+        return run.task_ids[0]
+
+    async def submit_many(self, tasks: Iterable[Task], *, run: str | None = None) -> Run:
+        """Keep these tasks as one run, all or none; they are durable when this returns."""
+        tasks = list(tasks)
+        if not tasks:
+            raise TaskError("there is no task to submit; give at least one")
+        name = run or _new_run()
+        on_crash = self.config.on_crash
+        default = Task("").on_crash
+        given = []
+        for task in tasks:
+            self._check(task)
+            changes: dict[str, Any] = {} if task.run else {"run": name}
+            if task.on_crash is default and on_crash is not default:
+                changes["on_crash"] = on_crash
+            given.append(replace(task, **changes) if changes else task)
+        ids = await self._store.submit(given)
+        if self._dispatch:
+            await self._ensure_dispatcher()
+        return Run(self, given[0].run, ids)
+
+    # ---- reading
+
+    async def get(self, task_id: str) -> TaskRecord:
+        """A task by its id, or by the beginning of one."""
+        record = await self._store.get(task_id)
+        if record is not None:
+            return record
+        matches = await self._store.find(task_id)
+        if len(matches) == 1:
+            found = await self._store.get(matches[0])
+            if found is not None:
+                return found
+        if matches:
+            raise UnknownTask(f"{task_id!r} could be {', '.join(matches[:5])}; give more of the id")
+        raise UnknownTask(f"there is no task {task_id!r}; `penstock tasks` lists them")
+
+    async def result(self, task_id: str) -> Result:
+        """A task with its waits, whatever state it is in."""
+        record = await self.get(task_id)
+        explainer = await self._explainer(task=record.task.id)
+        return explainer.result(record)
+
+    async def results(self, run: str) -> list[Result]:
+        """Every task of a run with its waits, in order of arrival."""
+        records = await self._store.tasks(TaskFilter(run=run))
+        if not records:
+            raise UnknownTask(f"there is no run {run!r}; `penstock tasks` lists tasks with their runs")
+        explainer = await self._explainer(run=run)
+        return [explainer.result(record) for record in records]
+
+    async def tasks(self, chosen: TaskFilter = TaskFilter()) -> list[TaskRecord]:  # noqa: B008 - frozen
+        return await self._store.tasks(chosen)
+
+    async def attempts(self, task_id: str) -> list[Attempt]:
+        return await self._store.attempts(task_id)
+
+    async def events(
+        self, after: int = 0, *, task: str | None = None, limit: int = 1000
+    ) -> list[StoredEvent]:
+        return await self._store.events(after, task=task, limit=limit)
+
+    async def snapshot(self) -> Snapshot:
+        return await self._store.snapshot(time.time())
+
+    async def wait(self, task_id: str) -> Result:
+        """The result of one task, when it has ended."""
+        async with self._watching() as watch:
+            while True:
+                record = await self.get(task_id)
+                if record.state in ENDED:
+                    return await self.result(record.task.id)
+                await watch()
+
+    # ---- asking
+
+    async def cancel(self, *task_ids: str) -> Answer:
+        return await self._ask("cancel", {"tasks": await self._full_ids(task_ids)})
+
+    async def cancel_run(self, run: str) -> Answer:
+        states = [str(State.QUEUED), str(State.RUNNING)]
+        return await self._ask("cancel", {"run": run, "states": states})
+
+    async def retry(self, *task_ids: str) -> Answer:
+        return await self._ask("retry", {"tasks": await self._full_ids(task_ids)})
+
+    async def retry_run(self, run: str) -> Answer:
+        """Queue again whatever of a run failed, was cancelled or is blocked."""
+        states = [str(s) for s in (State.FAILED, State.CANCELLED, State.BLOCKED)]
+        return await self._ask("retry", {"run": run, "states": states})
+
+    async def pause(self, scope: str = "all", name: str = "") -> Answer:
+        return await self._ask("pause", {"scope": scope, "name": name})
+
+    async def resume(self, scope: str = "all", name: str = "") -> Answer:
+        return await self._ask("resume", {"scope": scope, "name": name})
+
+    async def set_slots(self, host: str, slots: int) -> Answer:
+        return await self._ask("slots", {"host": host, "slots": slots})
+
+    async def export_run(self, run: str) -> AsyncIterator[Mapping[str, Any]]:
+        async for line in self._store.export_run(run):
+            yield line
+
+    async def import_run(self, lines: Iterable[Mapping[str, Any]]) -> str:
+        return await self._store.import_run(lines)
+
+    async def _ask(self, verb: str, args: Mapping[str, Any]) -> Answer:
+        """Leave a request and wait for its answer; where nobody dispatches, do it ourselves and leave again."""
+        bell = self._store.bell()
+        try:
+            number = await self._store.ask(Request(verb, args))
+            if self._background is None and (await self.snapshot()).epoch is None:
+                await self._answer_ourselves()
+            deadline = time.monotonic() + _ANSWER_S
+            while (answer := await self._store.answer_to(number)) is None:
+                if time.monotonic() > deadline:
+                    raise Unreachable(
+                        f"the dispatcher has not answered for {_ANSWER_S:g} s; the request stands, "
+                        "see `penstock status` for who dispatches"
+                    )
+                await bell.wait(_LOOK_S)
+            return answer
+        finally:
+            bell.close()
+
+    async def _answer_ourselves(self) -> None:
+        from penstock.errors import AlreadyOwned
+
+        dispatcher = make_dispatcher(self.config, self._store, "answering a request")
+        try:
+            await dispatcher.run(answer_only=True)
+        except AlreadyOwned:
+            pass  # one has just begun: it answers
+
+    async def _full_ids(self, task_ids: Sequence[str]) -> list[str]:
+        return [(await self.get(t)).task.id for t in task_ids]
+
+    async def _explainer(self, *, task: str | None = None, run: str | None = None) -> Explainer:
+        from penstock.diagnosis.waits import Explainer
+
+        history = await self._store.history(task=task, run=run)
+        return Explainer(history, time.time())
+
+    # ---- dispatching
+
+    @asynccontextmanager
+    async def _watching(self) -> AsyncIterator[Any]:
+        """Waits that end when something was recorded, or after a moment, making sure that somebody dispatches."""
+        bell = self._store.bell()
+
+        async def watch() -> None:
+            if not await bell.wait(_LOOK_S) and self._dispatch:
+                await self._ensure_dispatcher()
+
+        try:
+            yield watch
+        finally:
+            bell.close()
+
+    async def _ensure_dispatcher(self) -> None:
+        """Have a dispatcher: another process's if there is one, else our own in a thread of its own."""
+        from penstock.dispatcher.background import BackgroundDispatcher
+        from penstock.errors import AlreadyOwned
+
+        if self._background is not None:
+            self._background.check()
+            return
+        if (await self.snapshot()).epoch is not None:
+            return
+        background = BackgroundDispatcher(self._parts)
+        try:
+            await background.start()
+        except AlreadyOwned:
+            return
+        self._background = background
+
+    def _parts(self) -> tuple[Store, Dispatcher]:
+        store = open_store(self.config)
+        return store, make_dispatcher(self.config, store, "a client")
+
+    async def aclose(self, *, put_back: bool = False) -> None:
+        """Leave; our own dispatcher finishes what runs, or puts it back, and starts nothing more."""
+        if self._background is not None:
+            await self._background.stop(put_back=put_back)
+            self._background = None
+        await self._store.close()
+
+
+class Run:
+    """Tasks submitted together."""
+
+    def __init__(self, client: Client, name: str, task_ids: Sequence[str]) -> None:
+        self._client = client
+        self.name = name
+        self.task_ids = tuple(task_ids)
+
+    async def results(self) -> AsyncIterator[Result]:
+        """Each task's result as it ends. Their waits are complete; `Client.results` gives them in order."""
+        async for record in self.records():
+            yield await self._client.result(record.task.id)
+
+    async def records(self) -> AsyncIterator[TaskRecord]:
+        """Each task as it ends, without its waits: cheaper for many."""
+        store = self._client._store
+        wanted = set(self.task_ids)
+        seen = 0
+        async with self._client._watching() as watch:
+            for task_id in self.task_ids:  # a key may have led to a task of an older run
+                record = await store.get(task_id) if len(wanted) < _BATCH else None
+                if record is not None and record.task.run != self.name:
+                    wanted.discard(task_id)
+                    await self._client.wait(task_id)
+                    yield await self._client.get(task_id)
+            while wanted:
+                ended = await store.ended_in_run(self.name, seen)
+                for number, record in ended:
+                    seen = number
+                    if record.task.id in wanted:
+                        wanted.discard(record.task.id)
+                        yield record
+                if not ended:
+                    await watch()
+
+    async def wait(self) -> list[Result]:
+        """Every result, in the order of submission, when all have ended."""
+        async for _ in self.records():
+            pass
+        by_id = {r.task_id: r for r in await self._client.results(self.name)}
+        return [by_id.get(t) or await self._client.result(t) for t in self.task_ids]
+
+
+@asynccontextmanager
+async def open(config: Config | Path | str | None = None, *, dispatch: bool = True) -> AsyncIterator[Client]:
+    """A client for a config: its path, a Config, or the file found from here.
+
+    With `dispatch`, and where no other process does, tasks run in this process, on threads of their own, until
+    the client is closed; what is then unfinished stays in the store.
+    """
+    if not isinstance(config, Config):
+        config = read_config(Path(config) if config is not None else None)
+    store = open_store(config)
+    await store.open()
+    client = Client(config, store, dispatch=dispatch)
+    try:
+        if dispatch:
+            await client._ensure_dispatcher()
+        yield client
+    finally:
+        await client.aclose()
+
+
+def _new_run() -> str:
+    from penstock.store.ids import new_ids
+
+    return f"r-{new_ids(1)[0]}"

@@ -1,0 +1,75 @@
+"""What an attempt needs beyond the scheduler's few words: the task's fields and its payload.
+
+A bounded part of the queue is kept in memory; the rest is read again from the store when it starts, so that a
+million queued payloads cost no memory here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from penstock.hosts.base import Job
+from penstock.model import OnCrash, Task
+from penstock.scheduling.messages import Start
+from penstock.store.base import Arrival, Store
+
+_MOST_TASKS = 100_000
+_MOST_BYTES = 64 * 1024 * 1024
+
+
+class Jobs:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: dict[str, tuple[Task, bytes]] = {}
+        self._bytes = 0
+        self._decode = msgspec.json.Decoder().decode
+
+    def keep(self, arrivals: Iterable[Arrival]) -> None:
+        kept = self._kept
+        for record, payload in arrivals:
+            if len(kept) >= _MOST_TASKS or self._bytes >= _MOST_BYTES:
+                return
+            kept[record.task.id] = record.task, payload
+            self._bytes += len(payload)
+
+    def forget(self, task: str) -> None:
+        kept = self._kept.pop(task, None)
+        if kept is not None:
+            self._bytes -= len(kept[1])
+
+    def make(self, starts: Sequence[Start]) -> tuple[list[Job], list[Job], list[Start]]:
+        """Jobs to start now, jobs that wait for the disk, and starts whose task must be read first."""
+        jobs: list[Job] = []
+        careful: list[Job] = []
+        unknown: list[Start] = []
+        for start in starts:
+            kept = self._kept.get(start.task)
+            if kept is None:
+                unknown.append(start)
+                continue
+            task, payload = kept
+            (careful if task.on_crash is OnCrash.BLOCK else jobs).append(
+                Job(
+                    start.task,
+                    start.attempt,
+                    task.kind,
+                    self._decode(payload),
+                    start.host,
+                    start.lane,
+                    task.run,
+                    task.model,
+                    task.timeout_s,
+                )
+            )
+        return jobs, careful, unknown
+
+    async def fetch(self, starts: Sequence[Start]) -> tuple[list[Job], list[Job]]:
+        """Read tasks that were not kept, and make their jobs."""
+        for record, payload in await self._store.fetch([s.task for s in starts]):
+            self._kept[record.task.id] = record.task, payload
+            self._bytes += len(payload)
+        jobs, careful, missing = self.make(starts)
+        assert not missing, f"the store lost {missing}"
+        return jobs, careful

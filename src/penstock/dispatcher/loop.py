@@ -1,0 +1,313 @@
+"""The dispatcher's loop: collect events, ask the scheduler, record the decisions, act on them.
+
+A step is synchronous and short. Whatever waits (the store, the engine, the clients) happens around it and comes
+back as an event. Nothing polls: a step follows an event or a timer that the scheduler asked for.
+
+    outcomes, arrivals, requests, probes, timers ──► step ──► scheduler ──► decisions
+                                                                              ├─► store (one transaction)
+                                                                              └─► engine (starts, stops)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from penstock.clock import SystemClock
+from penstock.config import Config
+from penstock.diagnosis.history import Epoch, Owner
+from penstock.dispatcher.jobs import Jobs
+from penstock.dispatcher.probes import Probes
+from penstock.dispatcher.recovery import restore
+from penstock.dispatcher.requests import Desk
+from penstock.engine.base import Engine, Report, Stall
+from penstock.hosts.base import Job
+from penstock.model import Outcome, Verdict
+from penstock.scheduling.messages import (
+    Decision,
+    Drain,
+    End,
+    Event,
+    Finished,
+    PutBack,
+    Start,
+    Stop,
+    Submitted,
+    Tick,
+)
+from penstock.scheduling.scheduler import Scheduler, Statistics
+from penstock.store.base import Store
+
+log = logging.getLogger("penstock.dispatcher")
+
+_UNWRITTEN = 20_000  # decisions in memory before the loop waits for the disk
+_CLASSES_PER_EPOCH = 1_000_000  # ids of classes must not repeat in a store
+_PRUNE_EVERY_S = 6 * 3600.0
+_PUT_BACK_S = 10.0
+
+MakeEngine = Callable[[Report, Callable[[Stall], None]], Engine]
+
+
+class Dispatcher:
+    """Owns a store from `run()` to its end. All methods belong to the loop that runs it."""
+
+    def __init__(self, config: Config, store: Store, make_engine: MakeEngine, owner: Owner) -> None:
+        self._config = config
+        self._store = store
+        self._owner = owner
+        self._clock = SystemClock()
+        self._engine = make_engine(self._report, self._on_stall)
+        self._jobs = Jobs(store)
+        self._events: list[Event] = []
+        self._unwritten = 0
+        self._stepping = False  # a step is scheduled
+        self._held = False  # the loop waits for the disk
+        self._timer: asyncio.TimerHandle | None = None
+        self._seen = 0  # number of the last arrival
+        self._draining = False
+        self._putting_back = False
+        self._until_empty = False
+        self._stopped = asyncio.Event()
+        self._answered = asyncio.Event()  # no request was left at the last look
+        self._failure: BaseException | None = None
+
+    # ---- life
+
+    async def run(
+        self,
+        *,
+        until_empty: bool = False,
+        answer_only: bool = False,
+        on_ready: Callable[[], None] | None = None,
+    ) -> None:
+        """Dispatch until stopped, until nothing is left to do, or just until every request is answered."""
+        self._loop = asyncio.get_running_loop()
+        epoch, before = await self._store.acquire(self._owner, self._clock.now())
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                await self._open(epoch, before, answer_only)
+                self._until_empty = until_empty
+                chores = [
+                    self._tasks.create_task(chore, name=name)
+                    for name, chore in (
+                        ("penstock intake", self._take_in()),
+                        ("penstock heartbeat", self._beat(epoch.number)),
+                        ("penstock retention", self._prune()),
+                    )
+                ]
+                if on_ready is not None:
+                    on_ready()
+                self._poke()
+                if answer_only:
+                    await self._answered.wait()
+                    self.stop()
+                await self._stopped.wait()
+                for chore in chores:
+                    chore.cancel()
+                await self._close()
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        finally:
+            await self._store.release(epoch.number, self._clock.now())
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Drain: finish what runs, start nothing. The second time: put back what runs, now."""
+        if not self._draining:
+            self._draining = True
+            self._tell(Drain())
+        elif not self._putting_back:
+            self._putting_back = True
+            for task, attempt in self._scheduler.running():
+                self._engine.stop(task, attempt)
+            self._loop.call_later(_PUT_BACK_S, self._stopped.set)
+
+    @property
+    def statistics(self) -> Statistics:
+        return self._scheduler.statistics()
+
+    async def _open(self, epoch: Epoch, before: Epoch | None, answer_only: bool) -> None:
+        self._scheduler = Scheduler(self._config.plant, first_class=epoch.number * _CLASSES_PER_EPOCH)
+        self._desk = Desk(self._store, self._scheduler, self._config.plant)
+        await self._engine.open()
+        if answer_only:
+            self._events.append(Drain())
+        events, self._seen = await restore(self._store, self._engine, self._jobs, before, self._clock.now())
+        self._events += events
+        self._bell = self._store.wake_bell()
+        self._probes = Probes(self._config.plant.gates, self._tell)
+        await self._probes.open()
+
+    async def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._probes.close()
+        await self._engine.close()
+        if self._events:
+            self._step()
+        await self._store.record([])  # what was recorded before is on the disk when this is
+        self._bell.close()
+
+    # ---- events come in
+
+    def _tell(self, event: Event) -> None:
+        self._events.append(event)
+        self._poke()
+
+    def _poke(self) -> None:
+        """Have a step soon; what comes until then is in it."""
+        if not self._stepping and not self._held:
+            self._stepping = True
+            self._loop.call_soon(self._run_step)
+
+    def _report(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
+        chance = random.random
+        for job, outcome in ended:
+            if self._putting_back and outcome.verdict is Verdict.CANCELLED:
+                self._events.append(PutBack(job.task, job.attempt))
+            else:
+                self._events.append(Finished(job.task, job.attempt, outcome, chance()))
+        self._poke()
+
+    def _on_stall(self, stall: Stall) -> None:
+        data = {"host": stall.host, "seconds": stall.seconds, "stack": stall.stack}
+        self._own(self._store.note("Stall", self._clock.now(), stall.task, stall.attempt, data))
+
+    async def _take_in(self) -> None:
+        """Read what clients left, each time they ring."""
+        while True:
+            arrivals = await self._store.arrivals(self._seen)
+            if arrivals:
+                self._seen = arrivals[-1].record.number
+                # A task whose retry was asked for is live again under its old number: the scheduler knows it.
+                new = [a for a in arrivals if not self._scheduler.knows(a.record.task.id)]
+                self._jobs.keep(new)
+                needed = {n for a in new for n in a.record.task.after if not self._scheduler.knows(n)}
+                ended = await self._store.states(needed) if needed else {}
+                self._tell(Submitted([a.record.task for a in new], ended))
+            requests = await self._store.requests()
+            for request in requests:
+                answer, events = await self._desk.handle(request)
+                for event in events:
+                    self._tell(event)
+                await self._settled()
+                await self._store.answer(request.number, answer)
+            if not arrivals and not requests:
+                self._answered.set()
+                await self._bell.wait()
+
+    async def _settled(self) -> None:
+        """Until everything told so far has been stepped over and written."""
+        while self._events or self._stepping:
+            await asyncio.sleep(0)
+        await self._store.record([])
+
+    async def _beat(self, epoch: int) -> None:
+        while True:
+            await asyncio.sleep(self._config.heartbeat_s)
+            leapt = self._clock.follow()
+            if leapt:
+                log.warning("the clock leapt forward by %.1f s", leapt)
+                self._tell(Tick())
+            await self._store.heartbeat(epoch, self._clock.now())
+
+    async def _prune(self) -> None:
+        keep_days = self._config.keep_days
+        while keep_days is not None:
+            forgotten = await self._store.prune(self._clock.now() - keep_days * 86400)
+            if forgotten:
+                log.info("forgot %d tasks that ended more than %g days ago", forgotten, keep_days)
+            await asyncio.sleep(_PRUNE_EVERY_S)
+
+    # ---- the step
+
+    def _run_step(self) -> None:
+        self._stepping = False
+        try:
+            self._step()
+        except BaseException as error:  # a defect of ours: stop at once; the store has the truth
+            self._failure = error
+            self._stopped.set()
+            raise
+
+    def _step(self) -> None:
+        events, self._events = self._events, []
+        now = self._clock.now()
+        decisions = self._scheduler.apply_all(events, now)
+        if decisions:
+            self._act(decisions)
+        self._set_timer(now)
+        if self._draining or self._until_empty:
+            self._maybe_stop()
+
+    def _act(self, decisions: list[Decision]) -> None:
+        written = self._store.record(decisions)
+        self._unwritten += len(decisions)
+        written.add_done_callback(partial(self._written, len(decisions)))
+        starts = []
+        for decision in decisions:
+            if isinstance(decision, Start):
+                starts.append(decision)
+            elif isinstance(decision, End):
+                self._jobs.forget(decision.task)
+            elif isinstance(decision, Stop):
+                self._engine.stop(decision.task, decision.attempt)
+        if starts:
+            self._launch(starts, written)
+
+    def _launch(self, starts: list[Start], written: asyncio.Future[None]) -> None:
+        """Start attempts at once; those that must not run twice only when their start is on the disk."""
+        jobs, careful, unknown = self._jobs.make(starts)
+        if jobs:
+            self._engine.start(jobs)
+        if careful or unknown:
+            self._own(self._launch_later(careful, unknown, written))
+
+    async def _launch_later(
+        self, careful: list[Job], unknown: list[Start], written: asyncio.Future[None]
+    ) -> None:
+        if unknown:
+            jobs, more = await self._jobs.fetch(unknown)
+            careful += more
+            if jobs:
+                self._engine.start(jobs)
+        if careful:
+            await written
+            self._engine.start(careful)
+
+    def _written(self, count: int, written: asyncio.Future[None]) -> None:
+        if not written.cancelled() and (error := written.exception()) is not None:
+            self._failure = error  # nothing can be recorded any more: a damaged file
+            self._stopped.set()
+            return
+        self._unwritten -= count
+        if self._held and (
+            self._unwritten < _UNWRITTEN // 2 and self._store.trouble is None or not self._unwritten
+        ):
+            self._held = False
+            self._poke()
+
+    def _set_timer(self, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._unwritten > _UNWRITTEN or (self._unwritten and self._store.trouble is not None):
+            self._held = True  # nothing starts that could not be recorded
+            return
+        if self._events:
+            self._poke()
+        wake = self._scheduler.next_wake()
+        if wake is not None:
+            self._timer = self._loop.call_later(max(0.0, wake - now), self._poke)
+
+    def _maybe_stop(self) -> None:
+        if self._draining and not self._scheduler.running() or self._until_empty and not self._scheduler.live:
+            self._stopped.set()
+
+    def _own(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.create_task(work)

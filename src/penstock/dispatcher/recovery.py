@@ -1,0 +1,43 @@
+"""Taking over a store: what was queued is queued, what ran when its dispatcher died is run again or blocked."""
+
+from __future__ import annotations
+
+import logging
+
+from penstock.diagnosis.history import Epoch
+from penstock.dispatcher.jobs import Jobs
+from penstock.engine.base import Engine
+from penstock.model import State
+from penstock.scheduling.messages import Event, PauseSet, Restored
+from penstock.store.base import Store
+
+log = logging.getLogger("penstock.dispatcher")
+
+
+async def restore(
+    store: Store, engine: Engine, jobs: Jobs, before: Epoch | None, now: float
+) -> tuple[list[Event], int]:
+    """The events that bring a new scheduler to where the store is, and the number of the last arrival."""
+    arrivals = await store.live()
+    jobs.keep(arrivals)
+    records = [a.record for a in arrivals]
+    live = {r.task.id for r in records}
+    needed = {n for r in records for n in r.task.after} - live
+    ended = await store.states(needed) if needed else {}
+    snapshot = await store.snapshot(now)
+    events: list[Event] = []
+    if snapshot.paused:
+        events.append(PauseSet("all", "", True))
+    events += [PauseSet("lane", lane, True) for lane, paused in snapshot.lanes_paused.items() if paused]
+    events += [PauseSet("host", host, True) for host, s in snapshot.hosts.items() if s.state == "paused"]
+    interrupted = sum(r.state is State.RUNNING for r in records)
+    if interrupted:
+        log.warning(
+            "%d tasks were running when the last dispatcher died; they are run again or blocked", interrupted
+        )
+        killed = await engine.sweep()
+        if killed:
+            log.warning("%d processes that it had left behind were killed", killed)
+    died_at = before.ended_at if before is not None else None
+    events.append(Restored(records, ended, died_at))
+    return events, records[-1].number if records else 0

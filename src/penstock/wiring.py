@@ -1,0 +1,104 @@
+"""The only place that picks parts: which store, which engine, which adapter for which type of host.
+
+Adapters are named, not imported, so that a command pays only for the parts it uses. A plug-in adds a type of
+host by an entry point in the group `penstock.hosts`, whose object is called as `make(host, clock)`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.config import AVAILABLE, Config, load
+from penstock.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from penstock.clock import Clock
+    from penstock.dispatcher.loop import Dispatcher, MakeEngine
+    from penstock.hosts.base import Adapter
+    from penstock.model import Host
+    from penstock.store.base import Store
+
+MakeAdapter = Callable[["Host", "Clock"], "Adapter"]
+
+_ADAPTERS = {
+    "command": "penstock.hosts.command:make",
+    "python": "penstock.hosts.python:make",
+    "simulated": "penstock.hosts.simulated:make",
+}
+_PLUG_INS = "penstock.hosts"
+
+
+def read_config(path: Path | None = None) -> Config:
+    """The config of that file, or the one found from here; plug-ins' types of host are known."""
+    return load(path, types={**AVAILABLE, **dict.fromkeys(_plug_ins())})
+
+
+def open_store(config: Config) -> Store:
+    if "://" in config.store:
+        scheme = config.store.split("://", 1)[0]
+        raise UsageError(
+            f"store: {scheme} is not available in this version; name a file, such as penstock.db"
+        )
+    from penstock.store.sqlite import SQLiteStore
+
+    return SQLiteStore(config.store, max_payload_bytes=config.payload_limit_bytes)
+
+
+def make_adapters(config: Config, clock: Clock) -> dict[str, Adapter]:
+    """One adapter per host; everything wrong with their options is told at once."""
+    adapters: dict[str, Adapter] = {}
+    problems: list[str] = []
+    for host in config.plant.hosts:
+        try:
+            adapters[host.name] = _maker(host.type)(host, clock)
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return adapters
+
+
+def make_dispatcher(config: Config, store: Store, command: str) -> Dispatcher:
+    from penstock.diagnosis.history import Owner
+    from penstock.dispatcher.loop import Dispatcher
+
+    owner = Owner(os.getpid(), platform.node(), command)
+    return Dispatcher(config, store, _local_engine(config), owner)
+
+
+def _local_engine(config: Config) -> MakeEngine:
+    from penstock.clock import SystemClock
+    from penstock.engine.base import Engine, Report, Stall
+    from penstock.engine.local import LocalEngine
+
+    clock = SystemClock()
+    adapters = make_adapters(config, clock)
+    slots = {h.name: h.slots for h in config.plant.hosts}
+    # Marks the processes of this store's dispatchers, so that a new one finds what a killed one left.
+    tag = hashlib.blake2b(config.store.encode(), digest_size=8).hexdigest()
+
+    def make(report: Report, on_stall: Callable[[Stall], None]) -> Engine:
+        return LocalEngine(adapters, slots, report, on_stall, clock, config.timeout_s, tag)
+
+    return make
+
+
+def _maker(type: str) -> MakeAdapter:
+    target = _ADAPTERS.get(type)
+    if target is not None:
+        module, _, name = target.partition(":")
+        made: MakeAdapter = getattr(import_module(module), name)
+        return made
+    return _plug_ins()[type]()
+
+
+def _plug_ins() -> dict[str, Callable[[], MakeAdapter]]:
+    from importlib.metadata import entry_points
+
+    return {point.name: point.load for point in entry_points(group=_PLUG_INS)}

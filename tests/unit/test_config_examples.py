@@ -1,0 +1,76 @@
+"""What the docs and examples show is what Penstock reads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from penstock.config import KEYS, Config, TaskChecker, load, parse
+from penstock.intake.entries import FIELDS
+from penstock.intake.taskfile import read
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+EXAMPLES = ROOT / "examples"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", (REFERENCE / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("text", blocks("config.md", "toml"))
+def test_configs_in_the_docs_are_valid(text: str) -> None:
+    parse(text, ROOT / "penstock.toml")
+
+
+def test_every_key_stands_in_a_table_of_the_docs() -> None:
+    """A key is found under the heading of its table, so that two tables with the same key both have it."""
+    heading, found = "", set()
+    for line in (REFERENCE / "config.md").read_text().splitlines():
+        if line.startswith("#"):
+            name = line.lstrip("# ")
+            heading = (
+                "hosts.NAME."
+                if name.startswith("Options of")
+                else f"{name}."
+                if "NAME" in name or name == "retry"
+                else ""
+            )
+        elif line.startswith("| `"):
+            found.add(heading + line.split("`")[1])
+    assert set(KEYS) - found == {"agents", "councils"}
+
+
+def test_defaults_in_the_docs_are_the_defaults() -> None:
+    text = blocks("config.md", "toml")
+    assert parse(text[0] + text[1], ROOT / "penstock.toml") == parse("", ROOT / "penstock.toml")
+    assert Config().timeout_s == 21600
+
+
+def test_task_files_in_the_docs_are_valid(tmp_path: Path) -> None:
+    """A8."""
+    for number, (language, suffix) in enumerate([("json", "jsonl"), ("yaml", "yaml"), ("toml", "toml")]):
+        for text in blocks("task-files.md", language):
+            file = tmp_path / f"{number}.{suffix}"
+            file.write_text(text)
+            tasks = read(file)
+            assert tasks
+            if "matrix" in text:
+                assert [task.id for task in tasks] == [f"heat-{index}" for index in range(1, 25)]
+
+
+def test_every_field_is_documented() -> None:
+    rows = re.findall(r"^\| (`.*?`) \|", (REFERENCE / "task-files.md").read_text(), re.MULTILINE)
+    assert set(FIELDS) <= {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+
+@pytest.mark.parametrize(
+    ("config", "tasks", "count"),
+    [("home-lab.toml", "home-lab.jsonl", 9), ("report-runner.toml", "report-runner-tasks.toml", 7)],
+)
+def test_a3_a5_a8_c1_examples_run_as_they_are(config: str, tasks: str, count: int) -> None:
+    """A3, A5, A8, C1: caps, a gate on another lane, a matrix, slots and kinds per host."""
+    checker = TaskChecker(load(EXAMPLES / config))
+    assert len(read(EXAMPLES / tasks, checker=checker)) == count
