@@ -100,7 +100,7 @@ async def on_loop(payload: dict[str, Any]) -> Any:
     if act == "end the loop":
         task = asyncio.create_task(_exit())
         await asyncio.wait({task})
-        return "still here"
+        return f"still here after {task.exception()!r}"
     if act == "thread":
         return await asyncio.to_thread(plain, {"act": "return", "value": "from a thread"})
     return plain(payload)

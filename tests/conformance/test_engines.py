@@ -209,13 +209,13 @@ async def test_isolated_async_callables_run_in_a_process(make: MakeEngine) -> No
         assert (await rig.outcome_of("process", {"act": "thread"})).value == "from a thread"
 
 
-async def run_script(port: int, tag: str) -> asyncio.subprocess.Process:
+async def run_script(port: int, tag: str, stdout: int) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         str(ROOT / "tests" / "conformance" / "engine_script.py"),
         str(port),
         tag,
-        stdout=asyncio.subprocess.PIPE,
+        stdout=stdout,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
 
@@ -227,12 +227,12 @@ async def script_callers(phone: Phone) -> list[Caller]:
 async def test_orphans_of_a_killed_dispatcher_are_killed(phone: Phone) -> None:
     """Promise 6: what a dispatcher that died by kill -9 left running does not run beside its successor."""
     tag = f"orphans: {os.getpid()}"
-    process = await run_script(phone.port, tag)
+    process = await run_script(phone.port, tag, asyncio.subprocess.DEVNULL)
     callers = await script_callers(phone)
     assert await asyncio.to_thread(kill_orphans, f"{tag}:") == 0  # another store's tag
     assert await asyncio.to_thread(kill_orphans, "orphans") == 0
     process.kill()
-    await process.communicate()
+    await process.wait()
     assert await asyncio.to_thread(kill_orphans, tag) >= 5
     for caller in callers:
         await caller.hung_up()
@@ -241,7 +241,7 @@ async def test_orphans_of_a_killed_dispatcher_are_killed(phone: Phone) -> None:
 
 async def test_workers_spawn_from_a_script_without_a_guard(phone: Phone) -> None:
     """D9: worker processes import what they call, not the script that started them."""
-    process = await run_script(phone.port, f"script {os.getpid()}")
+    process = await run_script(phone.port, f"script {os.getpid()}", asyncio.subprocess.PIPE)
     for caller in await script_callers(phone):
         caller.say("go")
     async with asyncio.timeout(PATIENCE_S):
@@ -285,9 +285,9 @@ async def test_a_blocked_loop_is_abandoned(
         (caller,) = await phone.callers(1)
         rig.start("host", {"act": "return"}, "stopped")
         rig.start("host", {"act": "return"}, "innocent")
-        rig.engine.stop("stopped", 1)
         clock.advance(10.0)
         await rig.settle()
+        rig.engine.stop("stopped", 1)
         clock.advance(5.0)
         blocked, cancelled, lost = [await rig.outcome(t) for t in ("blocker", "stopped", "innocent")]
         assert (blocked.verdict, blocked.error) == (Verdict.TEMPORARY, "timed out after 10 s")
@@ -332,7 +332,7 @@ async def test_a_cancellation_of_its_own_is_a_failure(make: MakeEngine) -> None:
 @every_engine
 async def test_user_code_cannot_end_its_loop(make: MakeEngine) -> None:
     async with Rig(python_host("host", "on_loop"), make=make) as rig:
-        assert (await rig.outcome_of("host", {"act": "end the loop"})).value == "still here"
+        assert (await rig.outcome_of("host", {"act": "end the loop"})).value == "still here after SystemExit(5)"
         assert (await rig.outcome_of("host", {"act": "raise", "what": "exit"})).verdict is Verdict.PERMANENT
         assert (await rig.outcome_of("host", {"act": "return", "value": 1})).value == 1
 

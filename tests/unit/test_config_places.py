@@ -42,7 +42,9 @@ deep = 1
 deep = 2
 
 ["quoted \\u00e9"]
-k = """a\\"""b"""
+k = """a\\"""
+[b]
+c = 1"""
 last = ""
 '''
 
@@ -70,7 +72,8 @@ last = ""
         (("items", 1, "subs", 0, "deep"), 30),
         (("items", 1, "subs", 1, "deep"), 32),
         (("quoted é", "k"), 35),
-        (("quoted é", "last"), 36),
+        (("quoted é", "last"), 38),
+        (("b",), None),
         (("owner", "missing"), 11),
         (("fake",), None),
         (("not",), None),

@@ -1,0 +1,1 @@
+"""The same work done in different ways: workloads as data, and the ways people had before Penstock."""

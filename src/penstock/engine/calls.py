@@ -15,11 +15,15 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from penstock.engine.outcomes import failure, success
+from penstock.engine.outcomes import failure, stopped, success
 from penstock.errors import PermanentError
 from penstock.model import Outcome
 
-NUMBER_BYTES = 8  # of an attempt in a pool, on the line home
+# What is said between a worker process and its pool: an attempt's number; yes or no; that it is through.
+NUMBER_BYTES = 8
+THROUGH = bytes(NUMBER_BYTES)  # the number of no attempt
+GO = b"y"
+NO_GO = b"n"
 
 
 def load(target: str, search_path: Sequence[str]) -> Callable[[Any], Any]:
@@ -76,7 +80,7 @@ async def _finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 class _Line:
-    """The way from a worker process back to its pool: a pipe that says which attempt has begun."""
+    """The way from a worker process to its pool, a socket. Without one the attempt just begins."""
 
     descriptor: int | None = None
 
@@ -87,9 +91,23 @@ def set_line(descriptor: int) -> None:
 
 
 def run_isolated(number: int, target: str, payload: Any, search_path: Sequence[str]) -> Outcome:
-    """What a worker process does for an attempt. Its outcome can always be pickled: exceptions stay here."""
-    if _Line.descriptor is not None:
-        os.write(_Line.descriptor, number.to_bytes(NUMBER_BYTES, "little"))
+    """What a worker process does for an attempt. Its outcome can always be pickled: exceptions stay here.
+
+    It says which attempt it has, asks whether to begin, and says when it is through: an attempt that was
+    stopped meanwhile must not run, and nobody is to be killed for one that is over.
+    """
+    line = _Line.descriptor
+    if line is None:
+        return _load_and_invoke(target, payload, search_path)
+    os.write(line, number.to_bytes(NUMBER_BYTES, "little"))
+    if os.read(line, 1) != GO:
+        return stopped()
+    outcome = _load_and_invoke(target, payload, search_path)
+    os.write(line, THROUGH)
+    return outcome
+
+
+def _load_and_invoke(target: str, payload: Any, search_path: Sequence[str]) -> Outcome:
     try:
         function = load(target, search_path)
     except BaseException as error:  # noqa: BLE001 - this runs the attempt: the import is user code

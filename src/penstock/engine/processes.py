@@ -13,8 +13,8 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
@@ -26,7 +26,7 @@ from typing import Any
 import pebble
 
 from penstock.engine.attempts import Finished, Run
-from penstock.engine.calls import NUMBER_BYTES, run_isolated
+from penstock.engine.calls import GO, NO_GO, NUMBER_BYTES, THROUGH, run_isolated
 from penstock.engine.outcomes import failure
 from penstock.engine.trees import descendants, is_alive, kill_marked, kill_tree, signal_group, worker_mark
 from penstock.engine.workers import WorkerContext
@@ -54,7 +54,7 @@ class _Worker:
     pool: _Pool
     pid: int
     marker: str
-    line: int  # on which it says what it has begun; its end is the worker's
+    line: socket.socket  # it ends with the worker
     run: Run | None = None
 
 
@@ -104,11 +104,12 @@ class Processes:
             self._open()
 
     def stop(self, run: Run) -> None:
-        if run in self._waiting:
-            del self._waiting[run]
-            self._finished(run, None)
+        errand: _Errand | None = run.where
+        if errand is not None and errand.worker is not None:
+            self._chore(self._kill, run, errand, errand.worker)
         else:
-            self._chore(self._kill, run)
+            self._waiting.pop(run, None)
+            self._finished(run, None)  # a worker that has it will ask, and be told not to begin
 
     def give_up(self, run: Run) -> None:
         _log.error("host %s: the worker process of %s cannot be killed", self._host, run.name)
@@ -136,7 +137,7 @@ class Processes:
             self._opening = self._loop.create_task(self._make(), name=f"penstock pool of {self._host}")
 
     async def _make(self) -> None:
-        def hired(pid: int, marker: str, line: int) -> None:
+        def hired(pid: int, marker: str, line: socket.socket) -> None:
             self._loop.call_soon_threadsafe(self._enlist, _Worker(pool, pid, marker, line))
 
         context = WorkerContext(lambda: worker_mark(self._tag, self._host, next(_numbers)), hired)
@@ -177,10 +178,7 @@ class Processes:
 
     def _over(self, run: Run, future: Future[Any]) -> None:
         """Called by pebble's threads, and by a thread of ours that cancels."""
-        errand: _Errand = run.where
-        self._runs.pop(errand.number, None)
-        if errand.worker is not None:
-            errand.worker.run = None
+        self._runs.pop(run.where.number, None)
         if future.cancelled():
             return  # whoever cancelled it waits for its worker to die
         error = future.exception()
@@ -214,22 +212,29 @@ class Processes:
 
     def _enlist(self, worker: _Worker) -> None:
         worker.pool.workers.append(worker)
-        os.set_blocking(worker.line, False)
+        worker.line.setblocking(False)
         self._loop.add_reader(worker.line, self._hear, worker)
 
     def _hear(self, worker: _Worker) -> None:
+        """A worker asks whether to begin an attempt, is through with it, or is dead."""
         try:
-            said = os.read(worker.line, 64 * NUMBER_BYTES)
-        except BlockingIOError:
-            return
+            said = worker.line.recv(NUMBER_BYTES)
+        except OSError:
+            said = b""
         if not said:
             self._mourn(worker)
             return
-        run = self._runs.get(int.from_bytes(said[-NUMBER_BYTES:], "little"))
-        if run is not None:
+        worker.run = None
+        if said == THROUGH:
+            return
+        run = self._runs.get(int.from_bytes(said, "little"))
+        begin = run is not None and run.reason is None
+        if run is not None and begin:
             run.where.worker = worker
             worker.run = run
             self._begun(run)
+        with contextlib.suppress(OSError):
+            worker.line.send(GO if begin else NO_GO)
 
     def _mourn(self, worker: _Worker) -> None:
         """A worker is dead, by our doing or not: so must be what it started."""
@@ -251,21 +256,18 @@ class Processes:
             if worker in worker.pool.workers:
                 worker.pool.workers.remove(worker)
                 self._loop.remove_reader(worker.line)
-                os.close(worker.line)
+                worker.line.close()
 
-    def _kill(self, run: Run) -> None:
+    def _kill(self, run: Run, errand: _Errand, worker: _Worker) -> None:
         """In a thread: end an attempt, and return when nothing of it is left."""
-        errand: _Errand = run.where
-        family = [] if errand.worker is None else descendants(errand.worker.pid)
-        if not errand.future.cancel():
+        family = descendants(worker.pid)
+        if worker.run is not run or not errand.future.cancel():
             return  # it has ended by itself
         until = time.monotonic() + _DYING_S
-        while errand.worker is None or is_alive(errand.worker.pid):
-            if time.monotonic() > until:
-                break
+        while worker.run is run and is_alive(worker.pid) and time.monotonic() < until:
             time.sleep(_LOOK_S)
-        if errand.worker is not None:
-            kill_tree(errand.worker.pid, errand.worker.marker, family)
+        if worker.run is run:  # otherwise it ended just before, and its worker may have begun another
+            kill_tree(worker.pid, worker.marker, family)
         self._finished(run, None)
 
 

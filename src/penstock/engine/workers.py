@@ -6,7 +6,7 @@ four ways that its pool needs:
 - the marker in the environment, so that orphans are found (trees.py). It is given to the new process alone:
   setting it in our own environment would mark whatever else this program starts meanwhile;
 - a session of its own: Ctrl-C in the terminal is the dispatcher's business, and the group can be killed;
-- a pipe on which the worker says which attempt it has begun, so that the right process tree is killed;
+- a line on which the worker says which attempt it has and asks whether to begin it (calls.py);
 - `__main__` is not imported again: callables are named by module, and a script without the
   `if __name__ == "__main__"` guard would otherwise run itself in every worker. stdout is the
   dispatcher's own, so what user code prints there goes to stderr.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import io
 import os
+import socket
 from collections.abc import Callable
 from multiprocessing import popen_spawn_posix, reduction, resource_tracker, spawn, util
 from multiprocessing.context import SpawnContext, SpawnProcess, set_spawning_popen
@@ -24,8 +25,8 @@ from typing import Any
 from penstock.engine.calls import set_line
 from penstock.engine.trees import MARKER
 
-# Told by the thread that started it: process id, marker, and the reading end of its line (the caller's now).
-Hired = Callable[[int, str, int], None]
+# Told by the thread that started it: process id, marker, and our end of its line.
+Hired = Callable[[int, str, socket.socket], None]
 
 
 class WorkerContext(SpawnContext):
@@ -46,17 +47,17 @@ class WorkerProcess(SpawnProcess):
         self._hired: Hired | None = hired
 
     def start(self) -> None:
-        mine, self.line = os.pipe()
-        try:
-            super().start()
-        except BaseException:
-            os.close(mine)
-            raise
-        finally:
-            os.close(self.line)
+        ours, its = socket.socketpair()
+        with its:
+            self.line = its.fileno()
+            try:
+                super().start()
+            except BaseException:
+                ours.close()
+                raise
         assert self.pid is not None
         assert self._hired is not None
-        self._hired(self.pid, self.marker, mine)
+        self._hired(self.pid, self.marker, ours)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_hired": None}  # it stays at home

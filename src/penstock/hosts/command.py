@@ -134,7 +134,7 @@ class CommandAdapter:
         if status == 0:
             try:
                 return Outcome(Verdict.DONE, self._value(stdout), logs=logs)
-            except msgspec.DecodeError as error:
+            except ValueError as error:
                 return Outcome(
                     Verdict.PERMANENT,
                     error=f"exit status 0, but stdout is not JSON ({error}); print JSON, or set "
@@ -192,7 +192,10 @@ def _as_nothing(payload: Any) -> bytes:
 
 
 def _from_json(stdout: bytes) -> Any:
-    return msgspec.json.decode(stdout)
+    try:
+        return msgspec.json.decode(stdout)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
 
 
 def _from_text(stdout: bytes) -> Any:
@@ -202,7 +205,7 @@ def _from_text(stdout: bytes) -> Any:
 def _from_either(stdout: bytes) -> Any:
     try:
         return _from_json(stdout)
-    except msgspec.DecodeError:
+    except ValueError:
         return _from_text(stdout)
 
 

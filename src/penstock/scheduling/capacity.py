@@ -40,12 +40,16 @@ class Needs(NamedTuple):
         return ", ".join(f"{amount:g} {unit}" for unit, amount in (("slots", self.slots), *self.extra))
 
 
+ONE_SLOT = Needs()
+
+
 class LaneState:
     __slots__ = (
         "fair_at",
         "gates",
         "lane",
         "limit",
+        "limited",
         "line",
         "live",
         "name",
@@ -63,6 +67,7 @@ class LaneState:
         self.weight = lane.weight
         self.live: dict[str, Entry] = {}
         self.limit = float("inf") if lane.max_running is None else float(lane.max_running)
+        self.limited = lane.max_running is not None
         self.line: list[tuple[float, int, int, WorkClass]] = []  # classes that would start if it had room
         self.fair_at = 0.0  # start-time fair queueing: when this lane's turn is, in shares
         self.paused = False
@@ -87,6 +92,7 @@ class HostState:
         "host",
         "index",
         "lane_extra",
+        "large_tiers",
         "lane_slots",
         "limited_until",
         "live",
@@ -112,12 +118,13 @@ class HostState:
         self.free: float = host.slots
         self.extra_free: dict[str, float] = dict(host.units)
         self.live: dict[str, tuple[Needs, str]] = {}  # task -> what it holds, and its lane
-        self.lane_slots: dict[str, float] = {}
+        self.lane_slots: dict[str, float] = {}  # of lanes that have a reserve here
         self.lane_extra: dict[tuple[str, str], float] = {}
         self.reserves: dict[str, dict[str, float]] = {}  # lane -> units
         self.unused: dict[str, float] = {}  # lane -> reserved slots it does not hold
         self.unused_slots = 0.0
         self.tiers: list[Tier] = []
+        self.large_tiers: list[Tier] = []  # those that keep their hosts sorted
         self.condition = OK
         self.detail = ""
         self.told: tuple[str, int, str] | None = None  # the last HostChange
@@ -133,24 +140,30 @@ class HostState:
 
     def occupy(self, task: str, needs: Needs, lane: str) -> None:
         self.live[task] = (needs, lane)
-        self._move(needs, lane, -1)
+        if needs is ONE_SLOT and not self.unused:
+            self.free -= 1
+        else:
+            self._move(needs, lane, -1)
 
     def vacate(self, task: str) -> bool:
         held = self.live.pop(task, None)
         if held is None:
             return False
-        self._move(held[0], held[1], 1)
+        if held[0] is ONE_SLOT and not self.unused:
+            self.free += 1
+        else:
+            self._move(held[0], held[1], 1)
         return True
 
     def _move(self, needs: Needs, lane: str, sign: int) -> None:
         slots, extra, _ = needs
         self.free += sign * slots
-        self.lane_slots[lane] = self.lane_slots.get(lane, 0) - sign * slots
         for unit, amount in extra:
             self.extra_free[unit] = self.extra_free.get(unit, 0.0) + sign * amount
             key = lane, unit
             self.lane_extra[key] = self.lane_extra.get(key, 0.0) - sign * amount
         if lane in self.unused:
+            self.lane_slots[lane] = self.lane_slots.get(lane, 0) - sign * slots
             unused = max(0.0, self.reserves[lane].get("slots", 0.0) - self.lane_slots[lane])
             self.unused_slots += unused - self.unused[lane]
             self.unused[lane] = unused
@@ -251,6 +264,8 @@ class Tier:
             self.conditions[host.condition] += 1
             self.offer(host)
             host.tiers.append(self)
+            if not self.small:
+                host.large_tiers.append(self)
 
     def offer(self, host: HostState) -> None:
         """A host's share rose, or the host came back."""
@@ -267,15 +282,19 @@ class Tier:
     def best(self) -> HostState | None:
         """The host with room and the most free share, first in the config among equals."""
         if self.small:
-            if not self.simple:
+            if not self.needs.plain:
                 return self.scan(self.hosts)
             chosen: HostState | None = None
             most = 0.0
             for host in self.hosts:
-                if host.free >= 1 and not host.condition:
-                    share = host.free / host.slots
-                    if share > most:
-                        chosen, most = host, share
+                free = host.free
+                if free < 1 or host.condition:
+                    continue
+                if host.unused and free - host.unused_slots + host.unused.get(self.lane, 0.0) < 1:
+                    continue
+                share = free / host.slots
+                if share > most:
+                    chosen, most = host, share
             return chosen
         heap = self._heap
         while heap:

@@ -7,23 +7,26 @@ from penstock.scheduling.order import WorkClass
 
 
 class GateState:
-    __slots__ = ("detail", "gate", "name", "open", "waiting", "was_open")
+    __slots__ = ("detail", "gate", "limit", "name", "open", "waiting", "was_open")
 
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
         self.name = gate.name
+        self.limit = float("inf") if gate.max_running is None else float(gate.max_running)
         # Until a probe has spoken the gate is as after a failed reading: starting blindly is what it prevents.
         self.open = gate.lane is not None or gate.on_error == "open"
         self.detail = "" if gate.lane is not None else "no reading yet"
         self.was_open = self.open
         self.waiting: dict[WorkClass, None] = {}
 
-    def running(self, count: int) -> None:
-        """The lane it reads has this many running."""
-        limit = self.gate.max_running
-        assert limit is not None
-        self.open = count <= limit
-        self.detail = "" if self.open else f"running({self.gate.lane}) = {count} > {limit}"
+    def running(self, count: int) -> bool:
+        """The lane it reads has this many running; whether that moved the gate."""
+        is_open = count <= self.limit
+        if is_open == self.open:
+            return False
+        self.open = is_open
+        self.detail = "" if is_open else f"running({self.gate.lane}) > {self.limit:g}"
+        return True
 
     def read(self, value: float | None, error: str) -> None:
         gate = self.gate

@@ -130,6 +130,8 @@ class WorkClass:
             self.sources.append((priority, fifo))
         entry.work_class = self
         entry.status = READY
+        if entry.attempt:
+            self.timer_at = None  # it may have waited longer than those the timer was set for
         key = entry.key
         if fifo and (fifo[-1].key > key or (fifo[-1].key == key and fifo[-1].seq > entry.seq)):
             heapq.heappush(self.late, (key, entry.seq, entry))

@@ -30,6 +30,8 @@ class Placer:
         self._out = out
         self._set_timer = set_timer
         self._woken: dict[WorkClass, None] = {}
+        self._hinted: dict[WorkClass, None] = {}  # classes for which nothing changed but room on some host
+        self._roomy: dict[HostState, None] = {}  # those hosts
         self._touched: dict[WorkClass, None] = {}
         self._parked: dict[
             str, list[tuple[float, int, WorkClass]]
@@ -37,7 +39,7 @@ class Placer:
         self._freed_lanes: dict[LaneState, None] = {}
         self._turn = 0.0  # the fair-share clock: the turn of the lane that started last
         self._claims = 0
-        self._moved_lanes: dict[str, None] = {}
+        self._moved_lanes: dict[LaneState, None] = {}
         self._moved_gates: dict[GateState, None] = {}
 
     # ---- what changed
@@ -62,23 +64,27 @@ class Placer:
         for lane in self._world.lanes.values():
             self._woken.update(lane.waiting)
 
-    def vacate(self, host: HostState, task: str, lane_name: str, now: float) -> None:
+    def vacate(self, host: HostState, task: str, lane: LaneState, now: float) -> None:
         """An attempt is over: its room is free, once."""
         if not host.vacate(task):
             return
-        lane = self._world.lanes[lane_name]
-        if lane.full:
-            self._freed_lanes[lane] = None
+        if lane.limited:
+            self._moved_lanes[lane] = None
+            if len(lane.live) >= lane.limit:
+                self._freed_lanes[lane] = None
         del lane.live[task]
-        self._count(lane, now)
+        if lane.gates:
+            self._count(lane, now)
         if host.probe == task:
             host.probe = None
             self.refresh_host(host, now)
-        woken = self._woken
-        for tier in host.tiers:
+        self._roomy[host] = None
+        for tier in host.large_tiers:
             tier.offer(host)
+        hinted = self._hinted
+        for tier in host.tiers:
             if tier.waiting:
-                woken.update(tier.waiting)
+                hinted.update(tier.waiting)
 
     def refresh_host(self, host: HostState, now: float) -> None:
         """Work out a host's condition again and tell whoever waits for it."""
@@ -95,6 +101,9 @@ class Placer:
         if told != host.told:
             host.told = told
             self._out.append(HostChange(host.name, now, *told))
+        if condition != before:  # classes judged earlier in this step, and not yet found through their tiers
+            tiers = set(host.tiers)
+            self._woken.update(dict.fromkeys(c for c in self._touched if not tiers.isdisjoint(c.shape.tiers)))
         for tier in host.tiers:
             if condition != before:
                 tier.changed(host, before)
@@ -128,7 +137,7 @@ class Placer:
     def settle(self, now: float) -> None:
         """Start all that can start, then write down what the rest waits for."""
         while True:
-            while self._woken or self._freed_lanes or self._moved_gates:
+            while self._woken or self._hinted or self._freed_lanes or self._moved_gates:
                 self._place(now)
                 if self._moved_gates:
                     self._follow_gates(now)
@@ -147,30 +156,47 @@ class Placer:
         Each lane keeps its startable classes in a heap by key, so its first is its best at any time; the lanes
         are few and compared one by one. What a full lane holds back stays in its heap until it has room.
         """
-        seen: dict[WorkClass, None] = {}
         lanes, self._freed_lanes = self._freed_lanes, {}
+        hinted, self._hinted = self._hinted, {}
+        roomy, self._roomy = self._roomy, {}
+        freed = bool(lanes)  # what a full lane held back may start on any host
+        for work_class in hinted:
+            self._line_up(work_class, lanes)
+        unjudged: dict[WorkClass, None] = {}  # not yet found unable to start
         while True:
             if self._woken:  # also by what was started just now: it competes for what is left
                 woken, self._woken = self._woken, {}
                 for work_class in woken:
                     self._line_up(work_class, lanes)
-                seen.update(woken)
+                unjudged.update(woken)
+            if not unjudged and not freed:
+                for host in roomy:
+                    if host.free > 0:
+                        break
+                else:
+                    return  # the room that was freed is taken: the others wait as they did
             lane = self._next_lane(lanes, now)
             if lane is None:
                 break
             work_class = heapq.heappop(lane.line)[3]
             work_class.lined_up = 0
-            if self._held(work_class):
+            if work_class.shape.gates and self._held(work_class):  # closed by what was started just now
                 self._touched[work_class] = None
+                unjudged.pop(work_class, None)
                 continue
-            host = self._room(work_class, now)
-            if host is None:
+            room = self._room(work_class, now)
+            if room is None:
                 self._touched[work_class] = None
+                unjudged.pop(work_class, None)
                 self._explain(work_class)
                 continue
-            self._start(work_class, host, now)
+            self._start(work_class, room, now)
             self._line_up(work_class, lanes)
-        for work_class in seen:
+            if work_class.head is None:
+                unjudged.pop(work_class, None)
+            elif not work_class.registered:  # nothing is known yet of what its next task waits for
+                unjudged[work_class] = None
+        for work_class in unjudged:  # their lane is full
             if work_class.lined_up:
                 self._touched[work_class] = None
                 if work_class.claim is not None:
@@ -192,6 +218,12 @@ class Placer:
 
     def _next_lane(self, lanes: dict[LaneState, None], now: float) -> LaneState | None:
         """Whose first task goes next: the least level, then the lane that runs least for its weight."""
+        if len(lanes) == 1:
+            (lane,) = lanes
+            line = lane.line
+            while line and line[0][3].lined_up != line[0][1]:
+                heapq.heappop(line)
+            return lane if line and len(lane.live) < lane.limit else None
         best: LaneState | None = None
         rank: tuple[int, float, float, float, int] | None = None
         done = None
@@ -227,7 +259,10 @@ class Placer:
             self._turn = lane.fair_at
         lane.fair_at = self._turn + 1.0 / lane.weight
         self._out.append(Start(entry.id, entry.attempt, host.name, lane.name, work_class.id, now))
-        self._count(lane, now)
+        if lane.limited:
+            self._moved_lanes[lane] = None
+        if lane.gates:
+            self._count(lane, now)
         if host.rate is not None:
             host.rate.take(now, shape.needs.tokens)
             if host.rate.free_at(now) > now:
@@ -237,13 +272,12 @@ class Placer:
             self.refresh_host(host, now)
 
     def _count(self, lane: LaneState, now: float) -> None:
-        """A lane's running count moved, and with it the gates that read it."""
-        self._moved_lanes[lane.name] = None
+        """A lane's running count moved: so do the gates that read it."""
         for gate in lane.gates:
-            was_open = gate.open
-            gate.running(len(lane.live))
-            if gate.open != was_open:
+            if gate.running(len(lane.live)):
                 self._moved_gates[gate] = None
+                if gate.open:  # what it held competes for room in this very step
+                    self._woken.update(gate.waiting)
                 for name in gate.gate.holds_hosts:
                     self.refresh_host(self._world.hosts[name], now)
 
@@ -267,7 +301,8 @@ class Placer:
         tiers = self.open_tiers(work_class)
         failed_on = head.host
         for tier in tiers:
-            host = tier.best()
+            if tier is not tiers[0]:
+                host = tier.best()
             if host is not None and (host is failed_on or host.claim is not None):
                 host = tier.scan(h for h in tier.hosts if h is not failed_on and self._may_use(work_class, h))
             if host is not None:
@@ -395,8 +430,7 @@ class Placer:
     def _notice_limits(self) -> None:
         """A lane that reached or left its limit changes the reason of all its classes."""
         moved, self._moved_lanes = self._moved_lanes, {}
-        for name in moved:
-            lane = self._world.lanes[name]
+        for lane in moved:
             full = len(lane.live) >= lane.limit
             if full != lane.was_full:
                 lane.was_full = full
@@ -408,17 +442,16 @@ class Placer:
     def _register(self, work_class: WorkClass, now: float) -> None:
         """Settle what a class waits for: it is found by what it waits for, and the change is recorded."""
         shape = work_class.shape
+        lane = shape.lane
         waits = work_class.n > 0
         if not waits:
             work_class.reason = None
             work_class.detail = ""
             if work_class.claim is not None:
                 self._drop_claim(work_class)
-        elif not self._held(work_class) and shape.lane.full:
-            if any(sum(t.conditions[:GATED]) for t in self.open_tiers(work_class)) or not any(
-                t.hosts for t in shape.tiers
-            ):
-                self._wait(work_class, shape.lane.reason, "")
+        elif not self._held(work_class) and len(lane.live) >= lane.limit:
+            if shape.tiers[0].conditions[OK] or self._some_host_is_let(work_class):
+                self._wait(work_class, lane.reason, "")
             else:
                 self._explain(work_class)  # all its hosts are paused or gated: that comes before the lane
         if waits != work_class.registered:
@@ -435,8 +468,15 @@ class Placer:
         if waits and shape.timed:
             self._arm(work_class, now)
 
+    def _some_host_is_let(self, work_class: WorkClass) -> bool:
+        """Whether any host is neither paused nor gated, or there is none at all."""
+        tiers = self.open_tiers(work_class)
+        return any(sum(t.conditions[:GATED]) for t in tiers) or not any(t.hosts for t in tiers)
+
     def _arm(self, work_class: WorkClass, now: float) -> None:
         """Wake a class when waiting alone changes what it may do: a fallback opens, units are kept for it."""
+        if work_class.timer_at is not None:
+            return
         shape = work_class.shape
         oldest = work_class.oldest(self._aging_s)
         times = []
@@ -446,6 +486,6 @@ class Placer:
             times.append(oldest + after_s)
         if not shape.needs.plain and work_class.claim is None and oldest + self._aging_s > now:
             times.append(oldest + self._aging_s)
-        if times and (work_class.timer_at is None or min(times) < work_class.timer_at):
+        if times:
             work_class.timer_at = min(times)
             self._set_timer(work_class.timer_at, work_class)

@@ -195,6 +195,11 @@ class Scheduler:
             ready=sum(queued.values()),
         )
 
+    @property
+    def _beside(self) -> bool:
+        """Whether anything is kept about tasks beside their entries."""
+        return bool(self._dependants or self._deadlines or self._not_before or self._stopping or self._unmet)
+
     # ---- coming in
 
     def _open(self, now: float) -> None:
@@ -378,7 +383,7 @@ class Scheduler:
             return
         host = entry.host
         assert host is not None
-        self._placer.vacate(host, task, entry.shape.lane.name, now)
+        self._placer.vacate(host, task, entry.shape.lane, now)
         verdict = outcome.verdict
         if outcome.tokens is not None and host.rate is not None:
             host.rate.correct(entry.shape.needs.tokens, outcome.tokens)
@@ -386,7 +391,12 @@ class Scheduler:
         if verdict is Verdict.DONE:
             if host.breaker.failures or host.breaker.opened or host.throttle.limit < host.throttle.configured:
                 self._host_did_well(host, now)
-            self._end(entry, "finish", now, outcome, None)
+            if self._beside:
+                self._end(entry, "finish", now, outcome, None)
+            else:  # the common case: nothing else is known of it
+                del self._tasks[task]
+                entry.status = GONE
+                self._out.append(End(task, attempt, DONE, "finish", now, outcome, None))
             return
         self._judge_host(host, outcome, now)
         stopped = self._stopping.get(task)
@@ -446,7 +456,7 @@ class Scheduler:
             self._out.append(Refuse(event.task, event.attempt, now, "this attempt no longer counts"))
             return
         assert entry.host is not None
-        self._placer.vacate(entry.host, entry.id, entry.shape.lane.name, now)
+        self._placer.vacate(entry.host, entry.id, entry.shape.lane, now)
         entry.host = None
         stopped = self._stopping.get(entry.id)
         if stopped is not None:

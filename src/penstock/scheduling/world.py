@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.model import Lane, Plant, Task
-from penstock.scheduling.capacity import HostState, LaneState, Needs, Tier
+from penstock.scheduling.capacity import ONE_SLOT, HostState, LaneState, Needs, Tier
 from penstock.scheduling.gates import GateState
 from penstock.scheduling.order import Shape, WorkClass
 
@@ -97,4 +97,6 @@ def _key(task: Task) -> _ShapeKey:
 
 def _needs(units: Mapping[str, float]) -> Needs:
     extra = tuple(sorted((u, a) for u, a in units.items() if u not in ("slots", "tokens")))
+    if not extra and units.get("slots", 1) == 1 and "tokens" not in units:
+        return ONE_SLOT
     return Needs(units.get("slots", 1), extra, units.get("tokens", 0.0))

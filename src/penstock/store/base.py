@@ -20,7 +20,10 @@ from penstock.scheduling.messages import Decision
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
-    """Which tasks; fields left None do not narrow. Newest first when `newest`, else in order of arrival."""
+    """Which tasks; fields left None do not narrow. Newest first when `newest`, else in order of arrival.
+
+    `host` is where a task ran last, or where it must run if it has not run yet.
+    """
 
     states: tuple[State, ...] | None = None
     run: str | None = None
@@ -28,7 +31,7 @@ class TaskFilter:
     lane: str | None = None
     host: str | None = None
     limit: int | None = None
-    after: int | None = None  # only numbers beyond this one: pages
+    after: int | None = None  # only numbers beyond this one, in the order asked for: pages
     newest: bool = False
 
 
@@ -57,7 +60,24 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """One row of the log. `number` only grows; reading can be resumed after any of them."""
+    """One row of the log. `number` only grows; reading can be resumed after any of them.
+
+    | type | when | data |
+    |---|---|---|
+    | submitted | tasks were kept, one event per submit and run | run, count, first and last number |
+    | started | an attempt began | lane, class |
+    | stopping | an attempt was told to end | why |
+    | requeued | an attempt is over, its task is queued again | verdict, retry_at, error |
+    | ended | a task has its result | state, step; error, tokens, cost_usd, logs where there are any |
+    | revived | an ended task is queued again | |
+    | refused | a result or decision came too late and changed nothing | why |
+    | routed, moved | a class for a route key; another class for a task | class; key, name; why |
+    | waiting | what a class waits for changed | class, reason, detail |
+    | host, lane, gate, all | a condition changed | the condition |
+    | acquired, released | a dispatcher came, or went | pid, machine, command |
+
+    Notes add types of their own.
+    """
 
     number: int
     at: float
@@ -104,15 +124,18 @@ class Store(Protocol):
 
     async def open(self) -> None: ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Write what is queued and let go of everything, ownership too. Raises what kept decisions out."""
 
     # -- clients
 
     async def submit(self, tasks: Sequence[Task]) -> list[str]:
         """Keep these tasks, all or none; their ids, in order, once they are durable.
 
-        A task with a `key` that is known gives the known task's id and adds nothing. Refused with
-        TaskError: an id that exists, an `after` that names no task of the store or of this batch.
+        A task with a `key` that is known gives the known task's id and adds nothing; an `after` that names
+        it means the known one. Refused with TaskError: an id that exists, an `after` that names no task of
+        the store or of this batch, tasks of the batch that wait after each other in a circle, a payload
+        that is not JSON or too long.
         """
 
     async def ask(self, request: Request) -> int:
@@ -139,7 +162,11 @@ class Store(Protocol):
     async def live_in_run(self, run: str) -> int:
         """How many tasks of a run have not ended."""
 
-    async def history(self, *, task: str | None = None, run: str | None = None) -> History: ...
+    async def history(self, *, task: str | None = None, run: str | None = None) -> History:
+        """What explains the waits of a task, or of all tasks of a run; those come without payload and value.
+
+        UnknownTask when there is none.
+        """
 
     async def snapshot(self, at: float) -> Snapshot: ...
 
@@ -157,16 +184,21 @@ class Store(Protocol):
         """Keep an exported run under its name; refused with TaskError when one of its tasks exists."""
 
     async def prune(self, before: float) -> int:
-        """Forget tasks that ended before then, with their attempts and events; how many."""
+        """Forget tasks that ended before then, with their attempts and events; how many.
+
+        A task that a live one comes after is kept, and so is what explains the waits of those that stay.
+        """
 
     # -- the owner
 
     async def acquire(self, owner: Owner, now: float) -> tuple[Epoch, Epoch | None]:
         """Become the one dispatcher; the new epoch and the one before. AlreadyOwned names who has it."""
 
-    async def heartbeat(self, epoch: int, now: float) -> None: ...
+    async def heartbeat(self, epoch: int, now: float) -> None:
+        """A sign of life. Every `record` is one too."""
 
-    async def release(self, epoch: int, now: float) -> None: ...
+    async def release(self, epoch: int, now: float) -> None:
+        """Stop being the dispatcher; all that was recorded before is written first."""
 
     async def live(self) -> list[Arrival]:
         """Every task that has not ended, in order of arrival."""
@@ -175,7 +207,7 @@ class Store(Protocol):
         """Live tasks whose number is beyond `after`, in order of arrival."""
 
     async def fetch(self, ids: Sequence[str]) -> list[Arrival]:
-        """These tasks again, with their payloads."""
+        """These tasks again, live or ended, with their payloads, in order of arrival."""
 
     async def states(self, ids: Iterable[str]) -> dict[str, State]: ...
 
@@ -188,7 +220,10 @@ class Store(Protocol):
         """Write these decisions, in order, in one transaction with their events; done once durable.
 
         Calls made while one is being written are written together after it. When the disk is full or
-        the file is locked nothing is dropped: the same decisions are tried again until they are kept.
+        the file is locked nothing is dropped: the same decisions are tried again until they are kept, and
+        `trouble` says why they are not. A decision about a task that is not where its dispatcher believes
+        (ended already, another attempt) changes nothing and is kept as a `refused` event. Fails with
+        DispatcherError when another dispatcher has taken over.
         """
 
     async def note(

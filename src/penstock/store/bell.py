@@ -123,8 +123,8 @@ class PipeBell(HungBell):
         super()._leave_loop()
 
     def _hear(self) -> None:
-        # The byte stays in the pipe for `wait`. Until it is taken there is nothing more to hear, and a loop that
-        # went on listening would spin.
+        # The byte stays in the pipe for `wait`. Until it is taken there is nothing more to hear, and a loop
+        # that went on listening would spin.
         self._leave_loop()
         self._event.set()
 
@@ -183,7 +183,7 @@ class PipeBells:
         )
 
     def _pipe(self, path: str) -> int:
-        """Opened first, named after: a ringer takes a pipe that nobody has open for a dead one and removes it."""
+        """Opened first, named after: a ringer takes a pipe that nobody has open for dead, and removes it."""
         unfinished = os.path.join(self._folder, f"{_UNFINISHED}{os.getpid()}-{os.urandom(3).hex()}")
         os.mkfifo(unfinished, 0o600)
         # Both ends: with a writer of its own the pipe never reports an end.

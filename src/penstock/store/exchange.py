@@ -6,6 +6,7 @@ The first line names the format and the run; each further line is one record und
     dependency   a task of another run that one of them comes after
     attempt      an attempt of one of the run's tasks
     move         a task that went to wait in another class
+    rest         a time in which an ended task was not in the queue
     event        a line of the log that names one of the run's tasks
     route, stretch, epoch, other    what explains the waits, and is not the run's alone
 """
@@ -18,11 +19,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from penstock.diagnosis.history import Epoch, History, Rest
 from penstock.errors import TaskError
 from penstock.lifecycle import LIVE
 from penstock.model import Attempt, TaskRecord
 from penstock.scheduling.messages import Move, Route, WaitChange
-from penstock.store.base import Epoch, History, StoredEvent
+from penstock.store.base import StoredEvent
 
 FORMAT = 1
 
@@ -39,6 +41,7 @@ class RunBundle:
     dependencies: list[TaskRecord] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
+    rests: list[Rest] = field(default_factory=list)
     events: list[StoredEvent] = field(default_factory=list)
     routes: list[Route] = field(default_factory=list)
     stretches: list[WaitChange] = field(default_factory=list)
@@ -65,6 +68,7 @@ def explanation_lines(history: History) -> Iterator[dict[str, Any]]:
     for kind, records in (
         ("attempt", history.attempts),
         ("move", history.moves),
+        ("rest", history.rests),
         ("route", history.routes),
         ("stretch", history.stretches),
         ("epoch", history.epochs),
@@ -115,6 +119,8 @@ def _read_line(bundle: RunBundle, line: Mapping[str, Any]) -> None:
         bundle.others.append(msgspec.convert(record, Attempt))
     elif kind == "move":
         bundle.moves.append(_named(record, Move))
+    elif kind == "rest":
+        bundle.rests.append(msgspec.convert(record, Rest))
     elif kind == "event":
         bundle.events.append(msgspec.convert(record, StoredEvent))
     elif kind == "route":

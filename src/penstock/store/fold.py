@@ -1,9 +1,9 @@
 """Decisions, folded: however often a task moved within one transaction, its row is written once.
 
-A `Fold` takes decisions in order and ends with the rows a store has to write: one per task, one per attempt, one
-event per decision. It presumes that tasks stand where the dispatcher believes; the store checks that while
-it writes, and when one does not, folds again with the true standings. Then the decisions that lost become
-`refused` events, and change nothing.
+A `Fold` takes decisions in order and ends with the rows a store has to write: one per task, one per attempt,
+one event per decision. It presumes that tasks stand where the dispatcher believes; the store checks that
+while it writes, and when one does not, folds again with the true standings. Then the decisions that lost
+become `refused` events, and change nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ QUEUED = "queued"
 RUNNING = "running"
 _ANY = 1 << 31
 
-Standing = tuple[str, int]  # state, attempts
+Standing = tuple[str, int, float | None]  # state, attempts, ended_at
 
 
 class Fold:
@@ -59,6 +59,7 @@ class Fold:
         self.events: list[Any] = []  # flat
         self.routes: list[tuple[Any, ...]] = []
         self.moves: list[tuple[Any, ...]] = []
+        self.rests: list[tuple[Any, ...]] = []
         self.stretches: list[tuple[Any, ...]] = []
         self.host_changes: list[tuple[Any, ...]] = []
         self.lane_changes: list[tuple[Any, ...]] = []
@@ -179,12 +180,14 @@ class Fold:
             standing = self._known.get(task)
             if standing is None or standing[0] in (QUEUED, RUNNING):
                 return self._lost(decision)
-            was, attempts = standing
+            was, attempts, ended_at = standing
             row = [task, was, attempts, attempts, was, attempts, *[None] * 9]
+            row[ENDED_AT] = ended_at
             self.tasks[task] = row
         elif row[STATE] in (QUEUED, RUNNING):
             return self._lost(decision)
         self.ended[row[STATE]] = self.ended.get(row[STATE], 0) - 1
+        self.rests.append((task, row[ENDED_AT], at))
         row[STATE] = QUEUED
         row[TRIES] = row[HOST_FAULTS] = 0
         row[RETRY_AT] = row[ENDED_AT] = row[ENDED_EVENT] = row[ERROR] = row[VALUE] = None

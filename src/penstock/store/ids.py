@@ -1,7 +1,7 @@
 """Ids for tasks that come without one: short, unique between processes, and sorted by time.
 
-Nine characters of milliseconds and seven that count up from a random start, in Crockford's base 32. Sorted ids
-are appended to the index instead of scattered over it, which is most of the speed of a bulk submit.
+Nine characters of milliseconds and seven that count up from a random start, in Crockford's base 32. Sorted
+ids are appended to the index instead of scattered over it, which a bulk submit needs to be fast.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SQL from the `.sql` files beside this one: migrations whole, queries by name.
 
-A statement for many rows is one call into SQLite. That counts twice: each call gives up the interpreter's lock
-and has to win it back from a busy loop, and inside one call both cores work.
+A statement for many rows is one call into SQLite. That counts twice: each call gives up the interpreter's
+lock and has to win it back from a busy loop, and inside one call both cores work.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _execute(connection: sqlite3.Connection, statement: str, values: Sequence[An
     try:
         return connection.execute(statement, values).rowcount
     except UnicodeEncodeError:
-        # Lone surrogates come in with error texts and file names. Losing one character beats losing the record.
+        # Lone surrogates come in with error texts and file names. Better lose a character than the record.
         return connection.execute(statement, [printable(value) for value in values]).rowcount
 
 

@@ -1,8 +1,9 @@
 """The store in a SQLite file, or in memory for tests: what `base.Store` promises, through two threads.
 
-One thread owns the writing connection and commits in groups (`sqlite_writer.py`), one reads (`sqlite_reader.py`). Beside
-the file `x.db` lie `x.db-wal` and `x.db-shm` (SQLite's), `x.db.lock` (held by the dispatcher), `x.db.turn` (writers taking
-turns) and `x.db.bells/` (wake-ups). A file on a network share is not safe; SQLite says so too.
+One thread owns the writing connection and commits in groups (`sqlite_writer.py`), one reads
+(`sqlite_reader.py`). Beside the file `x.db` lie `x.db-wal` and `x.db-shm` (SQLite's), `x.db.lock` (held by
+the dispatcher), `x.db.turn` (writers taking turns) and `x.db.bells/` (wake-ups). SQLite's locks are not safe
+on a network share, so neither is a store there.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from penstock.store.sqlite_owner import (
 )
 from penstock.store.sqlite_reader import Reader
 from penstock.store.sqlite_reads import (
+    read_again,
     read_arrivals,
     read_ended,
     read_events,
@@ -144,7 +146,7 @@ class SQLiteStore:
 
     async def submit(self, tasks: Sequence[Task]) -> list[str]:
         admission = Admission(tuple(tasks), time.time(), self._max_payload_bytes)
-        while admission.advance(_SLICE_TASKS, _SLICE_BYTES):
+        while admission.advance(_SLICE_TASKS, _SLICE_BYTES):  # noqa: ASYNC110 - lets the loop go on, waits for nothing
             await asyncio.sleep(0)
         batch = admission.batch()
         if not batch.rows:
@@ -306,7 +308,7 @@ class SQLiteStore:
         return await self._read(partial(read_arrivals, after=after, limit=limit))
 
     async def fetch(self, ids: Sequence[str]) -> list[Arrival]:
-        return await self._read(partial(read_again, ids=json_text(list(ids))))
+        return await self._read(partial(read_again, ids=ids))
 
     async def states(self, ids: Iterable[str]) -> dict[str, State]:
         wanted = json_text(list(ids))

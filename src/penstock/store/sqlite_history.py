@@ -1,7 +1,7 @@
 """Reading what explains the waits of some tasks, from a SQLite store.
 
-A run that was imported has its explanation with it: routes, stretches and epochs of where it ran. Ours count for it
-only from the moment it came here.
+A run that was imported has its explanation with it: routes, stretches and epochs of where it ran. Ours count
+for it only from the moment it came here.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
+from penstock.diagnosis.history import Epoch, History, Rest
 from penstock.errors import UnknownTask
 from penstock.lifecycle import LIVE
 from penstock.model import Attempt, TaskRecord
 from penstock.scheduling.messages import Move, Route, WaitChange
 from penstock.scheduling.routes import route_key
-from penstock.store.base import Epoch, History
 from penstock.store.rows import attempt_of, epoch_of, json_text, record_of
 from penstock.store.sqlite_open import QUERIES
 
@@ -52,6 +52,7 @@ def read_history(connection: sqlite3.Connection, task: str | None, run: str | No
         moves=moves,
         stretches=material.stretches,
         epochs=material.epochs,
+        rests=[Rest(*row) for row in connection.execute(QUERIES["rests_of_tasks"], (ids,))],
     )
 
 

@@ -72,7 +72,8 @@ def translated(place: Place, error: sqlite3.Error) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreLocked(
-            f"{path}: another process kept it locked for over {place.busy_timeout_s:g} s; end that process or try again"
+            f"{path}: another process kept it locked for over {place.busy_timeout_s:g} s;"
+            " end that process or try again"
         )
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path)):
         return StoreFull(
@@ -108,11 +109,10 @@ def _check_path(path: str) -> None:
         )
     if os.path.isdir(path):
         raise StoreError(f"{path}: a folder; the store needs a file, choose another path")
-    if os.path.exists(path):
-        if not os.access(path, os.R_OK | os.W_OK):
-            raise StoreError(
-                f"{path}: cannot be read and written; give yourself permission, or choose another path"
-            )
+    if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+        raise StoreError(
+            f"{path}: cannot be read and written; give yourself permission, or choose another path"
+        )
     if not os.access(folder, os.W_OK | os.X_OK):
         raise StoreError(
             f"{path}: its folder cannot be written; give yourself permission, or choose another path"
@@ -147,7 +147,8 @@ def _check_ours(place: Place, connection: sqlite3.Connection) -> int:
     newest = len(place.migrations)
     if version > newest:
         raise StoreTooNew(
-            f"{place.path}: written by a newer Penstock (version {version}, this one knows {newest}); upgrade Penstock"
+            f"{place.path}: written by a newer Penstock (version {version}, this one knows {newest});"
+            " upgrade Penstock"
         )
     return version
 

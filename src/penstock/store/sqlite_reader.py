@@ -1,4 +1,4 @@
-"""The thread that reads from a SQLite store, on a connection of its own: a reader never waits for the writer."""
+"""The thread that reads from a SQLite store. It has its own connection, so it never waits for the writer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Reader:
-    """Runs one reading after the other. `shared` is the only connection of a store in memory, with its lock."""
+    """One reading after the other. `shared` is the only connection of a store in memory, with its lock."""
 
     def __init__(
         self, place: Place, shared: tuple[sqlite3.Connection, AbstractContextManager[Any]] | None = None

@@ -10,7 +10,7 @@ from penstock.lifecycle import LIVE
 from penstock.model import TaskRecord
 from penstock.scheduling.routes import route_key
 from penstock.store.base import Arrival, HostStatus, Snapshot, StoredEvent, TaskFilter
-from penstock.store.rows import STATES, event_of, full_record_of, record_of, units_of
+from penstock.store.rows import STATES, event_of, full_record_of, json_text, record_of, units_of
 from penstock.store.sqlite_open import QUERIES
 from penstock.store.sqlite_owner import OwnerLock, last_epoch
 
@@ -76,8 +76,8 @@ def read_arrivals(connection: sqlite3.Connection, after: int, limit: int) -> lis
     return [Arrival(record_of(row), row[-1] or b"null") for row in rows]
 
 
-def read_again(connection: sqlite3.Connection, ids: str) -> list[Arrival]:
-    rows = connection.execute(QUERIES["fetch"], (ids,))
+def read_again(connection: sqlite3.Connection, ids: Sequence[str]) -> list[Arrival]:
+    rows = connection.execute(QUERIES["fetch"], (json_text(list(ids)),))
     return [Arrival(record_of(row), row[-1] or b"null") for row in rows]
 
 

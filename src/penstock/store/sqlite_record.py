@@ -75,7 +75,7 @@ def _moved(connection: sqlite3.Connection, fold: Fold) -> bool:
 def _standings(connection: sqlite3.Connection, parts: Sequence[Sequence[Decision]]) -> dict[str, Standing]:
     tasks = {decision.task for decisions in parts for decision in decisions if isinstance(decision, _STEPS)}
     rows = connection.execute(QUERIES["standing"], (json_text(list(tasks)),))
-    return {task: (state, attempts) for task, state, attempts in rows}
+    return {task: (state, attempts, ended_at) for task, state, attempts, ended_at in rows}
 
 
 def _write_rest(connection: sqlite3.Connection, fold: Fold) -> None:
@@ -88,6 +88,7 @@ def _write_rest(connection: sqlite3.Connection, fold: Fold) -> None:
         ("count_ended", list(fold.ended.items())),
         ("add_route", fold.routes),
         ("add_move", fold.moves),
+        ("add_rest", fold.rests),
         ("add_stretch", fold.stretches),
         ("set_host", fold.host_changes),
         ("set_lane", fold.lane_changes),

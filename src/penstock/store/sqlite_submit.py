@@ -1,8 +1,8 @@
 """Writing submitted tasks, many submits at once: each of them is kept whole or refused whole.
 
 Runs inside the writer's transaction, where nobody else can add a task. So all that the batches ask of the
-database (known keys, taken ids, tasks to come after) is read first, the refusals are decided, and what is left is
-written in few statements.
+database (known keys, taken ids, tasks to come after) is read first, the refusals are decided, and what is
+left is written in few statements.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Known:
 def write_submits(
     connection: sqlite3.Connection, batches: Sequence[Batch], check_all: bool = False
 ) -> list[list[str] | TaskError]:
-    """For each batch the ids it comes to, or why it is refused. `check_all` looks even for ids made by chance."""
+    """For each batch its ids, or why it is refused. With `check_all` even ids made here are looked up."""
     known = _look_up(connection, batches, check_all)
     results: list[list[str] | TaskError] = []
     accepted: list[list[Row]] = []

@@ -3,8 +3,8 @@
 While one transaction is on its way to the disk, whatever is asked for queues up, and all of it goes into
 the next one: the slower the disk, the larger the groups. Callers hear back after the commit, never before.
 
-What a client asks (submit, ask, …) fails when the disk is full or the file is locked, and the client is told. What a
-dispatcher reports has already happened: it is kept and tried again until it is written.
+What a client asks (submit, ask, …) fails when the disk is full or the file is locked, and the client is told.
+What a dispatcher reports has already happened: it is kept and tried again until it is written.
 """
 
 from __future__ import annotations

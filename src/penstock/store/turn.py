@@ -80,7 +80,7 @@ class Turn:
         return True
 
     def _hand(self) -> int | None:
-        """The file for hands; None where it cannot be made (a full disk), for manners must not stop the work."""
+        """The file for hands; None where it cannot be made (a full disk): manners must not stop the work."""
         if self._file is None:
             try:
                 self._file = os.open(self._path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -127,6 +127,14 @@ CREATE TABLE moves (
 );
 CREATE INDEX moves_task ON moves (task, at);
 
+-- When an ended task was not in the queue, until somebody wanted it again.
+CREATE TABLE rests (
+    task    TEXT NOT NULL,
+    began   REAL NOT NULL,
+    revived REAL NOT NULL
+);
+CREATE INDEX rests_task ON rests (task);
+
 CREATE TABLE stretches (
     work_class INTEGER NOT NULL,
     at         REAL NOT NULL,

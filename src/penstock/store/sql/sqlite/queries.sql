@@ -48,7 +48,7 @@ FROM (WITH v (id, was, least, most, state, attempts, tries, host_faults, retry_a
 WHERE tasks.id = v.id AND tasks.state = v.was AND tasks.attempts BETWEEN v.least AND v.most
 
 -- name: standing
-SELECT id, state, attempts FROM tasks WHERE id IN (SELECT value FROM json_each(?))
+SELECT id, state, attempts, ended_at FROM tasks WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: add_attempts
 INSERT OR REPLACE INTO attempts (task, number, host, lane, started_at, work_class, ended_at, verdict, error, retry_at)
@@ -68,6 +68,9 @@ INSERT INTO routes (key, at, work_class, name) VALUES (?, ?, ?, ?)
 
 -- name: add_move
 INSERT INTO moves (task, at, work_class, why) VALUES (?, ?, ?, ?)
+
+-- name: add_rest
+INSERT INTO rests (task, began, revived) VALUES (?, ?, ?)
 
 -- name: add_stretch
 INSERT INTO stretches (work_class, at, reason, detail) VALUES (?, ?, ?, ?)
@@ -153,7 +156,9 @@ FROM records AS r
 WHERE r.number > ? AND r.state IN ('queued', 'running') ORDER BY r.number LIMIT ?
 
 -- name: fetch
-SELECT r.*, CAST(r.payload AS BLOB) FROM full_records AS r WHERE r.id IN (SELECT value FROM json_each(?))
+SELECT r.*, CAST((SELECT f.payload FROM full_records AS f WHERE f.number = r.number) AS BLOB)
+FROM records AS r
+WHERE r.id IN (SELECT value FROM json_each(?)) ORDER BY r.number
 
 -- name: states
 SELECT id, state FROM tasks WHERE id IN (SELECT value FROM json_each(?))
@@ -226,6 +231,9 @@ ORDER BY at, rowid
 -- name: moves_of_tasks
 SELECT task, at, work_class, why
 FROM moves WHERE task IN (SELECT value FROM json_each(?)) ORDER BY at, rowid
+
+-- name: rests_of_tasks
+SELECT task, began, revived FROM rests WHERE task IN (SELECT value FROM json_each(?)) ORDER BY began, task
 
 -- name: stretches_between
 SELECT work_class, at, reason, detail
@@ -302,6 +310,9 @@ DELETE FROM attempts WHERE task IN (SELECT value FROM json_each(?))
 
 -- name: drop_moves
 DELETE FROM moves WHERE task IN (SELECT value FROM json_each(?))
+
+-- name: drop_rests
+DELETE FROM rests WHERE task IN (SELECT value FROM json_each(?))
 
 -- name: oldest_kept
 SELECT min(queued_at), min(number) FROM tasks

@@ -1,0 +1,128 @@
+"""A process of its own on a store: `python store_child.py VERB ADDRESS …`. Says a line at each step."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+
+from penstock.errors import StoreFull
+from penstock.model import Outcome, State, Task, Verdict
+from penstock.scheduling.messages import End, Start
+from penstock.store.base import Owner, Request, Store
+from penstock.store.sqlite import SQLiteStore
+
+
+def say(words: object) -> None:
+    print(words if isinstance(words, str) else json.dumps(words), flush=True)
+
+
+async def heard() -> str:
+    return (await asyncio.to_thread(sys.stdin.readline)).strip()
+
+
+async def own(store: Store) -> None:
+    """Dispatch until told to stop; every other word is a task to run through."""
+    epoch, _ = await store.acquire(Owner(os.getpid(), "elsewhere", "child work"), time.time())
+    say("owned")
+    while (word := await heard()) != "stop":
+        now = time.time()
+        outcome = Outcome(Verdict.DONE, "by a child")
+        await store.record(
+            [Start(word, 1, "far", "default", 1, now), End(word, 1, State.DONE, "finish", now, outcome, None)]
+        )
+        say("recorded")
+    await store.release(epoch.number, time.time())
+    say("released")
+
+
+async def submit(store: Store, *keys: str) -> None:
+    """One submit per key, all at once."""
+    await store.get("none")
+    say("ready")
+    await heard()
+    ids = await asyncio.gather(*(store.submit([Task("count", key=key)]) for key in keys))
+    say([id for (id,) in ids])
+
+
+async def ask(store: Store, verb: str) -> None:
+    """Leave a request and wait at a bell until it is answered."""
+    bell = store.bell()
+    number = await store.ask(Request(verb, {"task": "x"}))
+    say("asked")
+    while (answer := await store.answer_to(number)) is None:
+        await bell.wait()
+    say([answer.ok, answer.detail, dict(answer.data)])
+
+
+async def listen(store: Store) -> None:
+    """Hang up a bell and never answer it."""
+    store.bell()
+    say("listening")
+    await heard()
+
+
+async def bulk(store: Store, size: str) -> None:
+    """Submit one run after the other, each told once it is acknowledged."""
+    number = 0
+    while True:
+        run = f"run-{number}"
+        await store.submit([Task("count", {"n": n}, run=run) for n in range(int(size))])
+        say(run)
+        number += 1
+
+
+async def fill(store: Store, ballast: str) -> None:
+    """Submit until the disk is full, record what it cannot take, then make room; tell how it went."""
+    acknowledged: list[str] = []
+    refusal = ""
+    while not refusal:
+        try:
+            acknowledged += await store.submit([Task("count", {"text": "x" * 400}) for _ in range(20)])
+        except StoreFull as full:
+            refusal = str(full)
+    now = time.time()
+    outcome = Outcome(Verdict.DONE, "y" * 200)
+    written = store.record(
+        [
+            decision
+            for id in acknowledged
+            for decision in (
+                Start(id, 1, "surtr", "default", 1, now),
+                End(id, 1, State.DONE, "finish", now, outcome, None),
+            )
+        ]
+    )
+    while store.trouble is None and not written.done():  # noqa: ASYNC110 - it is told nowhere else
+        await asyncio.sleep(0)
+    trouble = store.trouble
+    os.unlink(ballast)
+    await written
+    ended = (await store.snapshot(now)).ended
+    say(
+        {
+            "acknowledged": acknowledged,
+            "refusal": refusal,
+            "trouble": trouble,
+            "after": store.trouble,
+            "done": ended.get(State.DONE, 0),
+        }
+    )
+
+
+VERBS = {"own": own, "submit": submit, "ask": ask, "listen": listen, "bulk": bulk, "fill": fill}
+
+
+async def main(verb: str, address: str, *rest: str) -> None:
+    store: Store = SQLiteStore(address)
+    await store.open()
+    try:
+        await VERBS[verb](store, *rest)
+    finally:
+        await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,225 @@
+"""One suite for all stores, second part: several processes on one store, and one of them its dispatcher."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import AlreadyOwned
+from penstock.model import State, Task
+from penstock.store.base import Answer, TaskFilter
+from tests.conformance.store_rig import (
+    EVERY,
+    ME,
+    PATIENCE_S,
+    SHARED,
+    T0,
+    MakeSpot,
+    Spot,
+    child,
+    done,
+    opened,
+    start,
+    tasks,
+)
+
+
+@pytest.fixture(params=SHARED)
+def spot(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Spot]:
+    make: MakeSpot = request.param
+    yield make(tmp_path)
+
+
+# ---- clients
+
+
+async def test_what_one_door_keeps_another_sees(spot: Spot) -> None:
+    async with opened(spot.door()) as one, opened(spot.door()) as other:
+        ids = await one.submit(tasks(3))
+        assert [arrival.record.task.id for arrival in await other.arrivals(0)] == ids
+        await other.record([start(ids[0]), done(ids[0], value="there")])
+        record = await one.get(ids[0])
+        assert record is not None
+        assert record.value == "there"
+
+
+async def test_one_key_from_many_processes_is_one_task(spot: Spot) -> None:
+    keys = [str(n) for n in range(30)]
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(opened(spot.door()))
+        children = [await stack.enter_async_context(child("submit", spot.address, *keys)) for _ in range(3)]
+        for other in children:
+            assert await other.line() == "ready"
+        for other in children:
+            await other.tell()
+        own = await asyncio.gather(*(store.submit([Task("count", key=key)]) for key in keys))
+        told = [json.loads(await other.line()) for other in children]
+        assert told == [[id for (id,) in own]] * 3
+        assert len(await store.tasks(TaskFilter())) == len(keys)
+
+
+async def test_opening_a_new_store_at_once(spot: Spot) -> None:
+    async with AsyncExitStack() as stack:
+        children = [await stack.enter_async_context(child("submit", spot.address, "k")) for _ in range(4)]
+        for other in children:
+            assert await other.line() == "ready"
+            await other.tell()
+        told = {await other.line() for other in children}
+    assert len(told) == 1
+
+
+# ---- the dispatcher
+
+
+@pytest.mark.parametrize("make", EVERY)
+async def test_a_store_has_one_dispatcher(make: MakeSpot, tmp_path: Path) -> None:
+    async with opened(make(tmp_path).door()) as store:
+        await store.acquire(ME, T0)
+        with pytest.raises(AlreadyOwned, match="process 4711 on here"):
+            await store.acquire(ME, T0 + 1)
+
+
+async def test_another_door_cannot_take_it(spot: Spot) -> None:
+    async with opened(spot.door()) as one, opened(spot.door()) as other:
+        epoch, _ = await one.acquire(ME, T0)
+        with pytest.raises(AlreadyOwned):
+            await other.acquire(ME, T0 + 1)
+        seen = (await other.snapshot(T0)).epoch
+        assert seen is not None
+        assert seen.number == epoch.number
+        await one.release(epoch.number, T0 + 2)
+        assert (await other.snapshot(T0)).epoch is None
+        again, before = await other.acquire(ME, T0 + 3)
+        assert before is not None
+        assert (before.number, before.ended_at) == (epoch.number, T0 + 2)
+        assert again.number == epoch.number + 1
+
+
+async def test_closing_gives_it_up(spot: Spot) -> None:
+    async with opened(spot.door()) as other:
+        async with opened(spot.door()) as one:
+            await one.acquire(ME, T0)
+            await one.record([])
+        assert (await other.snapshot(T0)).epoch is None
+        _, before = await other.acquire(ME, T0 + 5)
+        assert before is not None
+        assert before.ended_at == T0, "it went without a word: its last sign of life is its end"
+
+
+async def test_another_process_is_named(spot: Spot) -> None:
+    async with opened(spot.door()) as store, child("own", spot.address) as other:
+        assert await other.line() == "owned"
+        with pytest.raises(AlreadyOwned) as refusal:
+            await store.acquire(ME, time.time())
+        told = str(refusal.value)
+        assert f"process {other.pid} on elsewhere (child work) since 2" in told
+        assert "stop that one first" in told
+        assert "\n" not in told
+        await other.tell("stop")
+        assert await other.line() == "released"
+        _, before = await store.acquire(ME, time.time())
+        assert before is not None
+        assert before.ended_at is not None
+
+
+async def test_a_killed_dispatcher_leaves_the_store_free_at_once(spot: Spot) -> None:
+    """Promise 6; B3: a dead owner's lock is taken over at once."""
+    async with opened(spot.door()) as store, child("own", spot.address) as other:
+        assert await other.line() == "owned"
+        (id,) = await store.submit(tasks(1))
+        await other.tell(id)
+        assert await other.line() == "recorded"
+        seen = (await store.snapshot(T0)).epoch
+        assert seen is not None
+        await other.kill()
+        assert (await store.snapshot(T0)).epoch is None
+        now = time.time()
+        epoch, before = await store.acquire(ME, now)
+        assert before is not None
+        assert before.number == epoch.number - 1
+        assert before.owner.pid == other.pid
+        assert before.ended_at is not None
+        assert before.ended_at == seen.seen_at <= now
+        record = await store.get(id)
+        assert record is not None
+        assert (record.state, record.value) == (State.DONE, "by a child")
+
+
+async def test_many_want_it_and_one_gets_it(spot: Spot) -> None:
+    async with AsyncExitStack() as stack:
+        doors = [await stack.enter_async_context(opened(spot.door())) for _ in range(5)]
+        results = await asyncio.gather(
+            *(door.acquire(ME, T0) for door in doors),
+            *(door.snapshot(T0) for door in doors),  # looking must not get in the way
+            return_exceptions=True,
+        )
+        assert sum(isinstance(result, tuple) for result in results) == 1
+        assert sum(isinstance(result, AlreadyOwned) for result in results) == 4
+
+
+# ---- bells
+
+
+async def test_the_dispatcher_wakes_clients_in_other_processes(spot: Spot) -> None:
+    async with opened(spot.door()) as store:
+        bell = store.wake_bell()
+        async with child("ask", spot.address, "cancel") as other:
+            assert await other.line() == "asked"
+            assert await bell.wait(PATIENCE_S) is True
+            (request,) = await store.requests()
+            assert (request.verb, request.args) == ("cancel", {"task": "x"})
+            await store.answer(request.number, Answer(True, "done", {"n": 1}))
+            assert json.loads(await other.line()) == [True, "done", {"n": 1}]
+
+
+async def test_clients_wake_the_dispatcher_in_another_process(spot: Spot) -> None:
+    async with opened(spot.door()) as store, child("own", spot.address) as other:
+        assert await other.line() == "owned"
+        (id,) = await store.submit(tasks(1))
+        bell = store.bell()
+        await other.tell(id)
+        assert await bell.wait(PATIENCE_S) is True
+        record = await store.get(id)
+        assert record is not None
+        assert record.state is State.DONE
+
+
+async def test_a_dead_client_is_no_trouble(spot: Spot) -> None:
+    async with opened(spot.door()) as store:
+        async with child("listen", spot.address) as other:
+            assert await other.line() == "listening"
+            await other.kill()
+        bell = store.bell()
+        (id,) = await store.submit(tasks(1))
+        await store.record([start(id)])
+        assert await bell.wait(PATIENCE_S) is True
+
+
+async def test_a_dispatcher_that_comes_back_hears_again(spot: Spot) -> None:
+    async with opened(spot.door()) as client:
+        for _ in range(2):
+            async with opened(spot.door()) as store:
+                bell = store.wake_bell()
+                await client.submit(tasks(1))
+                assert await bell.wait(PATIENCE_S) is True
+        client.ring()
+
+
+async def test_nothing_is_left_open(spot: Spot) -> None:
+    before = sorted(os.listdir("/proc/self/fd"))
+    for _ in range(2):
+        async with opened(spot.door()) as store:
+            epoch, _ = await store.acquire(ME, T0)
+            store.bell()
+            store.wake_bell()
+            await store.submit(tasks(1))
+            await store.tasks(TaskFilter())
+            await store.release(epoch.number, T0)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
