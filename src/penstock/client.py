@@ -6,7 +6,7 @@ A client talks to the store alone. A dispatcher, in this process or another, is 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +20,12 @@ from penstock.store.base import Answer, Request, Snapshot, Store, StoredEvent, T
 from penstock.wiring import make_dispatcher, open_store, read_config
 
 if TYPE_CHECKING:
+    from penstock.diagnosis.summary import Summary
     from penstock.diagnosis.waits import Explainer
     from penstock.dispatcher.background import BackgroundDispatcher
     from penstock.dispatcher.loop import Dispatcher
 
-_BATCH = 5_000  # tasks of a bulk submit that are made durable together
+_BATCH = 5_000  # tasks that are looked up together
 _LOOK_S = 1.0  # how often a waiting client makes sure that somebody dispatches
 _ANSWER_S = 30.0
 
@@ -64,7 +65,10 @@ class Client:
         ids = await self._store.submit(given)
         if self._dispatch:
             await self._ensure_dispatcher()
-        return Run(self, given[0].run, ids)
+        name = given[0].run
+        # A key may have led to a task of an older run, and a task may name a run of its own.
+        doubtful = [i for i, task in zip(ids, given, strict=True) if task.key is not None or task.run != name]
+        return Run(self, name, ids, doubtful)
 
     # ---- reading
 
@@ -110,9 +114,16 @@ class Client:
     async def snapshot(self) -> Snapshot:
         return await self._store.snapshot(time.time())
 
+    async def summary(self, run: str, *, since: float = 0.0) -> Summary:
+        """What a run achieved, from then on, against what was possible."""
+        from penstock.diagnosis.summary import summarize
+
+        history = await self._store.history(run=run)
+        return summarize(history, self.config.plant, time.time(), since)
+
     async def wait(self, task_id: str) -> Result:
         """The result of one task, when it has ended."""
-        async with self._watching() as watch:
+        async with self.watching() as watch:
             while True:
                 record = await self.get(task_id)
                 if record.state in ENDED:
@@ -192,7 +203,7 @@ class Client:
     # ---- dispatching
 
     @asynccontextmanager
-    async def _watching(self) -> AsyncIterator[Any]:
+    async def watching(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
         """Waits that end when something was recorded, or after a moment, making sure that somebody dispatches."""
         bell = self._store.bell()
 
@@ -226,19 +237,37 @@ class Client:
         store = open_store(self.config)
         return store, make_dispatcher(self.config, store, "a client")
 
+    @property
+    def dispatches(self) -> bool:
+        """Whether tasks run in this process."""
+        return self._background is not None
+
+    async def stop_dispatching(self, *, put_back: bool = False) -> None:
+        """Our own dispatcher finishes what runs, or puts it back, and starts nothing more; the client stays.
+
+        May be called again with `put_back` while the first call waits.
+        """
+        self._dispatch = False
+        if self._background is not None:
+            try:
+                await self._background.stop(put_back=put_back)
+            finally:
+                self._background = None
+
     async def aclose(self, *, put_back: bool = False) -> None:
         """Leave; our own dispatcher finishes what runs, or puts it back, and starts nothing more."""
-        if self._background is not None:
-            await self._background.stop(put_back=put_back)
-            self._background = None
+        await self.stop_dispatching(put_back=put_back)
         await self._store.close()
 
 
 class Run:
-    """Tasks submitted together."""
+    """Tasks submitted together. `doubtful` are those that may belong to another run."""
 
-    def __init__(self, client: Client, name: str, task_ids: Sequence[str]) -> None:
+    def __init__(
+        self, client: Client, name: str, task_ids: Sequence[str], doubtful: Sequence[str] = ()
+    ) -> None:
         self._client = client
+        self._doubtful = tuple(doubtful)
         self.name = name
         self.task_ids = tuple(task_ids)
 
@@ -249,25 +278,18 @@ class Run:
 
     async def records(self) -> AsyncIterator[TaskRecord]:
         """Each task as it ends, without its waits: cheaper for many."""
-        store = self._client._store
-        wanted = set(self.task_ids)
-        seen = 0
-        async with self._client._watching() as watch:
-            for task_id in self.task_ids:  # a key may have led to a task of an older run
-                record = await store.get(task_id) if len(wanted) < _BATCH else None
-                if record is not None and record.task.run != self.name:
-                    wanted.discard(task_id)
-                    await self._client.wait(task_id)
-                    yield await self._client.get(task_id)
-            while wanted:
-                ended = await store.ended_in_run(self.name, seen)
-                for number, record in ended:
-                    seen = number
-                    if record.task.id in wanted:
-                        wanted.discard(record.task.id)
-                        yield record
+        endings = self.endings()
+        async with self._client.watching() as watch:
+            while endings.left:
+                ended = await endings.take()
+                for record in ended:
+                    yield record
                 if not ended:
                     await watch()
+
+    def endings(self) -> Endings:
+        """For those who do other things between two looks."""
+        return Endings(self._client._store, self.name, self.task_ids, self._doubtful)
 
     async def wait(self) -> list[Result]:
         """Every result, in the order of submission, when all have ended."""
@@ -275,6 +297,48 @@ class Run:
             pass
         by_id = {r.task_id: r for r in await self._client.results(self.name)}
         return [by_id.get(t) or await self._client.result(t) for t in self.task_ids]
+
+
+class Endings:
+    """The tasks of a run as they end, each once."""
+
+    def __init__(self, store: Store, run: str, task_ids: Iterable[str], doubtful: Sequence[str]) -> None:
+        self._store = store
+        self._run = run
+        self._wanted = set(task_ids)
+        self._doubtful = doubtful
+        self._elsewhere: list[str] = []  # tasks of other runs
+        self._seen = 0
+
+    @property
+    def left(self) -> int:
+        """How many have not been taken."""
+        return len(self._wanted)
+
+    async def take(self) -> list[TaskRecord]:
+        """Those that ended since the last time, in the order in which they did; none is normal."""
+        if self._doubtful:
+            self._elsewhere = await self._of_other_runs(self._doubtful)
+            self._doubtful = ()
+        taken: list[TaskRecord] = []
+        for number, record in await self._store.ended_in_run(self._run, self._seen):
+            self._seen = number
+            taken.append(record)
+        if self._elsewhere:
+            states = await self._store.states(self._elsewhere)
+            ended = {t for t in self._elsewhere if states.get(t) in ENDED}
+            taken += [record for t in ended if (record := await self._store.get(t)) is not None]
+            self._elsewhere = [t for t in self._elsewhere if t not in ended]
+        taken = [record for record in taken if record.task.id in self._wanted]
+        self._wanted.difference_update(record.task.id for record in taken)
+        return taken
+
+    async def _of_other_runs(self, task_ids: Sequence[str]) -> list[str]:
+        found: list[str] = []
+        for start in range(0, len(task_ids), _BATCH):
+            arrivals = await self._store.fetch(task_ids[start : start + _BATCH])
+            found += [a.record.task.id for a in arrivals if a.record.task.run != self._run]
+        return found
 
 
 @asynccontextmanager

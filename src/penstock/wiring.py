@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.config import AVAILABLE, Config, load
+from penstock.config import AVAILABLE, Config, HostTypes, load
 from penstock.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -34,9 +34,20 @@ _ADAPTERS = {
 _PLUG_INS = "penstock.hosts"
 
 
-def read_config(path: Path | None = None) -> Config:
-    """The config of that file, or the one found from here; plug-ins' types of host are known."""
-    return load(path, types={**AVAILABLE, **dict.fromkeys(_plug_ins())})
+def read_config(path: Path | None = None, settings: Mapping[str, Any] | None = None) -> Config:
+    """The config of that file, or the one found from here, with some keys set; plug-ins' types are known."""
+    try:
+        return _read(path, settings, AVAILABLE)
+    except ConfigError:
+        plug_ins = _plug_ins()  # looked for only now: finding them reads the metadata of every package
+        if not plug_ins:
+            raise
+    return _read(path, settings, {**AVAILABLE, **dict.fromkeys(plug_ins)})
+
+
+def _read(path: Path | None, settings: Mapping[str, Any] | None, types: HostTypes) -> Config:
+    config = load(path, types=types)
+    return config.with_settings(settings, types=types) if settings else config
 
 
 def open_store(config: Config) -> Store:

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Awaitable, Callable
 
 from penstock.errors import StoreFull
 from penstock.model import Outcome, State, Task, Verdict
@@ -20,7 +21,8 @@ def say(words: object) -> None:
 
 
 async def heard() -> str:
-    return (await asyncio.to_thread(sys.stdin.readline)).strip()
+    line: str = await asyncio.to_thread(sys.stdin.readline)
+    return line.strip()
 
 
 async def own(store: Store) -> None:
@@ -112,7 +114,14 @@ async def fill(store: Store, ballast: str) -> None:
     )
 
 
-VERBS = {"own": own, "submit": submit, "ask": ask, "listen": listen, "bulk": bulk, "fill": fill}
+VERBS: dict[str, Callable[..., Awaitable[None]]] = {
+    "own": own,
+    "submit": submit,
+    "ask": ask,
+    "listen": listen,
+    "bulk": bulk,
+    "fill": fill,
+}
 
 
 async def main(verb: str, address: str, *rest: str) -> None:

@@ -1,7 +1,7 @@
 """One suite for all stores, first part: what is submitted, what is recorded, and how both are read back.
 
-A store joins by a line in `store_rig.EVERY`. What happens between processes is in `test_stores_between.py`, what
-explains the past in `test_stores_history.py`.
+A store joins by a line in `store_rig.EVERY`. What happens between processes is in `test_stores_between.py`,
+what explains the past in `test_stores_history.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +209,7 @@ async def test_concurrent_submits_are_all_kept(store: Store) -> None:
     records = await store.tasks(ALL)
     assert sorted(record.task.id for record in records) == sorted(id for batch in ids for id in batch)
     numbers = {record.task.id: record.number for record in records}
-    assert all(numbers[b] - numbers[a] == 1 for batch in ids for a, b in zip(batch, batch[1:], strict=False))
+    assert all(numbers[b] - numbers[a] == 1 for batch in ids for a, b in pairwise(batch))
 
 
 async def test_a_long_submit_lets_the_loop_go_on(store: Store) -> None:
@@ -282,8 +283,8 @@ async def test_one_key_from_many_threads_is_one_task(store: Store) -> None:
     ready = threading.Barrier(4)
 
     async def submit() -> None:
-        for n in range(25):
-            found.append(f"{n} {await one(store, Task('count', key=str(n)))}")
+        ids = [await one(store, Task("count", key=str(n))) for n in range(25)]
+        found.extend(f"{n} {id}" for n, id in enumerate(ids))
 
     def work() -> None:
         ready.wait()

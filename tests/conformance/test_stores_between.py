@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -32,9 +31,9 @@ from tests.conformance.store_rig import (
 
 
 @pytest.fixture(params=SHARED)
-def spot(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Spot]:
+def spot(request: pytest.FixtureRequest, tmp_path: Path) -> Spot:
     make: MakeSpot = request.param
-    yield make(tmp_path)
+    return make(tmp_path)
 
 
 # ---- clients

@@ -472,8 +472,11 @@ def test_thousands_of_problems_are_counted() -> None:
 
 
 def test_there_are_limits() -> None:
-    problem = only("\n".join(f'[lanes."l{number}"]' for number in range(10_001)))
+    lanes = [f"[lanes.l{number}]" for number in range(10_001)]
+    problem = only("\n".join(lanes))
     assert problem.startswith("penstock.toml:1: lanes: 10001 are too many; at most 10000")
+    most = parse("\n".join(lanes[1:]), FILE)
+    assert most.with_settings({"aging_s": "9"}).plant.lanes == most.plant.lanes
 
 
 # ---- files

@@ -323,6 +323,20 @@ async def test_e5_the_machine_can_be_read(bench: Bench, name: str) -> None:
         assert 0 < reading.value < 1e6
 
 
+async def test_the_first_cpu_reading_is_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first reading of 0 would open a gate on a busy machine."""
+    import psutil
+
+    values = iter([0.0, 42.0, 43.0])
+    monkeypatch.setattr(probes, "_FIRST_CPU_S", 0)
+    monkeypatch.setattr(psutil, "cpu_percent", lambda interval: next(values))
+    await bench.open(gate("psutil:cpu_percent"))
+    assert (await bench.next()).value == 42
+    await bench.wait_until_sleeping(1.0)
+    bench.clock.advance(1)
+    assert (await bench.next()).value == 43
+
+
 async def test_a_folder_can_be_named(bench: Bench, tmp_path: Path) -> None:
     await bench.open(gate(f"psutil:disk_free_gb#{tmp_path}"))
     assert (await bench.next()).value

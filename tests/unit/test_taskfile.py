@@ -5,6 +5,7 @@ Promise 7: a file gives all its tasks or one error.
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import sys
@@ -17,6 +18,7 @@ import pytest
 from penstock.config import TaskChecker, parse
 from penstock.errors import TaskError
 from penstock.intake import documents, taskfile
+from penstock.intake.entries import Setting, read_entry
 from penstock.intake.taskfile import read
 from penstock.model import OnCrash, Task
 
@@ -150,6 +152,19 @@ def test_every_field_in_toml() -> None:
 
 def test_the_least_task() -> None:
     assert read(write("t.jsonl", '{"kind": "k"}')) == [Task("k")]
+
+
+def test_reading_leaves_the_collector_as_it_was() -> None:
+    assert gc.isenabled()
+    read(write("t.jsonl", '{"kind": "k"}'))
+    told("t.jsonl", "{")
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        told("t.jsonl", "{")
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 def test_nothing_is_what_is_left_out() -> None:
@@ -311,6 +326,13 @@ def test_waiting_for_a_matrix_is_waiting_for_all_of_it() -> None:
 def test_matrix_problems(matrix: object, problem: str) -> None:
     (only,) = told("t.jsonl", jsonl({"kind": "k", "payload": "{text}", "matrix": matrix}))
     assert only.startswith(f"t.jsonl:1: {problem}")
+
+
+def test_copies_do_not_repeat_a_problem() -> None:
+    raw = {"kind": "k", "priority": 9, "matrix": {"repeat": 1000}}
+    assert len(read_entry(raw, Setting(now=NOW))[1]) == 1
+    raw = {"kind": "k", "matrix": {"model": [f"{number}\n" for number in range(1000)]}}
+    assert len(read_entry(raw, Setting(now=NOW))[1]) == 1
 
 
 def test_a_model_is_given_once() -> None:

@@ -1,7 +1,7 @@
 """The way before: one thread per kind, each taking its tasks one at a time in the order they came.
 
-This is how the home-lab dispatcher worked. A host with three slots runs one task; a kind whose queue is empty leaves
-its host idle; the queue is in memory and dies with the process.
+This is how the home-lab dispatcher worked. A host with three slots runs one task; a kind whose queue is empty
+leaves its host idle; the queue is in memory and dies with the process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Work to be done, as data: hosts, lanes, gates and tasks that last a known time, in seconds of their story.
 
-Whoever plays a workload chooses how many real seconds a second of the story lasts (`scaled`). What can be known
-without playing it is worked out here: the least time that any dispatcher needs, and what one thread per kind needs.
+Whoever plays a workload chooses how many real seconds a second of the story lasts (`scaled`). What can be
+known without playing it is worked out here: the least time that any dispatcher needs, and what one thread per
+kind needs.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def scaled_task(task: Task, scale: float) -> Task:
 def ideal_s(workload: Workload) -> float:
     """No dispatcher can be faster: the longest task, and the work of any group over the room it may have.
 
-    Gates and the tasks' indivisibility are left out, so that the true optimum may be later than this, never sooner.
+    Gates are left out, and that tasks cannot be split: the true optimum may be later than this, never sooner.
     """
     longest = max(map(duration_s, workload.tasks))
     return max([longest, *_lane_bounds(workload), *_room_bounds(workload)])
@@ -110,7 +111,7 @@ HOME_LAB = (_host("surtr", 2, "reasoning"), _host("fenrir", 3, "coding"), _host(
 def _six() -> Workload:
     return Workload(
         "six",
-        "Six tasks of three kinds on seven slots",
+        "Six tasks, seven slots",
         Plant(HOME_LAB),
         (
             _task("reasoning-1", "reasoning", 90),
@@ -125,7 +126,7 @@ def _forty() -> Workload:
     """The least urgent come first, so that the order of arrival is the wrong one."""
     return Workload(
         "forty",
-        "Forty tasks of five priorities on two hosts",
+        "Forty tasks, five priorities",
         Plant((_host("surtr", 2, "reasoning"), _host("skadi", 2, "vision"))),
         tuple(
             _task(f"{kind}-{n:02}", kind, 10, priority=4 - (n - 1) % 5)
@@ -138,7 +139,7 @@ def _forty() -> Workload:
 def _report_lanes() -> Workload:
     """The report runner: fpf is huge and slow and arrives first, gptr and ma have their room all the same.
 
-    Ten tasks of fpf last almost to the end. The others fill its remaining seven slots until the queue of fpf is
+    Ten tasks of fpf last to the end. The others fill its remaining seven slots until the queue of fpf is
     empty; only then do no more than ten of them run, and the gate lets the rest of gptr start. Their first
     durations differ, so that they never end together and open the gate for a moment.
     """
@@ -146,7 +147,7 @@ def _report_lanes() -> Workload:
     fpf = [120.0] * 10 + [*first] + [10.0] * 49
     return Workload(
         "lanes",
-        "Three families of reports on one runner",
+        "Three families of work",
         Plant(
             hosts=(_host("runner", 32, "research_report", "multi_agent", "file_prompt"),),
             lanes=(
@@ -169,7 +170,7 @@ def _sixty() -> Workload:
     kinds = ("reasoning", "coding", "vision")
     return Workload(
         "crash",
-        "Sixty tasks, and a dispatcher that is killed",
+        "A crash in mid-work",
         Plant(HOME_LAB),
         tuple(
             Task(kind, {"duration_s": 3.0 + n * 7 % 6, "value": f"{kind}-{n:02}"}, id=f"{kind}-{n:02}")

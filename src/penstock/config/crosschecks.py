@@ -25,8 +25,7 @@ def cross_check(parts: Parts, problems: Problems) -> None:
     for lane in parts.lanes.values():
         _check_reserve(lane, parts, problems)
     _check_reserve_sums(parts.lanes, parts.hosts, problems)
-    for gate in parts.gates.values():
-        _check_gate(gate, parts, problems)
+    _check_gates(parts, problems)
 
 
 def capacity(host: Host, unit: str) -> float:
@@ -85,19 +84,22 @@ def _has(host: Host, unit: str) -> str:
     return f"host {quoted(host.name)} has {shown(capacity(host, unit))}{fewest}"
 
 
-def _check_gate(gate: Gate, parts: Parts, problems: Problems) -> None:
-    path = ("gates", gate.name)
+def _check_gates(parts: Parts, problems: Problems) -> None:
     lane_names = parts.lane_names | parts.lanes.keys()
-    if gate.lane is not None:
-        _check_names((*path, "lane"), "lane", (gate.lane,), lane_names, problems)
-    _check_names((*path, "holds", "lanes"), "lane", gate.holds_lanes, lane_names, problems)
-    _check_names((*path, "holds", "hosts"), "host", gate.holds_hosts, parts.host_names, problems)
     served = {kind for host in parts.hosts.values() for kind in host.serves}
-    if "*" not in served and len(parts.hosts) == len(parts.host_names):
+    # What a host serves that could not be read is not known.
+    any_kind = "*" in served or len(parts.hosts) < len(parts.host_names)
+    for gate in parts.gates.values():
+        path = ("gates", gate.name)
+        holds = (*path, "holds")
+        if gate.lane is not None:
+            _check_names((*path, "lane"), "lane", (gate.lane,), lane_names, problems)
+        _check_names((*holds, "lanes"), "lane", gate.holds_lanes, lane_names, problems)
+        _check_names((*holds, "hosts"), "host", gate.holds_hosts, parts.host_names, problems)
         for kind in gate.holds_kinds:
-            if kind not in served:
+            if not any_kind and kind not in served:
                 message = f"no host serves kind {quoted(kind)}"
-                problems.add((*path, "holds", "kinds"), message, Near(kind, served, "kinds"))
+                problems.add((*holds, "kinds"), message, Near(kind, served, "kinds"))
 
 
 def _check_names(

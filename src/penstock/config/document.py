@@ -70,7 +70,8 @@ def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
         name: read_host(name, table, types, folder)
         for name, table in top.named_tables("hosts", keys.MAX_HOSTS)
     }
-    lanes = {name: read_lane(name, table) for name, table in top.named_tables("lanes", keys.MAX_LANES)}
+    most_lanes = keys.MAX_LANES + (DEFAULT_LANE in _declared(top, "lanes"))  # that one is always there
+    lanes = {name: read_lane(name, table) for name, table in top.named_tables("lanes", most_lanes)}
     lanes.setdefault(DEFAULT_LANE, Lane(DEFAULT_LANE))
     gates = {name: read_gate(name, table) for name, table in top.named_tables("gates", keys.MAX_GATES)}
     retry = read_retry(top)

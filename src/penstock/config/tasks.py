@@ -7,6 +7,7 @@ millions of tasks in a handful of shapes, so what a shape allows is worked out o
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -32,6 +33,7 @@ MAX_MODEL = 256
 MAX_AFTER = 10_000
 _EPOCH = Bounds(0, 1e11)  # beyond the year 5000 it was given in milliseconds
 _NEED = Bounds(0, 1e15)
+_SLOTS_NEEDED = Bounds(0, 1_000_000, above=True)  # of none at all, any number would run at once
 _MAX_SHAPES = 100_000  # shapes remembered; needs could differ from task to task
 
 Found: TypeAlias = list[tuple[str, str]]  # field, what is wrong
@@ -142,11 +144,8 @@ def _check_needs(needs: object, found: Found) -> None:
         if not isinstance(unit, str) or not NAME.fullmatch(unit):
             found.append(("needs", f"{quoted(unit)} is not the name of a unit: {NAME_RULE}"))
         else:
-            bounds = SLOTS_NEEDED if unit == "slots" else _NEED
+            bounds = _SLOTS_NEEDED if unit == "slots" else _NEED
             _check_number(f"needs.{unit}", amount, bounds, found)
-
-
-SLOTS_NEEDED = Bounds(0, 1_000_000, above=True)
 
 
 def _check_own(task: Task, found: Found) -> None:
@@ -222,8 +221,13 @@ class _Rules:
     def __init__(self, config: Config) -> None:
         plant = config.plant
         self._hosts = {host.name: host for host in plant.hosts}
-        self._lanes = {lane.name: lane for lane in plant.lanes}
+        self._lanes = frozenset(lane.name for lane in plant.lanes)
         self._kinds = {kind for host in plant.hosts for kind in host.serves if kind != "*"}
+        self._reserves: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+        for lane in plant.lanes:
+            for host_name, units in lane.reserve.items():
+                for unit, amount in units.items():
+                    self._reserves[host_name, unit][lane.name] = amount
 
     def check(self, task: Task, found: Found) -> None:
         """`task` is well-formed; is there a lane and a host for it?"""
@@ -290,11 +294,8 @@ class _Rules:
             found.append(("needs", f"needs {wanted} at once, which no host that could take it has: {names}"))
 
     def _room(self, host: Host, unit: str, lane: str) -> _Room:
-        reserved = sum(
-            other.reserve[host.name].get(unit, 0.0)
-            for other in self._lanes.values()
-            if other.name != lane and host.name in other.reserve
-        )
+        reserves = self._reserves.get((host.name, unit), {})
+        reserved = sum(amount for other, amount in reserves.items() if other != lane)
         if unit == "slots":
             auto = host.options.get("auto_slots")
             return _Room(auto["max"] if isinstance(auto, Mapping) else host.slots, reserved)

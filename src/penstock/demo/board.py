@@ -1,4 +1,4 @@
-"""What the log of a store says of this moment: which task is in which slot, what is queued, which gates are open."""
+"""What the log of a store says of this moment: the task in each slot, the queue, the gates."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ class Board:
         self.queued: dict[str, Task] = {}
         self.done = 0
         self.began: float | None = None  # when the first task was queued
-        self.last_end: float | None = None
-        self._tasks = tasks
+        self.down_at: float | None = None  # since when nobody works at what is in the slots
+        self.tasks = tasks
+        self.prioritised = len({task.priority for task in tasks}) > 1
         self._by_id = {task.id: task for task in tasks}
 
     def apply_all(self, events: Iterable[StoredEvent]) -> None:
@@ -38,7 +39,7 @@ class Board:
     def apply(self, event: StoredEvent) -> None:
         if event.type == "submitted":
             self.began = event.at if self.began is None else self.began
-            for task in self._tasks[event.data["first"] - 1 : event.data["last"]]:
+            for task in self.tasks[event.data["first"] - 1 : event.data["last"]]:
                 self.queued[task.id] = task
         elif event.type == "gate":
             self.gates[event.data["gate"]] = event.data["open"]
@@ -52,7 +53,6 @@ class Board:
         elif event.type == "ended":
             self._free(event.task)
             self.done += 1
-            self.last_end = event.at
 
     def running(self) -> Counter[str]:
         """How many of each lane are in slots."""

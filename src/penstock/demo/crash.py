@@ -1,32 +1,33 @@
 """A dispatcher is killed in mid-work while another process goes on submitting, and the next one takes over.
 
-Everything here is real: processes, SIGKILL, one store on the disk. What the submitting process was told is kept, and
-the store is held to it.
+Everything here is real: processes, SIGKILL, one store on the disk. What the submitting process was told is
+kept, and the store is held to it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import penstock.client
 from penstock.client import Client, Run
-from penstock.compare.workloads import SIXTY, Workload, scaled
+from penstock.compare.workloads import SIXTY, Workload, scaled, scaled_task
 from penstock.demo import proofs
 from penstock.demo.board import Board
 from penstock.demo.figures import Check, Scene
 from penstock.demo.proofs import Record
-from penstock.demo.stage import Audience, Watch, read_record, within_reason, write_config
+from penstock.demo.stage import Audience, Watch, all_ended, read_record, within_reason, write_config
 from penstock.demo.submitter import RUN, more_tasks
 from penstock.errors import PenstockError
-from penstock.lifecycle import ENDED
-from penstock.model import Result
-from penstock.store.base import Snapshot, StoredEvent
+from penstock.model import Result, TaskRecord
+from penstock.store.base import Snapshot
 
 _ENDED_BEFORE = 20  # tasks that have ended when the dispatcher is killed
 _SENT_IN_GAP = 3  # tasks that are acknowledged while there is none
@@ -38,16 +39,17 @@ class Seen:
     """What the processes said and did, which the store cannot know."""
 
     acknowledged: tuple[str, ...]
-    in_gap: int  # of them, while no dispatcher was there
+    in_gap: tuple[str, ...]  # of them, between the kill and the next dispatcher
     exit_status: int  # of the second dispatcher
 
 
 async def play_crash(folder: Path, scale: float, audience: Audience) -> Scene:
     story = scaled(SIXTY, scale)
     path = write_config(folder, story.plant)
-    everything = (*story.tasks, *more_tasks())
+    everything = (*story.tasks, *(scaled_task(task, scale) for task in more_tasks()))
     async with penstock.client.open(path, dispatch=False) as client:
         watch = Watch(client, Board(story.plant, everything), scale, audience)
+        watch.note = "starting a dispatcher and a process that submits"
         async with watch.showing():
             seen = await within_reason(_kill_and_recover(client, watch, path, story, scale), story.name)
         acknowledged = set(seen.acknowledged)
@@ -66,27 +68,29 @@ async def _kill_and_recover(client: Client, watch: Watch, path: Path, story: Wor
             run = await client.submit_many(story.tasks)
             _say(submitter, b"begin\n")
             watch.note = "a dispatcher at work, another process submitting"
-            async with aclosing(run.records()) as ended:
-                for _ in range(_ENDED_BEFORE):
-                    await anext(ended)
+            await _some_ended(run, _ENDED_BEFORE)
             first.kill()
             await first.wait()
+        watch.board.down_at = time.time()
         watch.note = "the dispatcher was killed with SIGKILL; the other process goes on submitting"
         more = len(await client.tasks()) - len(story.tasks)
         sent = [await _line(submitter) for _ in range(more + _SENT_IN_GAP)]
+        in_gap = sent[more:]
         async with _process(path, "worker") as second:
             await _line(second)
+            watch.board.down_at = None
             watch.note = "a new dispatcher took over"
-            await _all_ended(run)
+            await all_ended(run)
             sent += await _rest(submitter)
-            await _all_ended(Run(client, RUN, sent))
+            await all_ended(Run(client, RUN, sent))
             exit_status = await _stopped(second)
-    return Seen((*run.task_ids, *sent), len(sent[more:][:_SENT_IN_GAP]), exit_status)
+    return Seen((*run.task_ids, *sent), tuple(in_gap), exit_status)
 
 
-async def _all_ended(run: Run) -> None:
-    async for _ in run.records():
-        pass
+async def _some_ended(run: Run, count: int) -> None:
+    async with aclosing(cast("AsyncGenerator[TaskRecord]", run.records())) as ended:
+        for _ in range(count):
+            await anext(ended)
 
 
 @asynccontextmanager
@@ -110,7 +114,9 @@ async def _line(process: Process) -> str:
     line = await process.stdout.readline()
     if not line:
         status = await process.wait()
-        raise PenstockError(f"a process of the demo ended early with status {status}; see its log with --keep DIR")
+        raise PenstockError(
+            f"a process of the demo ended early with status {status}; see its log with --keep DIR"
+        )
     return line.decode().strip()
 
 
@@ -138,29 +144,30 @@ async def _stopped(worker: Process) -> int:
 
 
 def _scene(record: Record, seen: Seen, left: Snapshot) -> Scene:
-    again = [e for e in record.events if e.type == "requeued"]
-    died_at = min((e.at for e in again), default=0.0)
-    back_at = max((e.at for e in record.events if e.type == "acquired"), default=0.0)
-    waiting = _waiting_at(record.events, back_at)
-    explained = [r for r in record.results if r.task_id in waiting and _down_s(r)]
+    again = [event for event in record.events if event.type == "requeued"]
+    died_at = min((event.at for event in again), default=0.0)
+    back_at = max((event.at for event in record.events if event.type == "acquired"), default=0.0)
+    waited = [r for r in record.results if r.queued_at < back_at <= (r.ended_at or 0.0)]
+    told = [r for r in waited if any(wait.reason == _DOWN for wait in r.waits)]
     checks = (
         proofs.done_once(record),
         _own_results(record.results),
-        Check("nothing is left queued or running", not left.running and not left.queued),
-        Check("it was killed in mid-work, and what ran was run again", bool(again), f"{len(again)} tasks"),
+        Check("nothing is left queued or running", not _sum(left.running) and not _sum(left.queued)),
+        Check("the kill hit running tasks, and they were run again", bool(again), f"{len(again)} tasks"),
         Check(
-            f"tasks were acknowledged while no dispatcher was there: {seen.in_gap}", seen.in_gap > 0
+            "tasks were acknowledged while no dispatcher was there",
+            bool(seen.in_gap) and {*seen.in_gap} <= {r.task_id for r in waited if r.queued_at > died_at},
+            f"{len(seen.in_gap)} tasks",
         ),
         Check(
             f"`why` says {_DOWN} for the gap",
-            bool(waiting) and len(explained) == len(waiting),
-            f"{len(explained)} of {len(waiting)} tasks that waited through it",
+            bool(waited) and len(told) == len(waited),
+            f"{len(told)} of {len(waited)} tasks that waited through it",
         ),
         proofs.slots_kept(record),
         proofs.explained(record),
-        Check("the second dispatcher drained and ended when asked to", seen.exit_status == 0),
+        Check("the second dispatcher ended cleanly when told to", seen.exit_status == 0),
     )
-    gap_s = (back_at - died_at) / record.scale
     return Scene(
         SIXTY.name,
         SIXTY.title,
@@ -171,11 +178,15 @@ def _scene(record: Record, seen: Seen, left: Snapshot) -> Scene:
         facts={
             "acknowledged": len(seen.acknowledged),
             "run_again": len(again),
-            "gap_s": round(gap_s, 2),
-            "waited_through_gap": len(waiting),
+            "gap_s": round((back_at - died_at) / record.scale, 2),
+            "waited_through_gap": len(waited),
         },
-        lines=_example(record, explained, [str(e.task) for e in again]),
+        lines=_example(record, {str(event.task) for event in again}),
     )
+
+
+def _sum(counts: Mapping[Any, int]) -> int:
+    return sum(counts.values())
 
 
 def _own_results(results: Iterable[Result]) -> Check:
@@ -183,14 +194,10 @@ def _own_results(results: Iterable[Result]) -> Check:
     return Check("every result is the task's own", not wrong, ", ".join(wrong[:5]))
 
 
-def _waiting_at(events: Iterable[StoredEvent], at: float) -> set[str]:
-    """Tasks that waited when the second dispatcher came."""
-    raise NotImplementedError
-
-
-def _down_s(result: Result) -> float:
-    return sum(wait.seconds for wait in result.waits if wait.reason == _DOWN)
-
-
-def _example(record: Record, explained: list[Result], again: list[str]) -> tuple[str, ...]:
-    raise NotImplementedError
+def _example(record: Record, again: set[str]) -> tuple[str, ...]:
+    """What `why` tells of one task that was run twice."""
+    for result in record.results:
+        if result.task_id in again:
+            parts = [f"{wait.reason} {wait.seconds / record.scale:.1f} s" for wait in result.waits]
+            return (f"why {result.task_id}: attempt {result.attempts}; waited " + ", then ".join(parts),)
+    return ()

@@ -1,7 +1,7 @@
 """What the record of a store proves: limits kept, order kept, every task done once, every second explained.
 
-Pure: from events, attempts and results as they were read, to checks. Events are replayed in the order they were
-written, which also tells apart what happened within one step.
+Pure: from events, attempts and results as they were read, to checks. Events are replayed in the order they
+were written, which also tells apart what happened within one step.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def explained(record: Record) -> Check:
         worked = sum((a.ended_at or ended) - a.started_at for a in record.attempts[result.task_id])
         waited = sum(wait.seconds for wait in result.waits)
         total += waited
-        overlap = any(a.end > b.start + _CLOSE_S for a, b in zip(result.waits, result.waits[1:], strict=False))
+        overlap = any(
+            a.end > b.start + _CLOSE_S for a, b in zip(result.waits, result.waits[1:], strict=False)
+        )
         if overlap or abs(ended - result.queued_at - worked - waited) > _CLOSE_S:
             wrong.append(result.task_id)
     detail = _some("not so:", wrong) or f"{total / record.scale:.0f} task-seconds"
@@ -133,9 +135,10 @@ def gates_kept(record: Record) -> Check:
                 starts += 1
                 if running[str(gate.lane)] > (gate.max_running or 0):
                     breaches.append(f"{event.task} beside {running[str(gate.lane)]} of {gate.lane}")
-    names = ", ".join(f"gate {gate.name}: running({gate.lane}) <= {gate.max_running}" for gate in gates)
-    what = f"every start behind the gate happened while it was open ({names})"
-    return Check(what, not breaches, _some("not so:", breaches) or f"{starts} starts")
+    held = " and ".join(dict.fromkeys(lane for gate in gates for lane in gate.holds_lanes))
+    rules = ", ".join(f"running({gate.lane}) <= {gate.max_running}" for gate in gates)
+    what = f"{held} started only while the gate was open"
+    return Check(what, not breaches, _some("not so:", breaches) or f"{rules} at each of {starts} starts")
 
 
 def _steps(record: Record) -> Iterable[tuple[StoredEvent, Counter[str], Counter[str]]]:
@@ -222,7 +225,7 @@ def isolated(record: Record) -> Check:
         for wait in result.waits[taken_in:]:
             if wait.reason not in own:
                 strangers.add(f"{result.task_id} waited for {wait.reason}")
-    what = f"{' and '.join(names)} waited for their own limit or gate only, never for others' slots"
+    what = f"{' and '.join(names)} waited for their own limit and gate only, never for slots of others"
     return Check(what, not strangers, _some("not so:", sorted(strangers)))
 
 

@@ -1,4 +1,4 @@
-"""One workload through the real dispatcher, in a folder with a config and a store of its own, while others watch."""
+"""One workload through the real dispatcher, with a config and a store of its own, while others watch."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from penstock.compare.workloads import Workload, scaled
 from penstock.config import Config, as_document
 from penstock.demo.board import Board
 from penstock.demo.proofs import Record
-from penstock.errors import PenstockError, UsageError
+from penstock.errors import PenstockError
 from penstock.model import Plant, Task
 from penstock.store.base import StoredEvent
 
+CONFIG = "penstock.toml"
 STORE = "penstock.db"
 _FRAME_S = 1 / 12
 _SCENE_S = 60.0  # far longer than any scene: beyond it something hangs
@@ -40,10 +41,8 @@ class Audience(Protocol):
 
 def write_config(folder: Path, plant: Plant) -> Path:
     """A penstock.toml of this plant with a new store beside it."""
-    path = folder / "penstock.toml"
-    folder.mkdir(parents=True, exist_ok=True)
-    if path.exists() or (folder / STORE).exists():
-        raise UsageError(f"{folder} holds an older demo; name a new folder")
+    path = folder / CONFIG
+    folder.mkdir(parents=True)
     document = as_document(Config(plant=plant))
     lines = [f"store = {_toml(STORE)}", f"aging_s = {_toml(plant.aging_s)}"]
     for section in ("hosts", "lanes", "gates"):
@@ -95,12 +94,15 @@ class Watch:
         self.note = ""
         self.legacy: Legacy | None = None
         self._client = client
-        self._board = board
+        self.board = board
         self._scale = scale
         self._audience = audience
 
     @asynccontextmanager
     async def showing(self) -> AsyncIterator[None]:
+        """Frames from before the first task to after the last."""
+        await self.look()
+        self._show()
         async with asyncio.TaskGroup() as group:
             frames = group.create_task(self._frames())
             yield
@@ -114,7 +116,7 @@ class Watch:
             after = self.events[-1].number if self.events else 0
             page = await self._client.events(after, limit=_PAGE)
             self.events += page
-            self._board.apply_all(page)
+            self.board.apply_all(page)
             if len(page) < _PAGE:
                 return
 
@@ -125,12 +127,14 @@ class Watch:
             await asyncio.sleep(_FRAME_S)
 
     def _show(self) -> None:
-        began = self._board.began
+        began = self.board.began
         story_s = 0.0 if began is None else (time.time() - began) / self._scale
-        self._audience.frame(self._board, story_s, self.legacy, self.note)
+        self._audience.frame(self.board, story_s, self.legacy, self.note)
 
 
-async def read_record(client: Client, plant: Plant, tasks: Sequence[Task], watch: Watch, scale: float) -> Record:
+async def read_record(
+    client: Client, plant: Plant, tasks: Sequence[Task], watch: Watch, scale: float
+) -> Record:
     await watch.look()
     runs = dict.fromkeys(record.task.run for record in await client.tasks())
     results = [result for run in runs for result in await client.results(run)]
@@ -142,9 +146,9 @@ async def read_record(client: Client, plant: Plant, tasks: Sequence[Task], watch
 
 
 async def perform(
-    workload: Workload, folder: Path, scale: float, audience: Audience, legacy: Legacy, *, race: bool
+    workload: Workload, folder: Path, scale: float, audience: Audience, legacy: Legacy | None = None
 ) -> Record:
-    """All tasks queued at once, until all have ended; with `race`, until the other way is through as well."""
+    """All tasks queued at once, until all have ended, and until the other way, set off beside, is through."""
     story = scaled(workload, scale)
     path = write_config(folder, story.plant)
     async with penstock.client.open(path) as client:
@@ -153,13 +157,13 @@ async def perform(
         async with watch.showing():
             run = await client.submit_many(story.tasks)
             async with asyncio.TaskGroup() as group:
-                if race:
+                if legacy is not None:
                     group.create_task(legacy.run())
-                await within_reason(_all_ended(run), workload.name)
+                await within_reason(all_ended(run), workload.name)
         return await read_record(client, story.plant, story.tasks, watch, scale)
 
 
-async def _all_ended(run: penstock.client.Run) -> None:
+async def all_ended(run: penstock.client.Run) -> None:
     async for _ in run.records():
         pass
 
@@ -170,6 +174,6 @@ async def within_reason(work: Awaitable[T], scene: str) -> T:
             return await work
     except TimeoutError:
         raise PenstockError(
-            f"scene {scene!r} of the demo was not through after {_SCENE_S:g} s; run it again with --keep DIR, "
-            "and look at DIR with `penstock status`"
+            f"scene {scene!r} was not through after {_SCENE_S:g} s; run the demo again with --keep DIR "
+            "and look into its stores"
         ) from None

@@ -1,7 +1,7 @@
 """A process that keeps submitting: `python -m penstock.demo.submitter CONFIG SCALE`.
 
-It begins at the first line of its standard input and ends with it. Each task's id is printed once the store has
-acknowledged it: whoever reads it may hold Penstock to it.
+It begins at the first line of its standard input and ends with it. Each task's id is printed once the store
+has acknowledged it: whoever reads it may hold Penstock to it.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TypeAlias
 
 from penstock.dispatcher.loop import Dispatcher
@@ -36,8 +37,10 @@ class BackgroundDispatcher:
     async def stop(self, *, put_back: bool = False) -> None:
         """Let what runs finish (or put it back), start nothing more, and wait for the end."""
         if not self._ended.done():
-            self._loop.call_soon_threadsafe(self._stop, put_back)
-        await asyncio.wrap_future(self._ended)
+            with suppress(RuntimeError):  # its loop is closed: it is just ending
+                self._loop.call_soon_threadsafe(self._stop, put_back)
+        # Shielded: a caller who stops waiting must not end the future that the thread will set.
+        await asyncio.shield(asyncio.wrap_future(self._ended))
 
     def _stop(self, put_back: bool) -> None:
         self._dispatcher.stop()

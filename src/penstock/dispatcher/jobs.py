@@ -34,6 +34,10 @@ class Jobs:
             kept[record.task.id] = record.task, payload
             self._bytes += len(payload)
 
+    def task(self, task: str) -> Task | None:
+        kept = self._kept.get(task)
+        return None if kept is None else kept[0]
+
     def forget(self, task: str) -> None:
         kept = self._kept.pop(task, None)
         if kept is not None:

@@ -26,7 +26,7 @@ from penstock.dispatcher.recovery import restore
 from penstock.dispatcher.requests import Desk
 from penstock.engine.base import Engine, Report, Stall
 from penstock.hosts.base import Job
-from penstock.model import Outcome, Verdict
+from penstock.model import Outcome, Task, Verdict
 from penstock.scheduling.messages import (
     Decision,
     Drain,
@@ -83,9 +83,16 @@ class Dispatcher:
         until_empty: bool = False,
         answer_only: bool = False,
         on_ready: Callable[[], None] | None = None,
+        on_start: Callable[[Sequence[Job]], None] | None = None,
+        on_decisions: Callable[[Sequence[Decision]], None] | None = None,
     ) -> None:
-        """Dispatch until stopped, until nothing is left to do, or just until every request is answered."""
+        """Dispatch until stopped, until nothing is left to do, or just until every request is answered.
+
+        `on_start` hears of attempts just before they begin, `on_decisions` of everything that was decided.
+        """
         self._loop = asyncio.get_running_loop()
+        self._on_start = on_start
+        self._on_decisions = on_decisions
         epoch, before = await self._store.acquire(self._owner, self._clock.now())
         try:
             async with asyncio.TaskGroup() as self._tasks:
@@ -126,6 +133,10 @@ class Dispatcher:
             for task, attempt in self._scheduler.running():
                 self._engine.stop(task, attempt)
             self._loop.call_later(_PUT_BACK_S, self._stopped.set)
+
+    def task(self, task_id: str) -> Task | None:
+        """A live task, if it is among those kept in memory; its payload is left out."""
+        return self._jobs.task(task_id)
 
     @property
     def statistics(self) -> Statistics:
@@ -249,6 +260,8 @@ class Dispatcher:
         written = self._store.record(decisions)
         self._unwritten += len(decisions)
         written.add_done_callback(partial(self._written, len(decisions)))
+        if self._on_decisions is not None:
+            self._on_decisions(decisions)
         starts = []
         for decision in decisions:
             if isinstance(decision, Start):
@@ -264,7 +277,7 @@ class Dispatcher:
         """Start attempts at once; those that must not run twice only when their start is on the disk."""
         jobs, careful, unknown = self._jobs.make(starts)
         if jobs:
-            self._engine.start(jobs)
+            self._begin(jobs)
         if careful or unknown:
             self._own(self._launch_later(careful, unknown, written))
 
@@ -275,10 +288,15 @@ class Dispatcher:
             jobs, more = await self._jobs.fetch(unknown)
             careful += more
             if jobs:
-                self._engine.start(jobs)
+                self._begin(jobs)
         if careful:
             await written
-            self._engine.start(careful)
+            self._begin(careful)
+
+    def _begin(self, jobs: Sequence[Job]) -> None:
+        if self._on_start is not None:
+            self._on_start(jobs)
+        self._engine.start(jobs)
 
     def _written(self, count: int, written: asyncio.Future[None]) -> None:
         if not written.cancelled() and (error := written.exception()) is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,8 @@ from penstock.hosts.base import Adapter, Call, Job, OwnCoroutine, Program, Work
 from penstock.model import Outcome
 
 _CHORES = 32  # threads for killing and looking; each may have to wait for a process to die
+
+_log = logging.getLogger("penstock.engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ class LocalEngine:
         self._watchdog.watch(self._loop, "dispatcher")
         self._timers = Timers(self._clock, self._time_is_up)
         self._timing = self._loop.create_task(self._timers.run(), name="penstock timers")
+        self._timing.add_done_callback(_complain)
         self._own = OwnLoop(self._limits.grace_s, self._finished)
         self._programs = Programs(self._tag, self._limits.term_grace_s, self._finished, self._chores)
         self._callables: dict[str, Place] = {}
@@ -257,3 +261,8 @@ class LocalEngine:
 
 def _ended(run: Run) -> Outcome:
     return timed_out(run.timeout_s) if run.reason is Reason.TIMED_OUT else stopped()
+
+
+def _complain(timing: asyncio.Task[None]) -> None:
+    if not timing.cancelled():
+        _log.critical("a defect: time limits no longer hold", exc_info=timing.exception())

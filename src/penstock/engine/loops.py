@@ -90,6 +90,7 @@ class LoopThread:
     def __init__(self, name: str, execute: Execute, finished: Finished) -> None:
         self.loop = asyncio.new_event_loop()
         self.over: Future[None] = Future()
+        self.over.set_running_or_notify_cancel()  # so that who waits for it in vain does not cancel it
         self._name = name
         self._given = 0  # written by the engine's thread alone
         self._taken = 0  # written by the loop's thread alone
@@ -123,7 +124,7 @@ class LoopThread:
         self._post(self._stop)
         try:
             async with asyncio.timeout(_JOIN_S):
-                await asyncio.shield(asyncio.wrap_future(self.over))
+                await asyncio.wrap_future(self.over)
         except TimeoutError:
             return False
         self.thread.join()

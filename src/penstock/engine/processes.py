@@ -178,7 +178,8 @@ class Processes:
 
     def _over(self, run: Run, future: Future[Any]) -> None:
         """Called by pebble's threads, and by a thread of ours that cancels."""
-        self._runs.pop(run.where.number, None)
+        errand: _Errand = run.where
+        self._runs.pop(errand.number, None)
         if future.cancelled():
             return  # whoever cancelled it waits for its worker to die
         error = future.exception()
@@ -186,6 +187,8 @@ class Processes:
             self._finished(run, future.result())
         elif isinstance(error, pebble.ProcessExpired):
             self._finished(run, _died(error.exitcode))
+            if errand.worker is not None:  # its line stays open if it has forked
+                self._loop.call_soon_threadsafe(self._mourn, errand.worker)
         else:
             self._finished(run, _BROKEN if isinstance(error, BrokenProcessPool) else failure(error))
 
@@ -238,6 +241,8 @@ class Processes:
 
     def _mourn(self, worker: _Worker) -> None:
         """A worker is dead, by our doing or not: so must be what it started."""
+        if worker not in worker.pool.workers:
+            return
         self._dismiss(worker)
         self._chore(kill_tree, worker.pid, worker.marker)
         # Pebble can miss a death that comes right after the beginning, and break over one in idleness.

@@ -41,6 +41,7 @@ class Threads:
         self._present = 0  # threads that have not left
         self._closing = False
         self._left: Future[None] = Future()
+        self._left.set_running_or_notify_cancel()  # so that who waits for it in vain does not cancel it
         watchdog.awake_while(self.busy)
 
     def busy(self) -> bool:
@@ -84,7 +85,7 @@ class Threads:
             self._queue.put(None)
         try:
             async with asyncio.timeout(_LEAVING_S):
-                await asyncio.shield(asyncio.wrap_future(self._left))
+                await asyncio.wrap_future(self._left)
         except TimeoutError:
             stuck = ", ".join(thread.name for thread in threads if thread.is_alive())
             _log.warning("host %s: user code does not return; left behind: %s", self._host, stuck)

@@ -40,7 +40,7 @@ from penstock.model import Host, Outcome, Verdict
 EX_TEMPFAIL = 75
 
 _ERROR_LINES = 3
-_ERROR_CHARS = 2000
+_ERROR_CHARS = 1900  # of stderr, beside the status
 _LOG_CHARS = 4000
 
 # An argument as its pieces: texts, and fields of the payload.

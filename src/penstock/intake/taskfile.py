@@ -7,8 +7,10 @@ also says what is wrong with it.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -59,12 +61,24 @@ def read(
     path = Path(path)
     file = _TaskFile(file_shown(path), setting)
     if path.suffix.lower() in (".jsonl", ".ndjson"):
-        with opened(path, file.name) as lines:
+        with opened(path, file.name) as lines, _no_collecting():
             return file.read_lines(lines)
     document = read_document(path, file.name)
     if document is None:
         raise TaskError(f"{file.name}: must end in .jsonl, .yaml, .toml or .json, so that its form is known")
     return file.read_document(document)
+
+
+@contextmanager
+def _no_collecting() -> Iterator[None]:
+    """While millions of tasks are made and no garbage, the collector would only walk them over and over."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):

@@ -22,7 +22,7 @@ import msgspec
 from penstock.diagnosis.history import Epoch, History, Rest
 from penstock.errors import TaskError
 from penstock.lifecycle import LIVE
-from penstock.model import Attempt, TaskRecord
+from penstock.model import Attempt, State, TaskRecord
 from penstock.scheduling.messages import Move, Route, WaitChange
 from penstock.store.base import StoredEvent
 
@@ -156,7 +156,9 @@ def _at_rest(bundle: RunBundle) -> RunBundle:
         ]
     )
     bundle.tasks = [
-        replace(record, state=type(record.state).QUEUED) if record.state in LIVE else record
+        replace(record, state=State.QUEUED, ended_at=None)
+        if record.state in LIVE
+        else replace(record, ended_at=last_at if record.ended_at is None else record.ended_at)
         for record in bundle.tasks
     ]
     bundle.attempts = [

@@ -34,6 +34,7 @@ from penstock.store.rows import NOT_JSON, encode, json_text
 TASK, WAS, LEAST, MOST, STATE, ATTEMPTS, TRIES, HOST_FAULTS, RETRY_AT, RAN_ON, STARTED_AT = range(11)
 ENDED_AT, ENDED_EVENT, ERROR, VALUE = range(11, 15)
 TASK_WIDTH = 15
+LIVE_WIDTH = ENDED_AT  # what changes while a task is live comes first
 ATTEMPT_WIDTH = 10  # task, number, host, lane, started_at, work_class, ended_at, verdict, error, retry_at
 ATTEMPT_END_WIDTH = 6  # task, number, ended_at, verdict, error, retry_at
 EVENT_WIDTH = 6  # at, type, task, attempt, host, data

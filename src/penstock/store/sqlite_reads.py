@@ -36,7 +36,7 @@ def _filtered(chosen: TaskFilter) -> tuple[str, list[Any]]:
 
     if chosen.states is not None:
         if chosen.run is None and LIVE.issuperset(chosen.states):
-            narrow("state IN ('queued', 'running')")  # word for word what the index of live tasks says
+            narrow("ended_at IS NULL")  # word for word what the index of live tasks says
         narrow(f"state IN ({','.join('?' * len(chosen.states))})", *map(str, chosen.states))
     for column, value in (("run", chosen.run), ("kind", chosen.kind), ("lane", chosen.lane)):
         if value is not None:

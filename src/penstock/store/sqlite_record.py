@@ -5,17 +5,22 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 from penstock.errors import StoreError
+from penstock.lifecycle import LIVE
 from penstock.scheduling.messages import Decision, End, Requeue, Revive, Start
 from penstock.store.fold import (
     ATTEMPT_END_WIDTH,
     ATTEMPT_WIDTH,
+    ENDED_AT,
     EVENT_WIDTH,
+    LIVE_WIDTH,
     RAN_ON,
     RUNNING,
     STATE,
     TASK_WIDTH,
+    WAS,
     Fold,
     Standing,
 )
@@ -30,7 +35,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self._hosts: dict[str, str] = {}
-        self._written: Fold | None = None
+        self._written: list[Fold] = []
 
     def write(self, connection: sqlite3.Connection, parts: Sequence[Sequence[Decision]]) -> float:
         """Write these decisions in order, inside the caller's transaction; the time of the last of them."""
@@ -48,28 +53,34 @@ class Recorder:
                 raise StoreError("a task moved while the store was writing it; this is a defect of Penstock")
         connection.execute("RELEASE moves")
         _write_rest(connection, fold)
-        self._written = fold
+        self._written.append(fold)
         return fold.last_at
 
-    def committed(self) -> None:
-        """What was written last is durable now."""
-        fold = self._written
-        if fold is None:
-            return
-        self._written = None
+    def finish(self, committed: bool) -> None:
+        """The caller's transaction is over; what it wrote is durable, or gone."""
         hosts = self._hosts
-        for task, row in fold.tasks.items():
-            if row[STATE] == RUNNING:
-                hosts[task] = row[RAN_ON]
-            else:
-                hosts.pop(task, None)
+        for fold in self._written if committed else ():
+            for task, row in fold.tasks.items():
+                if row[STATE] == RUNNING:
+                    hosts[task] = row[RAN_ON]
+                else:
+                    hosts.pop(task, None)
+        self._written.clear()
 
 
 def _moved(connection: sqlite3.Connection, fold: Fold) -> bool:
-    if not fold.tasks:
-        return True
-    values = list(chain.from_iterable(fold.tasks.values()))
-    return QUERIES.bulk(connection, "move_tasks", TASK_WIDTH, values) == len(fold.tasks)
+    """Write where the tasks end up; whether all of them came from where they were believed to be."""
+    live: list[Any] = []
+    ended: list[Any] = []
+    for row in fold.tasks.values():
+        # What a live task keeps empty need not be written, and leaves the indexes alone.
+        if row[ENDED_AT] is None and row[WAS] in LIVE:
+            live += row[:LIVE_WIDTH]
+        else:
+            ended += row
+    moved = QUERIES.bulk(connection, "move_live", LIVE_WIDTH, live)
+    moved += QUERIES.bulk(connection, "move_tasks", TASK_WIDTH, ended)
+    return moved == len(fold.tasks)
 
 
 def _standings(connection: sqlite3.Connection, parts: Sequence[Sequence[Decision]]) -> dict[str, Standing]:

@@ -242,15 +242,17 @@ class Writer:
                 connection.execute("BEGIN IMMEDIATE")
             else:
                 self._turn.begin(connection)
+            committed = False
             try:
                 results = self._write(connection, group, check_all)
                 connection.execute("COMMIT")
+                committed = True
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+                self._recorder.finish(committed)
                 if self._turn is not None:
                     self._turn.left()
-        self._recorder.committed()
         return results
 
     def _write(self, connection: sqlite3.Connection, group: list[Job], check_all: bool) -> dict[Job, Any]:
@@ -267,6 +269,8 @@ class Writer:
                     self._write_collected(connection, submits, records, check_all, results)
                     results[job] = _refusable(connection, job.call)
                 else:
+                    if job.kept:  # the log tells what a dispatcher reports in its order
+                        self._write_collected(connection, [], records, check_all, results)
                     results[job] = job.call(connection)
         self._write_collected(connection, submits, records, check_all, results)
         return results

@@ -33,7 +33,8 @@ CREATE TABLE tasks (
     on_crash    TEXT NOT NULL DEFAULT 'retry',
     payload     TEXT
 );
-CREATE INDEX tasks_live ON tasks (number) WHERE state IN ('queued', 'running');
+-- By `ended_at`, not by state: a start then changes no index.
+CREATE INDEX tasks_live ON tasks (number) WHERE ended_at IS NULL;
 CREATE INDEX tasks_run ON tasks (run);
 CREATE INDEX tasks_ended ON tasks (run, ended_event) WHERE ended_event IS NOT NULL;
 CREATE UNIQUE INDEX tasks_key ON tasks (key) WHERE key IS NOT NULL;

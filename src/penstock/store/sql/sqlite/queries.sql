@@ -29,6 +29,20 @@ INSERT INTO events (at, type, task, attempt, host, data) VALUES {rows}
 
 -- A task moves on only from where the dispatcher believed it to be: the row count tells whether all did. The driver
 -- counts only for statements that begin with UPDATE, so the names of the columns are given inside.
+-- name: move_live
+UPDATE tasks
+SET state = v.state,
+    attempts = coalesce(v.attempts, tasks.attempts),
+    tries = coalesce(v.tries, tasks.tries),
+    host_faults = coalesce(v.host_faults, tasks.host_faults),
+    retry_at = v.retry_at,
+    ran_on = coalesce(v.ran_on, tasks.ran_on),
+    started_at = coalesce(v.started_at, tasks.started_at)
+FROM (WITH v (id, was, least, most, state, attempts, tries, host_faults, retry_at, ran_on, started_at)
+      AS (VALUES {rows}) SELECT * FROM v) AS v
+WHERE tasks.id = v.id AND tasks.state = v.was AND tasks.attempts BETWEEN v.least AND v.most
+
+-- The same for tasks that end or come back to life.
 -- name: move_tasks
 UPDATE tasks
 SET state = v.state,
@@ -153,7 +167,7 @@ SELECT (SELECT count(*) FROM tasks WHERE run = ?1)
 -- name: arrivals
 SELECT r.*, CAST((SELECT f.payload FROM full_records AS f WHERE f.number = r.number) AS BLOB)
 FROM records AS r
-WHERE r.number > ? AND r.state IN ('queued', 'running') ORDER BY r.number LIMIT ?
+WHERE r.number > ? AND r.ended_at IS NULL ORDER BY r.number LIMIT ?
 
 -- name: fetch
 SELECT r.*, CAST((SELECT f.payload FROM full_records AS f WHERE f.number = r.number) AS BLOB)
@@ -171,7 +185,7 @@ SELECT id, state FROM foreign_tasks WHERE id IN (SELECT value FROM json_each(?))
 -- name: live_counts
 SELECT state, kind, lane, host, model, needs, ran_on, count(*)
 FROM tasks
-WHERE state IN ('queued', 'running')
+WHERE ended_at IS NULL
 GROUP BY state, kind, lane, host, model, needs, ran_on
 
 -- name: tally
@@ -212,7 +226,7 @@ WHERE ended_at IS NOT NULL AND imported IS NULL AND ended_at >= ?1 AND started_a
 UNION ALL
 SELECT a.task, a.number, a.host, a.lane, a.started_at, a.work_class, a.ended_at, a.verdict, a.error, a.retry_at
 FROM tasks AS t CROSS JOIN attempts AS a ON a.task = t.id AND a.number = t.attempts
-WHERE t.state IN ('queued', 'running') AND t.state = 'running' AND a.ended_at IS NULL AND a.started_at <= ?2
+WHERE t.ended_at IS NULL AND t.state = 'running' AND a.ended_at IS NULL AND a.started_at <= ?2
 ORDER BY started_at, task, number
 
 -- name: imported_attempts
@@ -294,9 +308,9 @@ SELECT record FROM foreign_tasks WHERE run = ? AND id IN (SELECT value FROM json
 -- name: tasks_to_prune
 SELECT number, id, state
 FROM tasks
-WHERE number > ?1 AND state NOT IN ('queued', 'running') AND ended_at < ?2
+WHERE number > ?1 AND ended_at < ?2
   AND id NOT IN (SELECT d.value FROM tasks AS t, json_each(t."after") AS d
-                 WHERE t.state IN ('queued', 'running') AND t."after" IS NOT NULL)
+                 WHERE t.ended_at IS NULL AND t."after" IS NOT NULL)
 ORDER BY number LIMIT ?3
 
 -- name: drop_tasks

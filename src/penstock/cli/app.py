@@ -1,0 +1,231 @@
+"""The commands, loaded when they are used, and what becomes of an error: one line on stderr, a status.
+
+0 all well; 1 some task failed; 2 wrong use or config; 3 store or dispatcher; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from copy import copy
+from importlib import import_module
+from pathlib import Path
+from types import MethodType
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_command_from_info
+
+from penstock.cli.session import Settings
+from penstock.errors import PenstockError, UsageError
+
+INTERRUPTED = 130
+PROGRAM = "penstock"
+_OUTPUT_FAULTS = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
+
+# In the order of --help: the module that has the command.
+COMMANDS = {
+    "run": "work",
+    "work": "work",
+    "submit": "queue",
+    "tasks": "queue",
+    "show": "queue",
+    "why": "status",
+    "status": "status",
+    "cancel": "queue",
+    "retry": "queue",
+    "pause": "queue",
+    "resume": "queue",
+    "export": "queue",
+    "import": "queue",
+}
+
+# What Typer raises for wrong use. Its versions keep the class in different places, below the same children.
+_WrongUse: type[Exception] = typer.BadParameter.__mro__[2]
+
+
+class Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return [_taken_as_given(param) for param in super().get_params(ctx)]
+
+
+class Commands(TyperGroup):
+    """Builds a command when it is asked for: `submit` need not pay for all the others."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return [_taken_as_given(param) for param in super().get_params(ctx)]
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            self.commands[cmd_name] = self._built(cmd_name)
+        return self.commands.get(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS:
+            from penstock.config.problems import meant
+
+            raise UsageError(f"there is no command {args[0]!r}{meant(args[0], COMMANDS, 'commands')}")
+        return super().resolve_command(ctx, args)
+
+    def _built(self, name: str) -> Any:
+        family = import_module(f"penstock.cli.{COMMANDS[name]}").app
+        info = next(info for info in family.registered_commands if info.name == name)
+        info.cls = Command
+        command = get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+        # The options of every command are taken after its name as well.
+        command.params += [_also_here(param) for param in self.params if param.name in ("config", "settings")]
+        return command
+
+
+def _also_here(param: Any) -> Any:
+    also = copy(param)
+    also.hidden = True
+    also.expose_value = False
+    also.callback = _take_over
+    return also
+
+
+def _take_over(context: typer.Context, param: Any, value: Any) -> None:
+    if value and param.name == "config":
+        context.obj.config = Path(value)
+    elif value:
+        context.obj.settings += value
+
+
+def _taken_as_given(param: Any) -> Any:
+    """The parameter, its text left as it is.
+
+    Newer versions of Typer load pydantic to turn text into types, which costs more than all the rest of `submit`.
+    Our parameters are texts and flags; what a text means is read by the command, which also says better what is wrong.
+    """
+    if hasattr(param, "get_runtime_param"):
+        param.process_value = MethodType(_as_given, param)
+    return param
+
+
+def _as_given(param: Any, context: typer.Context, value: Any) -> Any:
+    if value is None and (param.multiple or param.nargs == -1):
+        value = ()
+    if param.required and param.value_is_missing(value):
+        raise UsageError(f"{context.info_name}: {param.metavar or param.name} is missing; see `{PROGRAM} {context.info_name} --help`")
+    return value if param.callback is None else param.callback(context, param, value)
+
+
+app = typer.Typer(
+    cls=Commands,
+    name=PROGRAM,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Each command explains itself: penstock run --help",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from penstock.version import __version__
+
+        print(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="FILE",
+            help="The config. Without it: the penstock.toml of this folder or a parent, the file that "
+            "PENSTOCK_CONFIG names, or your own.",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Set one key of the config for this command, like hosts.fenrir.slots=4. May be repeated.",
+        ),
+    ] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Penstock dispatches AI-agent work: every host full, none over-full, nothing lost, every wait explained."""
+    context.obj = Settings(Path(config) if config else None, settings or [])
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+# ---- what errors look like outside
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command line; its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a sign is no reason to fail
+    try:
+        status = get_command(app).main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _reader_left()
+    except KeyboardInterrupt:
+        return _told(["interrupted"], INTERRUPTED)
+    except PenstockError as error:
+        return _told(str(error).splitlines() or [type(error).__name__], error.exit_status)
+    except _WrongUse as error:
+        return _told([_wrong_use(error)], 2)
+    except OSError as error:
+        if error.filename is None and error.errno not in _OUTPUT_FAULTS:
+            raise
+        place = "output" if error.filename is None else os.fsdecode(error.filename)
+        return _told([f"{place}: {error.strerror}"], 2)
+    return int(status or 0)
+
+
+def _told(lines: Sequence[str], status: int) -> int:
+    from contextlib import suppress
+
+    with suppress(OSError):
+        sys.stdout.flush()
+        for line in lines:
+            sys.stderr.write(f"{PROGRAM}: {line}\n")
+        sys.stderr.flush()
+    return status
+
+
+def _reader_left() -> int:
+    """Whoever read our output has seen enough. Python must not try to write the rest when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _wrong_use(error: Any) -> str:
+    """Typer's message as ours: the command first, one line, a near spelling where there is one."""
+    context = getattr(error, "ctx", None)
+    where = "" if context is None else context.command_path.removeprefix(PROGRAM).strip()
+    wrong = getattr(error, "option_name", None)
+    if wrong is not None and type(error).__name__ == "NoSuchOption":
+        from penstock.config.problems import meant
+
+        known = [
+            name for param in context.command.params for name in (*param.opts, *param.secondary_opts)
+        ] if context else []
+        long = [name for name in known if name.startswith("--")]
+        what = f"there is no option {wrong}{meant(wrong, long, 'options')}"
+    else:
+        what = " ".join(error.format_message().split()).rstrip(".")
+        what = what[:1].lower() + what[1:]
+    hint = f"; see `{PROGRAM} {where} --help`" if where and "?" not in what else ""
+    return f"{where}: {what}{hint}" if where else what

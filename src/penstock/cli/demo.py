@@ -1,0 +1,67 @@
+"""`penstock demo`: watch Penstock at work on simulated hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli import render
+
+_SCALE = 0.025  # real seconds for one of the story
+_QUICK_SCALE = 0.008
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command("demo")
+def demo(
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON, nothing else.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Take a few seconds instead of twenty.")] = False,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="DIR", help="Keep the configs and stores in this new folder."),
+    ] = None,
+) -> None:
+    """Watch Penstock at work on simulated hosts, beside the legacy way and the ideal.
+
+    Four scenes, all real: dispatchers, stores on the disk, a process that is killed. Only the hosts pretend
+    to work, and their seconds are shortened. Exit status 1: something that Penstock promises did not hold.
+    """
+    import tempfile
+
+    scale = _QUICK_SCALE if quick else _SCALE
+    if keep is not None:
+        ok = _play(keep, scale, json, keep)
+    else:
+        with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
+            ok = _play(Path(folder), scale, json, None)
+    if not ok:
+        raise typer.Exit(1)
+
+
+def _play(folder: Path, scale: float, as_json: bool, kept: Path | None) -> bool:
+    import asyncio
+    from contextlib import closing
+
+    from penstock.demo.play import Options, play
+
+    options = Options(folder, scale)
+    if as_json:
+        from penstock.demo.plain import NoShow
+
+        scenes = asyncio.run(play(options, NoShow()))
+        ok = all(scene.ok for scene in scenes)
+        render.emit({"ok": ok, "second_lasts_s": scale, "scenes": [scene.as_record() for scene in scenes]})
+        return ok
+    from penstock.demo.live import LiveShow
+    from penstock.demo.plain import PlainShow
+    from penstock.demo.show import Screen
+
+    screen = Screen(highlight=False)
+    moving = screen.is_terminal and not screen.is_dumb_terminal
+    with closing(LiveShow(screen) if moving else PlainShow(screen)) as show:
+        scenes = asyncio.run(play(options, show))
+        show.summary(scenes, kept)
+    return all(scene.ok for scene in scenes)

@@ -1,0 +1,117 @@
+"""All there is about one task, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.cli.render import moment, one_line, print_table, say, seconds, text_of
+from penstock.model import Attempt, Result, TaskRecord, Wait
+from penstock.store.base import StoredEvent
+
+_MOST_EVENTS = 50
+
+
+def print_details(
+    record: TaskRecord, result: Result, attempts: Sequence[Attempt], events: Sequence[StoredEvent]
+) -> None:
+    fields = _fields(record)
+    width = max(len(name) for name, _ in fields)
+    for name, text in fields:
+        say(f"{name:<{width}}  {one_line(text)}")
+    _block("payload", record.task.payload)
+    if record.error is not None:
+        say(f"\nerror\n  {one_line(record.error)}")
+    _block("value", record.value)
+    if attempts:
+        say()
+        print_attempts(attempts)
+    if result.waits:
+        say()
+        print_waits(result.waits)
+    if events:
+        say()
+        _print_events(events, record.task.queued_at)
+
+
+def _fields(record: TaskRecord) -> list[tuple[str, str]]:
+    task = record.task
+    fields = [
+        ("task", task.id),
+        ("state", str(record.state)),
+        ("run", task.run),
+        ("kind", task.kind),
+        ("lane", task.lane),
+        ("priority", str(task.priority)),
+        ("host", record.host or (f"only {task.host}" if task.host else "")),
+        ("model", task.model or ""),
+        ("after", ", ".join(task.after)),
+        ("needs", ", ".join(f"{unit}={amount:g}" for unit, amount in (task.needs or {}).items())),
+        ("queued", moment(task.queued_at)),
+        ("started", moment(record.started_at)),
+        ("ended", moment(record.ended_at)),
+        ("not before", moment(task.not_before)),
+        ("deadline", moment(task.deadline)),
+        ("next try", moment(record.retry_at)),
+        ("time-out", "" if task.timeout_s is None else seconds(task.timeout_s)),
+        ("retries", "" if task.retries is None else str(task.retries)),
+        ("key", task.key or ""),
+        ("on crash", "" if task.on_crash == "retry" else str(task.on_crash)),
+    ]
+    return [(name, text) for name, text in fields if text]
+
+
+def _block(name: str, value: Any) -> None:
+    if value is None:
+        return
+    text = value if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    lines = [one_line(line) if not line.isprintable() else line for line in text.splitlines()]
+    say(f"\n{name}\n  " + "\n  ".join(lines))
+
+
+def print_attempts(attempts: Sequence[Attempt]) -> None:
+    rows = [
+        (
+            str(attempt.number),
+            attempt.host,
+            moment(attempt.started_at),
+            "" if attempt.ended_at is None else seconds(attempt.ended_at - attempt.started_at),
+            "running" if attempt.ended_at is None else str(attempt.verdict or "interrupted"),
+            one_line(attempt.error or ""),
+        )
+        for attempt in attempts
+    ]
+    print_table((">attempt", "host", "started", ">ran", "verdict", "error"), rows, flexible="error")
+
+
+def print_waits(waits: Sequence[Wait]) -> None:
+    total = sum(wait.seconds for wait in waits)
+    rows = [
+        (
+            wait.reason,
+            seconds(wait.seconds),
+            f"{wait.seconds / total:.0%}" if total else "",
+            moment(wait.start),
+            one_line(wait.detail),
+        )
+        for wait in waits
+    ]
+    print_table(("waited for", ">time", ">share", "from", "detail"), rows, flexible="detail")
+
+
+def _print_events(events: Sequence[StoredEvent], queued_at: float) -> None:
+    rows = [
+        (
+            f"+{seconds(event.at - queued_at)}",
+            event.type,
+            "" if event.attempt is None else str(event.attempt),
+            event.host or "",
+            ", ".join(f"{name}={text_of(value)}" for name, value in event.data.items()),
+        )
+        for event in events[:_MOST_EVENTS]
+    ]
+    print_table((">when", "event", ">attempt", "host", "data"), rows, flexible="data")
+    if len(events) > _MOST_EVENTS:
+        say(f"and {len(events) - _MOST_EVENTS} more events")

@@ -1,0 +1,86 @@
+"""A run while it is worked on, here or by another process, until all of it has ended or somebody interrupts.
+
+The first Ctrl-C (or SIGTERM) lets what runs finish, the second puts it back into the queue. Where another
+process dispatches there is nothing to finish here: the first one ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from penstock.cli.session import hearing
+from penstock.client import Client, Run
+from penstock.model import State, TaskRecord
+from penstock.store.base import TaskFilter
+
+INTERRUPTED = 130
+
+OnEnded = Callable[[Sequence[TaskRecord]], Awaitable[None]]
+
+
+async def follow(client: Client, run: Run, on_ended: OnEnded, tell: Callable[[str], None]) -> bool:
+    """Whether all has ended. `on_ended` hears of what did, and now and then of nothing; `tell` is for people."""
+    follower = _Follower(client, run, on_ended, tell)
+    await follower.follow()
+    return follower.all_ended
+
+
+class _Follower:
+    def __init__(self, client: Client, run: Run, on_ended: OnEnded, tell: Callable[[str], None]) -> None:
+        self._client = client
+        self._endings = run.endings()
+        self._on_ended = on_ended
+        self._tell = tell
+        self._stopping = False
+        self._putting_back = False
+
+    @property
+    def all_ended(self) -> bool:
+        return not self._endings.left
+
+    async def follow(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                self._collecting = self._group.create_task(self._collect())
+                with hearing(self._interrupt):
+                    await asyncio.wait([self._collecting])
+                    if not self._stopping and self._client.dispatches and not self._failed():
+                        await self._leave()
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        while not self.all_ended and (ended := await self._endings.take()):
+            await self._on_ended(ended)
+
+    def _failed(self) -> bool:
+        return self._collecting.cancelled() or self._collecting.exception() is not None
+
+    async def _collect(self) -> None:
+        async with self._client.watching() as watch:
+            while self._endings.left:
+                ended = await self._endings.take()
+                await self._on_ended(ended)
+                if not ended:
+                    await watch()
+
+    async def _leave(self) -> None:
+        """Ours are done; other runs may have tasks in our dispatcher."""
+        self._stopping = True
+        if await self._client.tasks(TaskFilter(states=(State.RUNNING,), limit=1)):
+            self._tell("tasks of other runs are running here; they finish first (Ctrl-C puts them back)")
+        await self._client.stop_dispatching()
+
+    def _interrupt(self, _: int) -> None:
+        if not self._stopping:
+            self._stopping = True
+            if self._client.dispatches:
+                self._tell("finishing what runs, starting nothing more; Ctrl-C again puts it back")
+            self._group.create_task(self._stop(put_back=False))
+        elif not self._putting_back:
+            self._putting_back = True
+            self._tell("putting back what runs")
+            self._group.create_task(self._stop(put_back=True))
+
+    async def _stop(self, *, put_back: bool) -> None:
+        await self._client.stop_dispatching(put_back=put_back)
+        self._collecting.cancel()

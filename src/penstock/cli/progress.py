@@ -1,0 +1,203 @@
+"""What `run` shows while it works: a live board on a terminal, a line a second elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.cli.render import console, note, one_line, seconds
+from penstock.model import Host, TaskRecord
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from penstock.cli.tally import LaneCount, Tally
+
+_BAR_WIDTH = 30
+_OTHER_LINES = 7  # of the board: all but its lanes and hosts
+_ERROR_WIDTH = 200
+
+
+class Display(Protocol):
+    every_s: float | None  # how often it wants to be updated
+
+    def open(self) -> None: ...
+
+    def update(self, tally: Tally, now: float) -> None: ...
+
+    def tell(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def choose(run: str, hosts: Sequence[Host], *, quiet: bool, records_on_terminal: bool) -> Display:
+    """Progress goes to stderr: stdout is for results. Where those are on the same screen, they are the progress."""
+    if quiet or records_on_terminal:
+        return Silent()
+    return Board(run, hosts) if sys.stderr.isatty() else Lines()
+
+
+def failure_line(record: TaskRecord) -> str:
+    where = f" on {record.host}" if record.host else ""
+    why = one_line(record.error or "no reason was given", _ERROR_WIDTH)
+    return f"{record.state} {record.task.id} {record.task.kind}{where}: {why}"
+
+
+class Silent:
+    every_s: float | None = None
+
+    def open(self) -> None:
+        pass
+
+    def update(self, tally: Tally, now: float) -> None:
+        pass
+
+    def tell(self, text: str) -> None:
+        note(text)
+
+    def close(self) -> None:
+        pass
+
+
+class Lines:
+    every_s: float | None = 1.0
+
+    def __init__(self) -> None:
+        self._began = time.time()
+        self._last = ""
+
+    def open(self) -> None:
+        self._began = time.time()
+
+    def update(self, tally: Tally, now: float) -> None:
+        counts = _counts(tally)
+        if counts != self._last:
+            self._last = counts
+            sys.stderr.write(f"{seconds(now - self._began):>7}  {counts}\n")
+            sys.stderr.flush()
+
+    def tell(self, text: str) -> None:
+        note(text)
+
+    def close(self) -> None:
+        pass
+
+
+def _counts(tally: Tally) -> str:
+    failed = f", {tally.failed} failed" if tally.failed else ""
+    return f"{tally.done} of {tally.total} done{failed}, {tally.running} running, {tally.queued} queued"
+
+
+class Board:
+    """One bar per lane, one row per host, redrawn in place."""
+
+    every_s: float | None = 0.2
+
+    def __init__(self, run: str, hosts: Sequence[Host]) -> None:
+        from rich.live import Live
+
+        self._run = run
+        self._hosts = hosts
+        self._began = time.time()
+        self._console = console(stderr=True)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+
+    def open(self) -> None:
+        self._began = time.time()
+        self._live.start()
+
+    def update(self, tally: Tally, now: float) -> None:
+        self._live.update(self._drawn(tally, now), refresh=True)
+
+    def tell(self, text: str) -> None:
+        self._console.print(f"penstock: {text}", soft_wrap=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _drawn(self, tally: Tally, now: float) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        left_s = tally.left_s(now)
+        left = f" · about {seconds(left_s)} left" if left_s is not None and left_s >= 1 else ""
+        head = f"run {self._run} · {_counts(tally)} · {seconds(now - self._began)}{left}"
+        rows = max(4, self._console.height - _OTHER_LINES)
+        hosts = self._host_rows(tally, now)
+        lanes = tally.lanes()
+        room = max(2, rows - min(len(hosts), rows // 2))
+        return Group(
+            Text(head, no_wrap=True, overflow="ellipsis"),
+            Text(),
+            _lane_table(_busiest(lanes, room), len(lanes)),
+            Text(),
+            _host_table(hosts[: max(2, rows - min(len(lanes), room))], len(hosts)),
+        )
+
+    def _host_rows(self, tally: Tally, now: float) -> list[tuple[str, str, str]]:
+        on_hosts = tally.on_hosts()
+        rows = []
+        for host in sorted(self._hosts, key=lambda h: -len(on_hosts.get(h.name, ()))):
+            here = on_hosts.get(host.name, [])
+            rows.append((host.name, f"{len(here)}/{host.slots}", _what_runs(here, now)))
+        return rows
+
+
+def _what_runs(records: Sequence[TaskRecord], now: float) -> str:
+    if not records:
+        return "idle"
+    kinds = Counter(record.task.kind for record in records)
+    text = ", ".join(kind if count == 1 else f"{kind} ×{count}" for kind, count in kinds.most_common())
+    oldest = records[0]
+    return f"{text} · {oldest.task.id} for {seconds(now - (oldest.started_at or now))}"
+
+
+def _busiest(lanes: list[LaneCount], room: int) -> list[LaneCount]:
+    if len(lanes) <= room:
+        return lanes
+    return sorted(lanes, key=lambda count: (-count.running, -count.queued, count.lane))[: room - 1]
+
+
+def _lane_table(lanes: Sequence[LaneCount], total: int) -> Table:
+    from rich.progress_bar import ProgressBar
+    from rich.text import Text
+
+    table = _table("lane", "", ">done", ">failed", ">running", ">queued")
+    for count in lanes:
+        ended = count.done + count.failed
+        bar = ProgressBar(total=max(1, count.total), completed=ended, width=_BAR_WIDTH)
+        failed = Text(str(count.failed), style="red" if count.failed else "")
+        cells = (str(count.done), failed, str(count.running), str(count.queued))
+        table.add_row(Text(one_line(count.lane)), bar, *cells)
+    if total > len(lanes):
+        table.add_row(f"and {total - len(lanes)} more")
+    return table
+
+
+def _host_table(rows: Sequence[tuple[str, str, str]], total: int) -> Table:
+    from rich.text import Text
+
+    table = _table("host", ">slots", "running")
+    for row in rows:
+        table.add_row(*(Text(one_line(cell), no_wrap=True, overflow="ellipsis") for cell in row))
+    if total > len(rows):
+        table.add_row(f"and {total - len(rows)} more")
+    return table
+
+
+def _table(*columns: str) -> Table:
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns:
+        made.add_column(
+            column.lstrip(">"),
+            justify="right" if column.startswith(">") else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+    return made

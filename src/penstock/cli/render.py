@@ -1,0 +1,168 @@
+"""How things look outside: JSON for programs, lines and tables for people. Rich is loaded only for tables."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from penstock.model import TaskRecord
+
+_WIDE = 10_000  # a file or a pipe has no width; nothing is cut for it
+
+
+# ---- JSON
+
+
+def emit(value: Any) -> None:
+    """One JSON document on stdout: on a terminal for reading, else on one line."""
+    import msgspec
+
+    data = msgspec.json.encode(value)
+    write(msgspec.json.format(data, indent=2) if sys.stdout.isatty() else data)
+
+
+def emit_line(value: Any) -> None:
+    """One record of several: always on one line, and seen at once."""
+    import msgspec
+
+    write(msgspec.json.encode(value))
+    sys.stdout.flush()
+
+
+def write(data: bytes) -> None:
+    """JSON is UTF-8, whatever the terminal is."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data + b"\n")
+
+
+def plain_record(record: TaskRecord) -> dict[str, Any]:
+    """A task like a result, without its waits, which would have to be worked out."""
+    task = record.task
+    return {
+        "task_id": task.id,
+        "run": task.run,
+        "kind": task.kind,
+        "lane": task.lane,
+        "priority": task.priority,
+        "state": str(record.state),
+        "host": record.host,
+        "attempts": record.attempts,
+        "queued_at": task.queued_at,
+        "started_at": record.started_at,
+        "ended_at": record.ended_at,
+        "value": record.value,
+        "error": record.error,
+    }
+
+
+# ---- lines
+
+
+def say(text: str = "") -> None:
+    sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """A line for people beside the data."""
+    sys.stderr.write(f"penstock: {text}\n")
+    sys.stderr.flush()
+
+
+def one_line(text: str, most: int | None = None) -> str:
+    """A text of anybody's, fit for a line of ours: nothing in it moves the cursor or changes colours."""
+    text = " ".join(text.split())
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else "�" for c in text)
+    return text if most is None or len(text) <= most else text[: most - 1] + "…"
+
+
+def seconds(amount: float) -> str:
+    """A stretch of time as people say it: 40 ms, 3.2 s, 12 s, 3m05s, 2h10m, 3d04h."""
+    if amount < 0.0995:
+        return f"{max(0.0, amount) * 1000:.0f} ms"
+    if amount < 9.95:
+        return f"{amount:.1f} s"
+    if amount < 99.5:
+        return f"{amount:.0f} s"
+    whole = round(amount)
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86_400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600:02}h"
+
+
+def percent(share: float) -> str:
+    return f"{share * 100:.0f} %" if share >= 0.0995 or share == 0 else f"{share * 100:.1f} %"
+
+
+def moment(at: float | None) -> str:
+    """A time of day; with its date unless that is today's."""
+    if at is None:
+        return ""
+    then = time.localtime(at)
+    day = "" if then[:3] == time.localtime()[:3] else time.strftime("%Y-%m-%d ", then)
+    return f"{day}{time.strftime('%H:%M:%S', then)}.{int(at % 1 * 1000):03}"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def text_of(value: Any) -> str:
+    """A payload or a value: text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    import msgspec
+
+    return msgspec.json.encode(value).decode()
+
+
+# ---- tables
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Knows the terminal's width and colours (NO_COLOR); takes no text of ours or others for markup."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(
+        file=stream,
+        width=None if stream.isatty() else _WIDE,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        soft_wrap=False,
+    )
+
+
+def table(columns: Iterable[str], rows: Iterable[Sequence[str]], *, flexible: str | None = None) -> Table:
+    """A table without a frame. Columns that begin with ">" are numbers; the flexible one gives way."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        name = column.lstrip(">")
+        made.add_column(
+            name,
+            justify="right" if column.startswith(">") else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            ratio=1 if name == flexible and sys.stdout.isatty() else None,
+        )
+    for row in rows:
+        made.add_row(*(Text(one_line(cell), no_wrap=True, overflow="ellipsis") for cell in row))
+    return made
+
+
+def print_table(
+    columns: Iterable[str], rows: Iterable[Sequence[str]], *, flexible: str | None = None
+) -> None:
+    console().print(table(columns, rows, flexible=flexible))

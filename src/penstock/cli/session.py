@@ -1,0 +1,92 @@
+"""One command's session: its config, its client, the signals it hears."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    import typer
+
+    from penstock.client import Client
+    from penstock.config import Config
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Settings:
+    """The options that every command has."""
+
+    config: Path | None = None
+    settings: list[str] = field(default_factory=list)
+
+    def read(self) -> Config:
+        from penstock.wiring import read_config
+
+        return read_config(self.config, dict(map(_pair, self.settings)))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--set: {text!r} must be KEY=VALUE, such as --set hosts.fenrir.slots=4")
+    return key.strip(), value.strip()
+
+
+def whole(option: str, text: str, least: int = 1) -> int:
+    """An option's whole number."""
+    if not text.isdecimal() or int(text) < least:
+        raise UsageError(f"{option}: {text!r} must be a whole number, at least {least}")
+    return int(text)
+
+
+def one_of(option: str, text: str, choices: Sequence[str]) -> str:
+    """An option's word out of a few."""
+    if text not in choices:
+        from penstock.config.problems import meant
+
+        raise UsageError(f"{option}: there is no {text!r}{meant(text, choices, 'choose')}")
+    return text
+
+
+def config_of(context: typer.Context) -> Config:
+    settings: Settings = context.obj
+    return settings.read()
+
+
+@asynccontextmanager
+async def opened(config: Config, *, dispatch: bool = False) -> AsyncIterator[Client]:
+    from penstock.client import open
+
+    async with open(config, dispatch=dispatch) as client:
+        yield client
+
+
+def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's coroutine to its end."""
+    import asyncio
+
+    return asyncio.run(work)
+
+
+@contextmanager
+def hearing(handler: Callable[[int], None]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM go to `handler` instead of ending the command."""
+    import asyncio
+    import signal
+
+    loop = asyncio.get_running_loop()
+    heard = (signal.SIGINT, signal.SIGTERM)
+    for number in heard:
+        loop.add_signal_handler(number, handler, number)
+    try:
+        yield
+    finally:
+        for number in heard:
+            loop.remove_signal_handler(number)

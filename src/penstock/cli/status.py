@@ -1,0 +1,237 @@
+"""Looking: `status` of hosts, lanes, gates and queue; `why` a task waited."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli import render
+from penstock.cli.session import config_of, finish, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.config import Config
+    from penstock.model import Gate, Host, Plant, Result, Wait
+    from penstock.store.base import Snapshot
+
+app = typer.Typer()
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+# What lets a queued task start, by the first word of what it waits for.
+REMEDIES = {
+    "dependency": "when the tasks it comes after have succeeded",
+    "scheduled": "when its time has come",
+    "paused": "when `penstock resume` lets it, or the next dispatcher begins",
+    "gate": "when the gate opens; `penstock status` shows its reading",
+    "lane": "when a task of its lane ends, or with a larger max_running",
+    "host-down": "when a host that serves it is healthy again; it is tried by itself",
+    "rate": "when the minute has passed, or with a larger rate",
+    "slots": "when an attempt there ends, or with more slots",
+    "order": "when those before it have started",
+    "dispatcher-down": "when a dispatcher runs: `penstock work`",
+}
+_MOST_REASONS = 4
+
+
+# ---- status
+
+
+@app.command("status", epilog="\b\nExamples:\n  penstock status\n  penstock status --json | jq .queue_depth")
+def status(context: typer.Context, as_json: Json = False) -> int:
+    """Show hosts, lanes, gates, the queue, and who dispatches."""
+    return finish(_status(config_of(context), as_json))
+
+
+async def _status(config: Config, as_json: bool) -> int:
+    async with opened(config) as client:
+        snapshot = await client.snapshot()
+    record = status_record(config.plant, snapshot)
+    if as_json:
+        render.emit(record)
+    else:
+        _print_status(record, snapshot)
+    return 0
+
+
+def status_record(plant: Plant, snapshot: Snapshot) -> dict[str, Any]:
+    """A snapshot under a config's names; what was never recorded is as the config says."""
+    routes = [(json.loads(key), count) for key, count in snapshot.queued.items()]
+    active: dict[str, int] = defaultdict(int)
+    lane_running: dict[str, int] = defaultdict(int)
+    lane_queued: dict[str, int] = defaultdict(int)
+    for (host, lane), count in snapshot.running.items():
+        active[host] += count
+        lane_running[lane] += count
+    for (_, lane, *_), count in routes:
+        lane_queued[lane] += count
+    epoch = snapshot.epoch
+    return {
+        "hosts": {
+            host.name: _host_record(host, snapshot, active[host.name], routes) for host in plant.hosts
+        },
+        "lanes": {
+            lane.name: {
+                "running": lane_running[lane.name],
+                "queued": lane_queued[lane.name],
+                "max_running": lane.max_running,
+                "paused": snapshot.paused or snapshot.lanes_paused.get(lane.name, False),
+            }
+            for lane in plant.lanes
+        },
+        "gates": {gate.name: _gate_record(gate, snapshot) for gate in plant.gates},
+        "queue_depth": sum(snapshot.queued.values()),
+        "dispatcher": None
+        if epoch is None
+        else {
+            "pid": epoch.owner.pid,
+            "machine": epoch.owner.machine,
+            "command": epoch.owner.command,
+            "since": epoch.started_at,
+        },
+    }
+
+
+def _host_record(
+    host: Host, snapshot: Snapshot, active: int, routes: Sequence[tuple[Any, int]]
+) -> dict[str, Any]:
+    told = snapshot.hosts.get(host.name)
+    # A dispatcher's slots are those of its time; the next one begins with the config's.
+    slots = host.slots if told is None or snapshot.epoch is None else told.slots
+    return {
+        "active": active,
+        "available_slots": max(0, slots - active),
+        "slots": slots,
+        "queued": sum(count for route, count in routes if _could_take(host, *route)),
+        "state": "up" if told is None else told.state,
+    }
+
+
+def _could_take(host: Host, kind: str, _: str, pinned: str | None, model: str | None, __: Any) -> bool:
+    return host.serves_kind(kind) and pinned in (None, host.name) and model in (None, host.model)
+
+
+def _gate_record(gate: Gate, snapshot: Snapshot) -> dict[str, Any]:
+    if gate.name in snapshot.gates:
+        is_open, detail = snapshot.gates[gate.name]
+        return {"open": is_open, "detail": detail}
+    if gate.lane is not None:
+        return {"open": True, "detail": ""}
+    return {"open": gate.on_error == "open", "detail": "no reading yet"}
+
+
+def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
+    render.say(_who(record["dispatcher"]))
+    running = sum(host["active"] for host in record["hosts"].values())
+    ended = ", ".join(f"{count} {state}" for state, count in snapshot.ended.items())
+    render.say(f"{record['queue_depth']} queued, {running} running" + (f"; ended: {ended}" if ended else ""))
+    if snapshot.paused:
+        render.say("everything is paused; `penstock resume` goes on")
+    if record["hosts"]:
+        render.say()
+        rows = [
+            (name, host["state"], f"{host['active']}/{host['slots']}", str(host["queued"]), _detail(name, snapshot))
+            for name, host in record["hosts"].items()
+        ]
+        render.print_table(("host", "state", ">slots", ">queued", "detail"), rows, flexible="detail")
+    render.say()
+    lanes = [
+        (
+            name,
+            str(lane["running"]) + ("" if lane["max_running"] is None else f"/{lane['max_running']}"),
+            str(lane["queued"]),
+            "paused" if lane["paused"] else "",
+        )
+        for name, lane in record["lanes"].items()
+    ]
+    render.print_table(("lane", ">running", ">queued", ""), lanes)
+    if record["gates"]:
+        render.say()
+        gates = [
+            (name, "open" if gate["open"] else "closed", gate["detail"])
+            for name, gate in record["gates"].items()
+        ]
+        render.print_table(("gate", "is", "detail"), gates, flexible="detail")
+
+
+def _detail(host: str, snapshot: Snapshot) -> str:
+    told = snapshot.hosts.get(host)
+    return "" if told is None else told.detail
+
+
+def _who(dispatcher: Mapping[str, Any] | None) -> str:
+    if dispatcher is None:
+        return "nobody dispatches; `penstock work` does"
+    who = f"process {dispatcher['pid']} on {dispatcher['machine']} ({dispatcher['command']})"
+    return f"dispatched by {who} since {render.moment(dispatcher['since'])}"
+
+
+# ---- why
+
+
+@app.command("why", epilog="\b\nExamples:\n  penstock why 1m7f\n  penstock why 1m7f --json")
+def why(
+    context: typer.Context,
+    task: Annotated[str, typer.Argument(metavar="TASK", help="Its id, or the beginning of it.")],
+    as_json: Json = False,
+) -> int:
+    """Say why a task waited: each stretch of its queue time has one reason, and they add up."""
+    return finish(_why(config_of(context), task, as_json))
+
+
+async def _why(config: Config, task: str, as_json: bool) -> int:
+    async with opened(config) as client:
+        result = await client.result(task)
+    if as_json:
+        render.emit(
+            {
+                "task_id": result.task_id,
+                "state": str(result.state),
+                "waited_s": sum(wait.seconds for wait in result.waits),
+                "waits": [wait.as_record() for wait in result.waits],
+            }
+        )
+        return 0
+    render.say(in_short(result))
+    if remedy := starts(result):
+        render.say(remedy)
+    if result.waits:
+        from penstock.cli.details import print_waits
+
+        render.say()
+        print_waits(result.waits)
+    return 0
+
+
+def in_short(result: Result) -> str:
+    """The whole story in a line: the reasons, the longest first, each with the detail of its longest stretch."""
+    if not result.waits:
+        return f"{result.task_id} did not wait; it is {result.state}"
+    stretches: dict[str, list[Wait]] = defaultdict(list)
+    for wait in result.waits:
+        stretches[wait.reason].append(wait)
+    ordered = sorted(stretches.items(), key=lambda item: -sum(w.seconds for w in item[1]))
+    parts = []
+    for reason, waits in ordered[:_MOST_REASONS]:
+        detail = render.one_line(max(waits, key=lambda w: w.seconds).detail, 80)
+        spent = render.seconds(sum(w.seconds for w in waits))
+        parts.append(f"{spent} {reason}" + (f" ({detail})" if detail else ""))
+    if len(ordered) > _MOST_REASONS:
+        parts.append(f"and {len(ordered) - _MOST_REASONS} more reasons")
+    total = render.seconds(sum(wait.seconds for wait in result.waits))
+    verb = "has waited" if result.state == "queued" else "waited"
+    return f"{result.task_id} {verb} {total}: {', '.join(parts)}"
+
+
+def starts(result: Result) -> str:
+    """What would let it start, if it has not."""
+    if result.state != "queued" or not result.waits:
+        return ""
+    last = result.waits[-1]
+    remedy = REMEDIES[last.reason.partition(":")[0]]
+    detail = f" ({render.one_line(last.detail, 80)})" if last.reason == "dependency" else ""
+    return f"it starts {remedy}{detail}"

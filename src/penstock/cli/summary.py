@@ -1,0 +1,69 @@
+"""The end of `run`: what was achieved against the ideal, how full the hosts were, what was waited for, what failed."""
+
+from __future__ import annotations
+
+from penstock.cli.render import console, counted, note, one_line, percent, seconds, table
+from penstock.diagnosis.summary import Summary
+from penstock.model import State
+
+_MOST_REASONS = 5
+
+
+def print_summary(summary: Summary, *, stderr: bool) -> None:
+    out = console(stderr=stderr)
+    states = [
+        f"{summary.states[state]} {state}" for state in State if summary.states.get(state)
+    ]
+    out.print(f"run {summary.run}: {counted(summary.tasks, 'task')}, {', '.join(states)}")
+    ratio = "" if summary.ratio is None else f", {summary.ratio:.2f} × ideal"
+    out.print(
+        f"makespan {_exact(summary.makespan_s)}{ratio}; "
+        f"ideal {_exact(summary.ideal.seconds)} ({summary.ideal.because})"
+    )
+    out.print()
+    out.print(_hosts(summary))
+    if summary.waits:
+        out.print()
+        out.print(_waits(summary))
+    if summary.failures:
+        out.print()
+        out.print(_failures(summary))
+        told = len(summary.failures)
+        bad = summary.states.get(State.FAILED, 0) + summary.states.get(State.BLOCKED, 0)
+        if bad > told:
+            note(f"{bad - told} more failed; `penstock tasks --run {summary.run} --state failed` lists them")
+
+
+def _exact(amount: float) -> str:
+    """Two makespans are compared: three digits are wanted."""
+    return f"{amount:.2f} s" if 0.1 <= amount < 100 else seconds(amount)
+
+
+def _hosts(summary: Summary) -> object:
+    shared = any(use.others_s > 0 for use in summary.hosts)
+    columns = ["host", ">slots", ">attempts", ">busy", ">slot use", *([">other runs"] if shared else [])]
+    rows = [
+        (
+            use.host,
+            str(use.slots),
+            str(use.attempts),
+            seconds(use.busy_s),
+            percent(use.share),
+            *([seconds(use.others_s)] if shared else []),
+        )
+        for use in summary.hosts
+    ]
+    return table(columns, rows)
+
+
+def _waits(summary: Summary) -> object:
+    most = summary.waits[:_MOST_REASONS]
+    rows = [(wait.reason, seconds(wait.seconds), percent(wait.share)) for wait in most]
+    return table(("waited for", ">all tasks", ">share"), rows)
+
+
+def _failures(summary: Summary) -> object:
+    rows = [
+        (f.task_id, str(f.state), f.kind, f.host or "", one_line(f.error, 300)) for f in summary.failures
+    ]
+    return table(("task", "state", "kind", "host", "error"), rows, flexible="error")

@@ -1,0 +1,262 @@
+"""Working: `run` does a task file from submit to summary, `work` is the dispatcher alone."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli import render
+from penstock.cli.session import config_of, finish, hearing, one_of, opened
+
+if TYPE_CHECKING:
+    from penstock.cli.progress import Display
+    from penstock.cli.tally import Tally
+    from penstock.client import Client, Run
+    from penstock.config import Config
+    from penstock.model import Result, Task, TaskRecord
+
+app = typer.Typer()
+
+INTERRUPTED = 130
+_REST = 10.0  # of the time between two looks at what runs, looking takes at most a tenth
+
+
+# ---- run
+
+
+@app.command(
+    "run",
+    epilog="\b\nExamples:\n"
+    "  penstock run tasks.jsonl\n"
+    "  penstock run tasks.yaml --run nightly --out results.jsonl\n"
+    "  make-tasks | penstock run - --json | jq .value",
+)
+def run(
+    context: typer.Context,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Tasks as .jsonl, .yaml, .toml or .json; - is JSONL on stdin.")
+    ],
+    name: Annotated[str | None, typer.Option("--run", metavar="RUN", help="The name of this run.")] = None,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Write the result records there when all is done."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a result record per line as tasks end; no summary.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")] = False,
+) -> int:
+    """Submit a task file and work until all of it has ended.
+
+    Where another process dispatches, it does the work and this command watches. Ctrl-C once finishes what runs, twice
+    puts it back; the rest stays queued. Exit status 1 when a task failed.
+    """
+    place = Path(out) if out else None
+    return finish(_run(config_of(context), file, name, place, as_json=as_json, quiet=quiet))
+
+
+async def _run(config: Config, file: str, name: str | None, out: Path | None, *, as_json: bool, quiet: bool) -> int:
+    from penstock.cli.files import replacing
+    from penstock.cli.queue import read_tasks
+
+    tasks = read_tasks(config, file, name)
+    with ExitStack() as stack:
+        # Opened first: a path that cannot be written must not be found out after hours of work.
+        file_out = None if out is None else stack.enter_context(replacing(out))
+        async with opened(config, dispatch=True) as client:
+            since = time.time()
+            run = await client.submit_many(tasks, run=name)
+            worker = _RunWorker(client, run, tasks)
+            if as_json:
+                worker.tells.append(lambda result: render.emit_line(result.as_record()))
+            if file_out is not None:
+                worker.tells.append(_record_writer(file_out.write))
+            from penstock.cli.progress import choose
+
+            on_terminal = as_json and sys.stdout.isatty()
+            display = choose(run.name, config.plant.hosts, quiet=quiet, records_on_terminal=on_terminal)
+            try:
+                ended = await worker.work(display)
+            except BrokenPipeError:  # whoever read our records has left
+                ended = False
+            if not ended:
+                stack.pop_all()
+                return await _say_what_is_left(client, run, out)
+            if not quiet:
+                from penstock.cli.summary import print_summary
+
+                print_summary(await client.summary(run.name, since=since), stderr=as_json)
+    return 1 if worker.tally.failed else 0
+
+
+def _record_writer(write: Callable[[bytes], object]) -> Callable[[Result], None]:
+    import msgspec
+
+    encode = msgspec.json.Encoder().encode
+    return lambda result: (write(encode(result.as_record()) + b"\n"), None)[1]
+
+
+class _RunWorker:
+    """Follows a run with a display and those who want its results."""
+
+    def __init__(self, client: Client, run: Run, tasks: Sequence[Task]) -> None:
+        from penstock.cli.tally import Tally
+
+        self._client = client
+        self._run = run
+        self.tally: Tally = Tally(dict(zip(run.task_ids, tasks, strict=True)))
+        self.tells: list[Callable[[Result], None]] = []
+
+    async def work(self, display: Display) -> bool:
+        """Whether all has ended."""
+        from penstock.cli.following import follow
+        from penstock.cli.results import ResultLines
+
+        lines = ResultLines(self._client, self._run, self._tell)
+        self._display = display
+
+        async def on_ended(records: Sequence[TaskRecord]) -> None:
+            self._count(records)
+            if self.tells:
+                await lines.add(records)
+
+        async with self._shown(display):
+            ended = await follow(self._client, self._run, on_ended, display.tell)
+        await lines.flush()
+        return ended
+
+    def _tell(self, result: Result) -> None:
+        for tell in self.tells:
+            tell(result)
+
+    def _count(self, records: Sequence[TaskRecord]) -> None:
+        from penstock.cli.progress import failure_line
+        from penstock.model import State
+
+        self.tally.add_ended(records)
+        for record in records:
+            if record.state is not State.DONE:
+                self._display.tell(failure_line(record))
+
+    @asynccontextmanager
+    async def _shown(self, display: Display) -> AsyncIterator[None]:
+        import asyncio
+
+        if display.every_s is None:
+            yield
+            return
+        from penstock.cli.logs import telling
+
+        display.open()
+        try:
+            with telling(display.tell):
+                async with asyncio.TaskGroup() as group:
+                    ticking = group.create_task(self._tick(display, display.every_s))
+                    try:
+                        yield
+                    finally:
+                        ticking.cancel()
+                self.tally.set_running([])
+                display.update(self.tally, time.time())
+        except BaseExceptionGroup as error:
+            raise error.exceptions[0] from None
+        finally:
+            display.close()
+
+    async def _tick(self, display: Display, every_s: float) -> None:
+        import asyncio
+
+        from penstock.model import State
+        from penstock.store.base import TaskFilter
+
+        while True:
+            began = time.monotonic()
+            self.tally.set_running(await self._client.tasks(TaskFilter(states=(State.RUNNING,))))
+            display.update(self.tally, time.time())
+            await asyncio.sleep(max(every_s, _REST * (time.monotonic() - began)))
+
+
+async def _say_what_is_left(client: Client, run: Run, out: Path | None) -> int:
+    from penstock.model import State
+    from penstock.store.base import TaskFilter
+
+    left = len(await client.tasks(TaskFilter((State.QUEUED, State.RUNNING), run.name)))
+    dispatching = not client.dispatches and (await client.snapshot()).epoch is not None
+    how = "the other dispatcher goes on with them" if dispatching else "go on with `penstock work --drain`"
+    render.note(f"interrupted; {render.counted(left, 'task')} of run {run.name} left in the queue; {how}")
+    if out is not None:
+        render.note(f"{out} was not written; `penstock tasks --run {run.name} --json` has what ended")
+    return INTERRUPTED
+
+
+# ---- work
+
+
+@app.command(
+    "work",
+    epilog="\b\nExamples:\n"
+    "  penstock work\n"
+    "  penstock work --drain --quiet\n"
+    "  penstock work --log-format json 2>> penstock.log",
+)
+def work(
+    context: typer.Context,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Until the queue is empty, so also what a crash left.")
+    ] = False,
+    log_format: Annotated[
+        str, typer.Option("--log-format", metavar="text|json", help="Of the lines on stderr.")
+    ] = "text",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and failures.")] = False,
+) -> int:
+    """Dispatch: take tasks from the queue and run them, until stopped.
+
+    Ctrl-C or SIGTERM finishes what runs and starts nothing more; the second time what runs is put back. Exit status
+    1 when --drain ends and a task had failed, 3 when another dispatcher has the store.
+    """
+    as_json = one_of("--log-format", log_format, ("text", "json")) == "json"
+    return finish(_work(config_of(context), drain, as_json, quiet))
+
+
+async def _work(config: Config, drain: bool, as_json: bool, quiet: bool) -> int:
+    from penstock.cli.logs import Log, telling
+    from penstock.wiring import make_dispatcher, open_store
+
+    store = open_store(config)
+    dispatcher = make_dispatcher(config, store, "penstock work --drain" if drain else "penstock work")
+    log = Log(as_json=as_json, quiet=quiet, task=dispatcher.task)
+    heard: list[int] = []
+
+    def stop(number: int) -> None:
+        heard.append(number)
+        if len(heard) == 1:
+            log.line("stopping", detail="finishing what runs; once more puts it back")
+        elif len(heard) == 2:
+            log.line("stopping", detail="putting back what runs")
+        dispatcher.stop()
+
+    def ready() -> None:
+        slots = sum(host.slots for host in config.plant.hosts)
+        hosts = render.counted(len(config.plant.hosts), "host")
+        log.line("ready", detail=f"dispatching {store.name} to {hosts} with {render.counted(slots, 'slot')}")
+
+    await store.open()
+    try:
+        with hearing(stop), telling(log.warning):
+            await dispatcher.run(
+                until_empty=drain, on_ready=ready, on_start=log.started, on_decisions=log.decided
+            )
+        left = sum((await store.snapshot(time.time())).queued.values())
+    finally:
+        await store.close()
+    log.line("stopped", detail=f"{render.counted(left, 'task')} queued")
+    if heard and (drain or heard[0] == signal.SIGINT):
+        return INTERRUPTED
+    return 1 if drain and log.failures else 0

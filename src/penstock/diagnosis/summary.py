@@ -1,0 +1,284 @@
+"""What a run achieved against what was possible: how long it took, the ideal, where the time went.
+
+The ideal is a lower bound: no order of the same attempts, each as long as it was, could have ended sooner. It is
+the largest of
+
+    hosts   the work of the tasks that only these hosts could take, divided by the slots these hosts have; for
+            every group of hosts. A fallback host counts for a kind of task that ran there.
+    lane    the run time of a lane's tasks, divided by its `max_running`
+    chain   the longest way through tasks that wait for each other (often a single task): the attempts of each,
+            after the time before which it could not start
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.diagnosis.history import History
+from penstock.diagnosis.waits import Explainer
+from penstock.model import Attempt, Host, Plant, State, TaskRecord
+
+MOST_FAILURES = 10
+_MOST_GROUPS = 4096  # of hosts; beyond it the bound is still one, only less tight
+
+
+class HostUse(NamedTuple):
+    """What a host did in the time of a run. Seconds are those of slots."""
+
+    host: str
+    slots: int
+    attempts: int
+    busy_s: float  # held by the run
+    others_s: float  # held by other runs
+    share: float  # of all its slots over the whole time, held by the run
+
+
+class WaitShare(NamedTuple):
+    reason: str
+    seconds: float  # of all tasks together
+    share: float
+
+
+class Failure(NamedTuple):
+    task_id: str
+    kind: str
+    host: str | None
+    state: State
+    error: str
+
+
+class Bound(NamedTuple):
+    """A time that could not be beaten, and what sets it."""
+
+    seconds: float
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    run: str
+    tasks: int
+    states: Mapping[State, int]
+    makespan_s: float
+    ideal: Bound
+    hosts: tuple[HostUse, ...]
+    waited_s: float  # by all tasks together
+    waits: tuple[WaitShare, ...]  # the largest first
+    failures: tuple[Failure, ...]  # the first of them
+
+    @property
+    def ratio(self) -> float | None:
+        """Makespan over ideal; None when nothing ran."""
+        return self.makespan_s / self.ideal.seconds if self.ideal.seconds > 0 else None
+
+    @property
+    def failed(self) -> int:
+        """How many tasks ended, but not well."""
+        return sum(self.states.get(state, 0) for state in (State.FAILED, State.CANCELLED, State.BLOCKED))
+
+
+def summarize(history: History, plant: Plant, now: float, since: float = 0.0) -> Summary:
+    """Sum up the run of a history. What happened before `since` (an older submit of that name) is left out."""
+    records = [r for r in history.records if r.ended_at is None or r.ended_at >= since]
+    begin = max(since, min((r.task.queued_at for r in records), default=since))
+    end = max((now if r.ended_at is None else r.ended_at for r in records), default=begin)
+    attempts = [a for a in history.attempts if _end(a, now) > begin]
+    makespan_s = max(0.0, end - begin)
+    waits, waited_s = _waits(history, records, now, begin)
+    return Summary(
+        run=history.records[0].task.run if history.records else "",
+        tasks=len(records),
+        states=Counter(r.state for r in records),
+        makespan_s=makespan_s,
+        ideal=_ideal(_Load(records, attempts, plant, begin, now), history),
+        hosts=_uses(history, attempts, plant, begin, end, now),
+        waited_s=waited_s,
+        waits=waits,
+        failures=tuple(_failures(records)),
+    )
+
+
+def _end(attempt: Attempt, now: float) -> float:
+    return now if attempt.ended_at is None else attempt.ended_at
+
+
+def _failures(records: Iterable[TaskRecord]) -> list[Failure]:
+    bad = [r for r in records if r.state in (State.FAILED, State.BLOCKED)]
+    bad.sort(key=lambda r: r.ended_at or 0.0)
+    return [
+        Failure(r.task.id, r.task.kind, r.host, r.state, r.error or "no reason was given")
+        for r in bad[:MOST_FAILURES]
+    ]
+
+
+# ---- the ideal
+
+
+class _Load:
+    """How long each task of the run was run, and by what it was limited."""
+
+    def __init__(
+        self,
+        records: list[TaskRecord],
+        attempts: list[Attempt],
+        plant: Plant,
+        begin: float,
+        now: float,
+    ) -> None:
+        self.records = records
+        self.plant = plant
+        self.begin = begin
+        self.seconds: dict[str, float] = defaultdict(float)  # of a task, all its attempts
+        self.ran_on: dict[str, set[str]] = defaultdict(set)
+        for attempt in attempts:
+            self.seconds[attempt.task] += _end(attempt, now) - max(attempt.started_at, begin)
+            self.ran_on[attempt.task].add(attempt.host)
+
+
+def _ideal(load: _Load, history: History) -> Bound:
+    bounds = [Bound(0.0, "nothing ran"), *_host_bounds(load), *_lane_bounds(load)]
+    bounds.append(_chain_bound(load, history))
+    return max(bounds, key=lambda bound: bound.seconds)
+
+
+def _host_bounds(load: _Load) -> Iterable[Bound]:
+    work = _work_by_hosts(load)
+    slots = {host.name: _most_slots(host) for host in load.plant.hosts}
+    groups: set[frozenset[str]] = set()
+    for hosts in sorted(work, key=sorted):
+        groups |= {hosts} | {group | hosts for group in groups}
+        if len(groups) > _MOST_GROUPS:
+            groups = set(work) | {frozenset().union(*work)}
+            break
+    for group in groups:
+        inside = sum(seconds for hosts, seconds in work.items() if hosts <= group)
+        room = sum(slots.get(host, 1) for host in group)
+        yield Bound(inside / max(1, room), f"slots of {', '.join(sorted(group))}")
+
+
+def _work_by_hosts(load: _Load) -> dict[frozenset[str], float]:
+    """Slot-seconds of the tasks that the same hosts could take."""
+    own: dict[tuple[str, str | None, str | None], frozenset[str]] = {}
+    ran_on: dict[tuple[str, str | None, str | None], set[str]] = defaultdict(set)
+    seconds: dict[tuple[str, str | None, str | None], float] = defaultdict(float)
+    for record in load.records:
+        task = record.task
+        route = (task.kind, task.host, task.model)
+        if route not in own:
+            own[route] = frozenset(_own_hosts(load.plant, *route))
+        ran_on[route] |= load.ran_on.get(task.id, set())
+        slots = 1.0 if task.needs is None else task.needs.get("slots", 1.0)
+        seconds[route] += load.seconds.get(task.id, 0.0) * slots
+    work: dict[frozenset[str], float] = defaultdict(float)
+    for route, total in seconds.items():
+        if total > 0:
+            work[own[route] | ran_on[route]] += total
+    return work
+
+
+def _own_hosts(plant: Plant, kind: str, host: str | None, model: str | None) -> Iterable[str]:
+    for one in plant.hosts:
+        fits = one.serves_kind(kind) and host in (None, one.name) and model in (None, one.model)
+        if fits and one.fallback is None:
+            yield one.name
+
+
+def _most_slots(host: Host) -> int:
+    auto = host.options.get("auto_slots")
+    return int(auto["max"]) if isinstance(auto, Mapping) else host.slots
+
+
+def _lane_bounds(load: _Load) -> Iterable[Bound]:
+    seconds: dict[str, float] = defaultdict(float)
+    for record in load.records:
+        seconds[record.task.lane] += load.seconds.get(record.task.id, 0.0)
+    for lane in load.plant.lanes:
+        if lane.max_running is not None:
+            yield Bound(
+                seconds[lane.name] / lane.max_running, f"max_running = {lane.max_running} of lane {lane.name}"
+            )
+
+
+def _chain_bound(load: _Load, history: History) -> Bound:
+    by_id = {record.task.id: record for record in load.records}
+    ends: dict[str, float] = {}  # the earliest possible, in seconds after the begin
+    lengths: dict[str, int] = {}
+    for start in by_id:
+        stack = [start]
+        while stack:  # a chain may be longer than Python's own stack
+            here = stack[-1]
+            after = [n for n in by_id[here].task.after if n in by_id]
+            missing = [n for n in after if n not in ends] if here not in ends else []
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            if here not in ends:
+                ready = max([_release(load, history, by_id[here]), *(ends[n] for n in after)])
+                ends[here] = ready + load.seconds.get(here, 0.0)
+                lengths[here] = 1 + max((lengths[n] for n in after), default=0)
+    if not ends:
+        return Bound(0.0, "nothing ran")
+    last = max(ends, key=lambda task: ends[task])
+    chain = f"the chain of {lengths[last]} tasks that ends with {last}"
+    return Bound(ends[last], f"task {last} alone" if lengths[last] == 1 else chain)
+
+
+def _release(load: _Load, history: History, record: TaskRecord) -> float:
+    """Before this many seconds it could not start: its own time, and tasks of other runs it waits for."""
+    others = [history.dependencies[n] for n in record.task.after if n in history.dependencies]
+    own = {r.task.run for r in others} - {record.task.run}
+    at = [other.ended_at or 0.0 for other in others if other.task.run in own]
+    return max(0.0, max([record.task.not_before or 0.0, *at]) - load.begin)
+
+
+# ---- hosts and waits
+
+
+def _uses(
+    history: History, attempts: list[Attempt], plant: Plant, begin: float, end: float, now: float
+) -> tuple[HostUse, ...]:
+    own = {record.task.id: record.task.needs for record in history.records}
+    count: Counter[str] = Counter()
+    busy: dict[str, float] = defaultdict(float)
+    others: dict[str, float] = defaultdict(float)
+    for attempt in attempts:
+        needs = own.get(attempt.task)
+        slots = 1.0 if needs is None else needs.get("slots", 1.0)
+        count[attempt.host] += 1
+        busy[attempt.host] += slots * _overlap(attempt, begin, end, now)
+    for attempt in history.others:
+        if attempt.task not in own:
+            others[attempt.host] += _overlap(attempt, begin, end, now)
+    span = end - begin
+    return tuple(
+        HostUse(
+            host.name,
+            host.slots,
+            count[host.name],
+            busy[host.name],
+            others[host.name],
+            busy[host.name] / (span * host.slots) if span > 0 else 0.0,
+        )
+        for host in plant.hosts
+    )
+
+
+def _overlap(attempt: Attempt, begin: float, end: float, now: float) -> float:
+    return max(0.0, min(_end(attempt, now), end) - max(attempt.started_at, begin))
+
+
+def _waits(
+    history: History, records: Iterable[TaskRecord], now: float, begin: float
+) -> tuple[tuple[WaitShare, ...], float]:
+    explainer = Explainer(history, now)
+    seconds: dict[str, float] = defaultdict(float)
+    for record in records:
+        for wait in explainer.waits(record):
+            seconds[wait.reason] += max(0.0, wait.end - max(wait.start, begin))
+    total = sum(seconds.values())
+    ordered = sorted(seconds.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(WaitShare(reason, s, s / total if total else 0.0) for reason, s in ordered if s > 0), total

@@ -1,0 +1,104 @@
+"""`penstock demo` as a person runs it: real dispatchers, real stores, a real kill -9.
+
+What it measures depends on the machine; how its figures stand to each other does not.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.compare.workloads import WORKLOADS
+
+COMMAND = [sys.executable, "-c", "from penstock.cli.demo import app; app()", "--quick"]
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """The figures of one demo, and the folder it was told to keep."""
+    kept = tmp_path_factory.mktemp("demo") / "kept"
+    ended = run("--json", "--keep", str(kept), cwd=kept.parent)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert not ended.stderr
+    return json.loads(ended.stdout), kept
+
+
+@pytest.fixture(scope="module")
+def scenes(played: tuple[dict[str, Any], Path]) -> dict[str, Any]:
+    return {scene["name"]: scene for scene in played[0]["scenes"]}
+
+
+def test_every_check_holds(played: tuple[dict[str, Any], Path], scenes: dict[str, Any]) -> None:
+    assert played[0]["ok"]
+    assert set(scenes) == set(WORKLOADS)
+    assert all(scene["checks"] and all(c["ok"] for c in scene["checks"]) for scene in scenes.values())
+
+
+@pytest.mark.parametrize("name", ["six", "forty", "lanes"])
+def test_c10_it_is_faster_than_one_thread_per_kind_and_not_than_possible(
+    scenes: dict[str, Any], name: str
+) -> None:
+    scene = scenes[name]
+    assert scene["ideal_s"] <= scene["penstock_s"] < scene["legacy_s"]
+
+
+def test_c1_c10_the_ideals_are_those_of_the_tables(scenes: dict[str, Any]) -> None:
+    assert (scenes["six"]["ideal_s"], scenes["forty"]["ideal_s"]) == (90, 100)
+
+
+def test_c2_tasks_start_in_order_of_priority(scenes: dict[str, Any]) -> None:
+    for priorities in scenes["forty"]["starts"].values():
+        assert priorities == sorted(priorities)
+        assert len(priorities) == 20
+
+
+def test_a1_a3_a4_a5_families_keep_to_their_limits_and_do_not_hold_each_other_up(
+    scenes: dict[str, Any],
+) -> None:
+    lanes = scenes["lanes"]["lanes"]
+    assert {name: lane["limit"] for name, lane in lanes.items()} == {"gptr": 11, "ma": 4, "fpf": 17}
+    assert all(lane["peak"] <= lane["limit"] for lane in lanes.values())
+    # They arrive behind 66 tasks of fpf and start in the same step as the first of those.
+    assert lanes["gptr"]["first_start_s"] == lanes["ma"]["first_start_s"] == lanes["fpf"]["first_start_s"]
+    assert set(lanes["ma"]["waits"]) <= {"lane:ma", "order"}
+    assert set(lanes["gptr"]["waits"]) <= {"lane:gptr", "gate:fpf-headroom", "order"}
+    assert lanes["gptr"]["waits"]["gate:fpf-headroom"] > 0
+
+
+def test_a_crash_loses_nothing_and_is_told(scenes: dict[str, Any]) -> None:
+    """E1: the time without a dispatcher is a wait with its own reason."""
+    crash = scenes["crash"]
+    assert crash["tasks"] == crash["facts"]["acknowledged"] > 60
+    assert crash["facts"]["run_again"] >= 1
+    assert crash["facts"]["gap_s"] > 0
+    assert crash["facts"]["waited_through_gap"] > crash["facts"]["run_again"]
+    assert crash["waits"]["dispatcher-down"] >= crash["facts"]["gap_s"]
+
+
+def test_what_is_kept_can_be_opened(played: tuple[dict[str, Any], Path]) -> None:
+    for name in WORKLOADS:
+        assert (played[1] / name / "penstock.toml").is_file()
+        assert (played[1] / name / "penstock.db").is_file()
+
+
+def test_in_a_pipe_it_is_plain_text_without_folders(tmp_path: Path) -> None:
+    ended = run(cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert not ended.stderr
+    assert "\x1b" not in ended.stdout
+    assert "penstock-demo-" not in ended.stdout
+    assert not list(tmp_path.iterdir())
+    lines = ended.stdout.splitlines()
+    assert all(len(line) <= 80 for line in lines[:-1])
+    assert any(line.startswith("All ") and line.endswith(" checks hold.") for line in lines)

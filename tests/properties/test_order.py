@@ -1,0 +1,89 @@
+"""The queue of a class against a sorted list; rates against a count; the order key against its definition."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model import Lane, Rate
+from penstock.scheduling.capacity import ONE_SLOT, LaneState
+from penstock.scheduling.order import GONE, Entry, Shape, WorkClass
+from penstock.scheduling.rates import WINDOW_S, RateWindow
+
+AGING_S = 10.0
+
+
+def empty_class() -> WorkClass:
+    return WorkClass(1, Shape("test", LaneState(Lane("default")), (), ONE_SLOT, ()), 0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(("push", "late", "pop", "discard")), st.integers(0, 4), st.integers(0, 50)),
+        max_size=200,
+    )
+)
+def test_a_class_is_a_sorted_list(steps: list[tuple[str, int, int]]) -> None:
+    """C2: whatever comes, goes or returns, the next task is the one with the least key, then the first come."""
+    queue, reference = empty_class(), []
+    now, seq = 100.0, 0
+    for what, priority, number in steps:
+        now += 1
+        if what in ("push", "late"):
+            seq += 1
+            entry = Entry(f"t{seq}", queue.shape, priority, 0, seq)
+            ready = now if what == "push" else now - number
+            entry.key = ready + priority * AGING_S
+            queue.push(entry)
+            reference.append(entry)
+        elif reference and what == "pop":
+            reference.sort(key=lambda e: (e.key, e.seq))
+            popped = queue.pop()
+            assert popped is reference.pop(0)
+            popped.status = GONE
+        elif reference:
+            gone = reference.pop(number % len(reference))
+            gone.status = GONE
+            queue.discard(gone)
+        assert queue.n == len(reference)
+        assert set(queue) == set(reference)
+        if reference:
+            assert queue.head is min(reference, key=lambda e: (e.key, e.seq))
+            assert abs(queue.oldest(AGING_S) - min(e.key - e.priority * AGING_S for e in reference)) < 1e-6
+        else:
+            assert queue.head is None
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 20), st.floats(0, 400)), max_size=100),
+    st.integers(1, 20),
+    st.integers(100, 1000),
+)
+def test_no_window_holds_more_than_its_rate(
+    asks: list[tuple[float, float]], requests: int, tokens: int
+) -> None:
+    """Rule 1: in any 60 seconds at most so many starts, and none while the tokens of a window are spent."""
+    window = RateWindow(Rate(requests, tokens))
+    now = 0.0
+    starts: list[tuple[float, float]] = []
+    for pause, size in asks:
+        now += pause
+        now = max(now, window.free_at(now))
+        assert window.free_at(now) <= now, "it is free when it said it would be"
+        recent = [t for at, t in starts if at + WINDOW_S > now]
+        assert len(recent) < requests
+        assert sum(recent) < tokens
+        window.take(now, size)
+        starts.append((now, size))
+
+
+@given(st.floats(0, 1e6), st.integers(0, 4), st.floats(0, 1e6), st.integers(0, 4), st.floats(0, 1e6))
+def test_the_key_sorts_as_aged_priority_does(
+    ready_a: float, priority_a: int, ready_b: float, priority_b: int, later: float
+) -> None:
+    """C2: waiting `aging_s` counts as one level, at every moment alike."""
+    now = max(ready_a, ready_b) + later
+    urgency_a = priority_a - (now - ready_a) / AGING_S
+    urgency_b = priority_b - (now - ready_b) / AGING_S
+    if abs(urgency_a - urgency_b) > 1e-6:
+        assert (urgency_a < urgency_b) == (ready_a + priority_a * AGING_S < ready_b + priority_b * AGING_S)

@@ -1,0 +1,337 @@
+"""The rules of order, one by one, in examples that a person can follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from penstock.errors import IllegalStep
+from penstock.lifecycle import step
+from penstock.model import (
+    BreakerRule,
+    Fallback,
+    Gate,
+    Host,
+    Lane,
+    Outcome,
+    Plant,
+    Rate,
+    RetryRule,
+    State,
+    Task,
+    TaskRecord,
+    Verdict,
+)
+from penstock.scheduling import messages as m
+from penstock.scheduling.scheduler import Scheduler
+
+DONE = Outcome(Verdict.DONE)
+GOOD_RETRY = RetryRule(retries=2, base_s=1.0, max_s=60.0, host_faults=3)
+
+
+def plant(*hosts: Host, **more: Any) -> Plant:
+    return Plant(hosts or (Host("h", "none"),), **more)
+
+
+def started(decisions: Iterable[m.Decision]) -> list[str]:
+    return [d.task for d in decisions if isinstance(d, m.Start)]
+
+
+def placed(decisions: Iterable[m.Decision]) -> dict[str, str]:
+    return {d.task: d.host for d in decisions if isinstance(d, m.Start)}
+
+
+def ended(decisions: Iterable[m.Decision]) -> dict[str, State]:
+    return {d.task: d.state for d in decisions if isinstance(d, m.End)}
+
+
+def tasks(*ids: str, kind: str = "k", **more: Any) -> list[Task]:
+    return [Task(kind, id=i, **more) for i in ids]
+
+
+def failed(verdict: Verdict, **more: Any) -> Outcome:
+    return Outcome(verdict, error="it failed", **more)
+
+
+def test_all_tasks_are_queued_at_once_and_start_as_room_allows() -> None:
+    """A1, C1: submitting never waits for running; slots are kept full and never over-full."""
+    s = Scheduler(plant(Host("surtr", "none", 2), Host("fenrir", "none", 3)))
+    first = s.apply(m.Submitted(tasks(*"abcdefgh")), 1.0)
+    assert len(started(first)) == 5
+    assert s.live == 8
+    assert started(s.apply(m.Finished("a", 1, DONE), 2.0)) == ["f"]
+
+
+def test_priority_holds_to_the_very_start() -> None:
+    """C2: what is urgent goes first even when it came last."""
+    s = Scheduler(plant())
+    s.apply(m.Submitted(tasks("running")), 1.0)
+    for priority in (4, 2, 0, 3, 1):
+        s.apply(m.Submitted(tasks(f"p{priority}", priority=priority)), 2.0)
+    order = []
+    running = "running"
+    for at in range(3, 8):
+        (running,) = started(s.apply(m.Finished(running, 1, DONE), float(at)))
+        order.append(running)
+    assert order == ["p0", "p1", "p2", "p3", "p4"]
+
+
+def test_waiting_counts_as_urgency() -> None:
+    """C2: a task of priority 4 that has waited four levels goes before a new one of priority 1."""
+    s = Scheduler(plant(aging_s=10.0))
+    s.apply(m.Submitted(tasks("running")), 0.5)
+    s.apply(m.Submitted(tasks("old", priority=4)), 1.0)
+    s.apply(m.Submitted(tasks("new", priority=1)), 41.0)
+    assert started(s.apply(m.Finished("running", 1, DONE), 41.0)) == ["old"]
+
+
+def test_lanes_are_walled_off() -> None:
+    """A3, A4: a lane never runs more than its limit, and a huge one cannot take another's reserve."""
+    s = Scheduler(
+        plant(
+            Host("h", "none", 4),
+            lanes=(Lane("fpf"), Lane("ma", max_running=1, reserve={"h": {"slots": 1.0}})),
+        )
+    )
+    flood = s.apply(m.Submitted(tasks(*(f"f{i}" for i in range(50)), lane="fpf")), 1.0)
+    assert len(started(flood)) == 3
+    assert started(s.apply(m.Submitted(tasks("m1", "m2", lane="ma")), 2.0)) == ["m1"]
+    assert s.waiting_reason("m2") == "lane:ma"
+    assert s.waiting_reason("f10") == "slots:h"
+
+
+def test_lanes_share_by_weight() -> None:
+    """Rule 2: of two lanes with work the one that runs least for its weight goes first."""
+    s = Scheduler(plant(Host("h", "none", 6), lanes=(Lane("a", weight=2.0), Lane("b", weight=1.0))))
+    both = tasks(*(f"a{i}" for i in range(20)), lane="a") + tasks(*(f"b{i}" for i in range(20)), lane="b")
+    lanes = [t[0] for t in started(s.apply(m.Submitted(both), 1.0))]
+    assert (lanes.count("a"), lanes.count("b")) == (4, 2)
+
+
+def test_a_gate_looks_at_another_family() -> None:
+    """A2, A5: closed while running(fpf) > 1, on starting only, and what it held starts as it opens."""
+    gate = Gate("headroom", lane="fpf", max_running=1, holds_lanes=("gptr",))
+    s = Scheduler(plant(Host("h", "none", 9), lanes=(Lane("fpf"), Lane("gptr")), gates=(gate,)))
+    s.apply(m.Submitted(tasks("f1", "f2", lane="fpf")), 1.0)
+    held = s.apply(m.Submitted(tasks("g", lane="gptr")), 2.0)
+    assert not started(held)
+    assert s.waiting_reason("g") == "gate:headroom"
+    assert started(s.apply(m.Finished("f1", 1, DONE), 3.0)) == ["g"]
+
+
+def test_a_probe_gate_is_closed_until_it_has_spoken() -> None:
+    """A2: a gate on a sampled value opens and closes with what is read; a failed reading is as configured."""
+    gate = Gate("cpu", probe="psutil:cpu_percent", max=80.0, holds_hosts=("h",))
+    s = Scheduler(plant(Host("h", "none", 1), gates=(gate,)))
+    assert not started(s.apply(m.Submitted(tasks("a", "b")), 1.0))
+    assert s.waiting_reason("a") == "gate:cpu"
+    assert started(s.apply(m.GateRead("cpu", 20.0), 2.0)) == ["a"]
+    s.apply(m.GateRead("cpu", None, "no answer"), 3.0)
+    assert not started(s.apply(m.Finished("a", 1, DONE), 4.0))
+    assert started(s.apply(m.GateRead("cpu", 20.0), 5.0)) == ["b"]
+
+
+def test_units_limit_what_runs_together() -> None:
+    """C7: two tasks of 16 GB do not fit into 24, whatever slots there are."""
+    s = Scheduler(plant(Host("h", "none", 4, units={"vram_gb": 24.0})))
+    big = tasks("a", "b", needs={"vram_gb": 16.0})
+    assert started(s.apply(m.Submitted(big), 1.0)) == ["a"]
+    assert started(s.apply(m.Submitted(tasks("c", needs={"vram_gb": 8.0})), 2.0)) == ["c"]
+    assert started(s.apply(m.Finished("a", 1, DONE), 3.0)) == ["b"]
+
+
+def test_a_big_task_is_passed_only_until_it_has_waited_long_enough() -> None:
+    """Rule 3: after `aging_s` the slots that become free are kept for it, and the others know."""
+    s = Scheduler(plant(Host("h", "none", 2), aging_s=10.0))
+    s.apply(m.Submitted(tasks("s1", "s2")), 1.0)
+    s.apply(m.Submitted(tasks("big", needs={"slots": 2})), 1.0)
+    s.apply(m.Submitted(tasks("s3", "s4", "s5")), 2.0)
+    assert started(s.apply(m.Finished("s1", 1, DONE), 3.0)) == ["s3"]
+    s.apply(m.Tick(), 11.0)
+    assert not started(s.apply(m.Finished("s3", 1, DONE), 12.0))
+    assert s.waiting_reason("s4") == "order"
+    assert started(s.apply(m.Finished("s2", 1, DONE), 13.0)) == ["big"]
+
+
+def test_the_host_with_the_most_free_share_is_chosen() -> None:
+    """Rule 4."""
+    s = Scheduler(plant(Host("small", "none", 2), Host("large", "none", 8)))
+    where = list(placed(s.apply(m.Submitted(tasks(*"abcdef")), 1.0)).values())
+    assert where.count("large") == 4
+    assert where.count("small") == 2
+
+
+def test_a_task_that_names_its_host_or_model_waits_for_it() -> None:
+    s = Scheduler(plant(Host("a", "none", 1, model="m1"), Host("b", "none", 1, model="m2")))
+    assert placed(s.apply(m.Submitted(tasks("x", "y", host="b")), 1.0)) == {"x": "b"}
+    assert placed(s.apply(m.Submitted(tasks("z", model="m1")), 2.0)) == {"z": "a"}
+    assert s.waiting_reason("y") == "slots:b"
+
+
+def test_fallback_opens_after_its_time_and_when_own_hosts_are_down() -> None:
+    """Rule 4: own hosts first; the cloud when a task has waited, or at once when nothing else is up."""
+    own, cloud = Host("own", "none", 1), Host("cloud", "none", 9, fallback=Fallback(after_s=30.0))
+    s = Scheduler(plant(own, cloud))
+    assert placed(s.apply(m.Submitted(tasks("a", "b")), 1.0)) == {"a": "own"}
+    assert s.next_wake() == pytest.approx(31.0)
+    assert placed(s.apply(m.Tick(), 31.0)) == {"b": "cloud"}
+    assert not placed(s.apply(m.Submitted(tasks("c")), 32.0))
+    assert placed(s.apply(m.HostHealth("own", False, "gone"), 33.0)) == {"c": "cloud"}
+
+
+def test_a_rate_is_kept_and_named() -> None:
+    s = Scheduler(plant(Host("h", "none", 9, rate=Rate(requests_per_min=2))))
+    assert started(s.apply(m.Submitted(tasks(*"abc")), 1.0)) == ["a", "b"]
+    assert s.waiting_reason("c") == "rate:h"
+    assert s.next_wake() == 61.0
+    assert started(s.apply(m.Tick(), 61.0)) == ["c"]
+
+
+def test_temporary_failures_are_tried_again_after_a_backoff() -> None:
+    """Rule 5: doubling, half of it by chance, at least what the host asked for, and only so often."""
+    s = Scheduler(plant(retry=GOOD_RETRY))
+    s.apply(m.Submitted(tasks("a")), 0.5)
+    again = s.apply(m.Finished("a", 1, failed(Verdict.TEMPORARY), 1.0), 1.0)
+    assert [d.retry_at for d in again if isinstance(d, m.Requeue)] == [2.0]
+    assert s.waiting_reason("a") == "scheduled"
+    assert started(s.apply(m.Tick(), 2.0)) == ["a"]
+    s.apply(m.Finished("a", 2, failed(Verdict.TEMPORARY, retry_after_s=30.0), 0.0), 3.0)
+    assert s.next_wake() == 33.0
+    assert started(s.apply(m.Tick(), 33.0)) == ["a"]
+    assert ended(s.apply(m.Finished("a", 3, failed(Verdict.TEMPORARY), 0.0), 34.0)) == {"a": State.FAILED}
+
+
+def test_permanent_failures_are_not() -> None:
+    s = Scheduler(plant(retry=GOOD_RETRY))
+    s.apply(m.Submitted(tasks("a")), 1.0)
+    assert ended(s.apply(m.Finished("a", 1, failed(Verdict.PERMANENT)), 2.0)) == {"a": State.FAILED}
+
+
+def test_a_host_at_fault_is_left_for_another_and_tried_by_one_task() -> None:
+    """Rule 5: another host at once, no retry spent; the breaker opens, and one probe closes it."""
+    bad = Host("bad", "none", 4, breaker=BreakerRule(failures=1, reset_s=5.0))
+    s = Scheduler(plant(bad, Host("good", "none", 1), retry=GOOD_RETRY))
+    assert placed(s.apply(m.Submitted(tasks("a")), 1.0)) == {"a": "bad"}
+    assert placed(s.apply(m.Finished("a", 1, failed(Verdict.HOST)), 2.0)) == {"a": "good"}
+    s.apply(m.Submitted(tasks("b", "c", "d", host="bad")), 3.0)
+    assert s.waiting_reason("b") == "host-down"
+    assert placed(s.apply(m.Tick(), 7.0)) == {"b": "bad"}
+    assert s.waiting_reason("c") == "host-down"
+    assert started(s.apply(m.Finished("b", 1, DONE), 8.0)) == ["c", "d"]
+
+
+def test_a_throttled_host_is_asked_for_less_and_costs_no_retry() -> None:
+    """Rule 5: 429 lowers the slots; they come back with time."""
+    s = Scheduler(plant(Host("h", "none", 4), retry=RetryRule(retries=0)))
+    s.apply(m.Submitted(tasks(*"abcd")), 1.0)
+    s.apply(m.Finished("a", 1, failed(Verdict.THROTTLED, retry_after_s=7.0)), 2.0)
+    assert s.statistics().hosts["h"].slots == 2
+    assert s.waiting_reason("a") == "rate:h"
+    s.apply_all([m.Finished(t, 1, DONE) for t in "bcd"], 3.0)
+    assert started(s.apply(m.Tick(), 9.0)) == ["a"]
+    s.apply(m.Tick(), 200.0)
+    assert s.statistics().hosts["h"].slots == 4
+
+
+def test_dependants_wait_and_share_the_fate_of_what_they_wait_for() -> None:
+    """A failed dependency fails its dependants, however long the chain, and says so."""
+    s = Scheduler(plant(Host("h", "none", 9)))
+    chain = [Task("k", id="t0"), *(Task("k", id=f"t{i}", after=(f"t{i - 1}",)) for i in range(1, 2000))]
+    assert started(s.apply(m.Submitted(chain), 1.0)) == ["t0"]
+    assert s.waiting_reason("t5") == "dependency"
+    assert started(s.apply(m.Finished("t0", 1, DONE), 2.0)) == ["t1"]
+    decisions = s.apply(m.Finished("t1", 1, failed(Verdict.PERMANENT)), 3.0)
+    fates = ended(decisions)
+    assert len(fates) == 1999
+    assert set(fates.values()) == {State.FAILED}
+    assert (
+        next(d.error for d in decisions if isinstance(d, m.End) and d.task == "t2") == "dependency t1: failed"
+    )
+
+
+def test_a_dependency_that_ended_before_is_taken_as_told() -> None:
+    s = Scheduler(plant(Host("h", "none", 9)))
+    after_done = s.apply(m.Submitted(tasks("a", after=("x",)), {"x": State.DONE}), 1.0)
+    assert started(after_done) == ["a"]
+    after_cancelled = s.apply(m.Submitted(tasks("b", after=("y",)), {"y": State.CANCELLED}), 2.0)
+    assert ended(after_cancelled) == {"b": State.CANCELLED}
+
+
+def test_not_before_and_deadline() -> None:
+    s = Scheduler(plant())
+    assert not started(s.apply(m.Submitted(tasks("later", not_before=10.0)), 1.0))
+    assert s.waiting_reason("later") == "scheduled"
+    assert started(s.apply(m.Tick(), 10.0)) == ["later"]
+    s.apply(m.Submitted(tasks("late", deadline=20.0)), 11.0)
+    assert ended(s.apply(m.Tick(), 20.0)) == {"late": State.FAILED}
+
+
+def test_pause_and_resume() -> None:
+    s = Scheduler(plant(lanes=(Lane("default"), Lane("x"))))
+    s.apply(m.PauseSet("lane", "x", True), 1.0)
+    assert not started(s.apply(m.Submitted(tasks("a", lane="x")), 2.0))
+    assert s.waiting_reason("a") == "paused"
+    assert started(s.apply(m.PauseSet("lane", "x", False), 3.0)) == ["a"]
+
+
+def test_cancel_in_the_queue_and_while_running() -> None:
+    """A running task's room is held until it is really gone."""
+    s = Scheduler(plant())
+    s.apply(m.Submitted(tasks("a", "b", "c")), 1.0)
+    assert ended(s.apply(m.CancelAsked("b"), 2.0)) == {"b": State.CANCELLED}
+    stopping = s.apply(m.CancelAsked("a"), 3.0)
+    assert [d.task for d in stopping if isinstance(d, m.Stop)] == ["a"]
+    assert not started(stopping)
+    gone = s.apply(m.Finished("a", 1, Outcome(Verdict.CANCELLED)), 4.0)
+    assert ended(gone) == {"a": State.CANCELLED}
+    assert started(gone) == ["c"]
+
+
+def test_late_and_double_results_are_refused() -> None:
+    """Promise 1: the attempt's number is the fence, and a slot given back twice is given back once."""
+    s = Scheduler(plant(retry=GOOD_RETRY))
+    s.apply(m.Submitted(tasks("a", "b", "c")), 1.0)
+    assert started(s.apply(m.Finished("a", 1, DONE), 2.0)) == ["b"]
+    again = s.apply(m.Finished("a", 1, DONE), 3.0)
+    assert not started(again)
+    assert [d.task for d in again if isinstance(d, m.Refuse)] == ["a"]
+    s.apply(m.Finished("b", 1, failed(Verdict.TEMPORARY), 0.0), 4.0)
+    s.apply(m.Finished("c", 1, DONE), 5.0)
+    stale = s.apply(m.Finished("b", 1, DONE), 6.0)
+    assert not ended(stale)
+
+
+def test_slots_change_while_running() -> None:
+    s = Scheduler(plant(Host("h", "none", 1)))
+    s.apply(m.Submitted(tasks(*"abcd")), 1.0)
+    assert started(s.apply(m.SlotsSet("h", 3), 2.0)) == ["b", "c"]
+    s.apply(m.SlotsSet("h", 1), 3.0)
+    assert not started(s.apply(m.Finished("a", 1, DONE), 4.0))
+    assert not started(s.apply(m.Finished("b", 1, DONE), 5.0))
+    assert started(s.apply(m.Finished("c", 1, DONE), 6.0)) == ["d"]
+
+
+def test_a_revived_task_starts_over() -> None:
+    s = Scheduler(plant(retry=RetryRule(retries=0)))
+    record = TaskRecord(Task("k", id="a", queued_at=1.0), 1, State.FAILED, attempts=1, tries=1, ended_at=2.0)
+    decisions = s.apply(m.RetryAsked(record), 3.0)
+    assert [d.attempt for d in decisions if isinstance(d, m.Start)] == [2]
+    assert [d.task for d in decisions if isinstance(d, m.Revive)] == ["a"]
+    with pytest.raises(IllegalStep):
+        step(State.DONE, "retry")
+
+
+def test_draining_starts_nothing() -> None:
+    s = Scheduler(plant(Host("h", "none", 2)))
+    s.apply(m.Submitted(tasks("a")), 1.0)
+    s.apply(m.Drain(), 2.0)
+    assert not started(s.apply(m.Submitted(tasks("b")), 3.0))
+    assert s.waiting_reason("b") == "paused"
+
+
+def test_a_kind_that_nobody_serves_any_more_says_so() -> None:
+    s = Scheduler(plant(Host("h", "none", serves=("other",))))
+    s.apply(m.Submitted(tasks("a")), 1.0)
+    assert s.waiting_reason("a") == "host-down"
