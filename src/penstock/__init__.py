@@ -1,9 +1,9 @@
 """Penstock: a dispatcher for AI-agent work.
 
-    async with penstock.open("penstock.toml") as p:
-        run = await p.submit_many([penstock.Task("summarize", {"text": t}, priority=1) for t in texts])
-        async for result in run.results():
-            print(result.task_id, result.value)
+async with penstock.open("penstock.toml") as p:
+    run = await p.submit_many([penstock.Task("summarize", {"text": t}, priority=1) for t in texts])
+    async for result in run.results():
+        print(result.task_id, result.value)
 """
 
 from __future__ import annotations

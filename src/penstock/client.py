@@ -6,8 +6,8 @@ A client talks to the store alone. A dispatcher, in this process or another, is 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -186,10 +186,8 @@ class Client:
         from penstock.errors import AlreadyOwned
 
         dispatcher = make_dispatcher(self.config, self._store, "answering a request")
-        try:
+        with suppress(AlreadyOwned):  # one has just begun: it answers
             await dispatcher.run(answer_only=True)
-        except AlreadyOwned:
-            pass  # one has just begun: it answers
 
     async def _full_ids(self, task_ids: Sequence[str]) -> list[str]:
         return [(await self.get(t)).task.id for t in task_ids]
@@ -271,12 +269,12 @@ class Run:
         self.name = name
         self.task_ids = tuple(task_ids)
 
-    async def results(self) -> AsyncIterator[Result]:
+    async def results(self) -> AsyncGenerator[Result, None]:
         """Each task's result as it ends. Their waits are complete; `Client.results` gives them in order."""
         async for record in self.records():
             yield await self._client.result(record.task.id)
 
-    async def records(self) -> AsyncIterator[TaskRecord]:
+    async def records(self) -> AsyncGenerator[TaskRecord, None]:
         """Each task as it ends, without its waits: cheaper for many."""
         endings = self.endings()
         async with self._client.watching() as watch:
@@ -327,7 +325,8 @@ class Endings:
         if self._elsewhere:
             states = await self._store.states(self._elsewhere)
             ended = {t for t in self._elsewhere if states.get(t) in ENDED}
-            taken += [record for t in ended if (record := await self._store.get(t)) is not None]
+            found = [await self._store.get(t) for t in ended]
+            taken += [record for record in found if record is not None]
             self._elsewhere = [t for t in self._elsewhere if t not in ended]
         taken = [record for record in taken if record.task.id in self._wanted]
         self._wanted.difference_update(record.task.id for record in taken)

@@ -9,13 +9,14 @@ import asyncio
 import os
 import random
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from penstock.clock import ManualClock
-from penstock.engine.trees import kill_orphans
+from penstock.engine.trees import is_alive, kill_orphans
 from penstock.hosts.base import Job
 from penstock.model import Host, Outcome, Verdict
 from tests.conformance.engine_rig import (
@@ -151,9 +152,9 @@ async def test_leftovers_of_a_program_that_ended_are_killed(
     async with Rig(command_host("command"), make=make) as rig:
         outcome = await rig.outcome_of("command", {**payload, "port": phone.port})
         assert outcome == Outcome(Verdict.DONE, "done")
-        # A child may be killed before it calls; a daemon has called before its program ends.
-        if payload["act"] == "daemon":
+        if payload == {"act": "daemon"}:  # nothing shows it at once; a sweep finds it
             await (await phone.caller("daemon")).hung_up()
+        assert rig.processes() == []
 
 
 @every_engine
@@ -172,9 +173,24 @@ async def test_what_a_worker_process_started_dies_with_it(make: MakeEngine, phon
         callers = await phone.callers(2)
         rig.engine.stop("t", 1)
         assert (await rig.outcome()).verdict is Verdict.CANCELLED
-        for caller in callers:
-            await caller.hung_up()
+        assert not any(is_alive(caller.pid) for caller in callers)
         assert (await rig.outcome_of("process", {"act": "return", "value": 1})).value == 1
+
+
+@every_engine
+async def test_an_isolated_attempt_stopped_before_it_begins_never_runs(
+    make: MakeEngine, phone: Phone
+) -> None:
+    async with Rig(python_host("process", "sync", 1, isolation="process"), make=make) as rig:
+        for name in ("first", "second", "third"):
+            rig.start("process", {"act": "meet", "port": phone.port, "name": name}, name)
+        first = await phone.caller("first")
+        rig.engine.stop("second", 1)
+        assert (await rig.outcome("second")).verdict is Verdict.CANCELLED
+        first.say("go")
+        (await phone.caller("third")).say("go")
+        assert (await rig.outcome("first")).value == (await rig.outcome("third")).value == "go"
+        assert [caller.name for caller in await phone.callers(2)] == ["first", "third"]
 
 
 @every_engine
@@ -216,7 +232,7 @@ async def run_script(port: int, tag: str, stdout: int) -> asyncio.subprocess.Pro
         str(port),
         tag,
         stdout=stdout,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(ROOT)])},
     )
 
 
@@ -283,6 +299,7 @@ async def test_a_blocked_loop_is_abandoned(
     async with Rig(python_host("host", "on_loop"), clock=clock, make=make) as rig:
         rig.start("host", {"act": "block", "port": phone.port}, "blocker", timeout_s=10.0)
         (caller,) = await phone.callers(1)
+        (thread,) = [one for one in threading.enumerate() if one.name == "penstock host loop"]
         rig.start("host", {"act": "return"}, "stopped")
         rig.start("host", {"act": "return"}, "innocent")
         clock.advance(10.0)
@@ -297,7 +314,8 @@ async def test_a_blocked_loop_is_abandoned(
         assert "the loop is abandoned" in caplog.text
         assert (await rig.outcome_of("host", {"act": "return", "value": 1}, task="next")).value == 1
         caller.say("too late")
-        await caller.hung_up()
+        await asyncio.to_thread(thread.join, PATIENCE_S)
+        assert not thread.is_alive()
     assert our_threads() == []
 
 
@@ -332,7 +350,9 @@ async def test_a_cancellation_of_its_own_is_a_failure(make: MakeEngine) -> None:
 @every_engine
 async def test_user_code_cannot_end_its_loop(make: MakeEngine) -> None:
     async with Rig(python_host("host", "on_loop"), make=make) as rig:
-        assert (await rig.outcome_of("host", {"act": "end the loop"})).value == "still here after SystemExit(5)"
+        assert (
+            await rig.outcome_of("host", {"act": "end the loop"})
+        ).value == "still here after SystemExit(5)"
         assert (await rig.outcome_of("host", {"act": "raise", "what": "exit"})).verdict is Verdict.PERMANENT
         assert (await rig.outcome_of("host", {"act": "return", "value": 1})).value == 1
 
@@ -346,7 +366,7 @@ async def test_a_thread_keeps_its_room_until_it_returns(
         rig.start("host", {"act": "meet", "port": phone.port}, "long", timeout_s=5.0)
         (caller,) = await phone.callers(1)
         rig.start("host", {"act": "return", "value": 1}, "next")
-        rig.start("host", {"act": "return"}, "dropped")
+        rig.start("host", {"act": "meet", "port": phone.port}, "dropped")
         rig.engine.stop("dropped", 1)
         assert (await rig.outcome("dropped")).verdict is Verdict.CANCELLED  # it had not begun
         clock.advance(5.0)
@@ -357,6 +377,22 @@ async def test_a_thread_keeps_its_room_until_it_returns(
         assert outcome.verdict is Verdict.TEMPORARY
         assert (outcome.error or "").startswith("timed out after 5 s; a thread cannot be killed")
         assert (await rig.outcome("next")).value == 1
+        assert (await rig.outcome_of("host", {"act": "return", "value": 2})).value == 2
+        assert len(await phone.callers(1)) == 1
+
+
+@every_engine
+async def test_a_stopped_thread_keeps_its_room_beyond_its_time(make: MakeEngine, phone: Phone) -> None:
+    clock = ManualClock()
+    async with Rig(python_host("host", "sync", 1), clock=clock, make=make) as rig:
+        rig.start("host", {"act": "meet", "port": phone.port}, timeout_s=5.0)
+        (caller,) = await phone.callers(1)
+        rig.engine.stop("t", 1)
+        clock.advance(1000.0)
+        await rig.settle()
+        assert rig.reports == {}
+        caller.say("at last")
+        assert (await rig.outcome()).verdict is Verdict.CANCELLED
 
 
 @every_engine

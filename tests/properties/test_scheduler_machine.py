@@ -1,4 +1,4 @@
-"""Hypothesis drives the scheduler through any sequence of events; the referee of the simulation judges (promises 1-6)."""
+"""Hypothesis drives the scheduler through any events; the simulation's referee judges (promises 1-6)."""
 
 from __future__ import annotations
 

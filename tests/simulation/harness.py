@@ -12,6 +12,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from penstock.diagnosis.history import Epoch, History, Owner
@@ -21,7 +22,6 @@ from penstock.model import (
     Attempt,
     Gate,
     Host,
-    Lane,
     OnCrash,
     Outcome,
     Plant,
@@ -243,7 +243,8 @@ class Referee:
     def check_eligible(self, row: Row, host: Host) -> None:
         """Rule 1, as far as a start can break it."""
         task = row.task
-        assert not self.paused and not self.lanes_paused.get(task.lane), f"{task.id} started while paused"
+        held = self.paused or self.lanes_paused.get(task.lane)
+        assert not held, f"{task.id} started while paused"
         assert not self.closed_gates(task), f"{task.id} started through a closed gate"
         assert not [g for g in self.plant.gates if host.name in g.holds_hosts and not self.gate_open(g)]
         assert self.host_state.get(host.name, "up") in ("up", "half-open"), (
@@ -431,7 +432,7 @@ class Referee:
             waits = explainer.waits(record)
             spans = self.queue_spans(record)
             tiles = [(w.start, w.end) for w in waits]
-            for (_, end), (start, _) in zip(tiles, tiles[1:], strict=False):
+            for (_, end), (start, _) in pairwise(tiles):
                 assert start >= end, f"{record.task.id}: waits overlap"
             merged = _merge(tiles)
             assert merged == _merge(spans), f"{record.task.id}: waits {merged} do not tile {_merge(spans)}"

@@ -11,22 +11,22 @@ from tests.simulation.harness import World
 KINDS = ("a", "b", "c")
 
 
+def random_host(rng: random.Random, i: int) -> Host:
+    return Host(
+        f"h{i}",
+        "simulated",
+        slots=rng.randint(1, 4),
+        units={"vram": rng.choice((8.0, 24.0))} if rng.random() < 0.5 else {},
+        serves=("*",) if i == 0 else tuple(rng.sample(KINDS, rng.randint(1, 3))),
+        model=rng.choice((None, "m1", "m2")),
+        rate=Rate(rng.choice((None, 6.0)), rng.choice((None, 800.0))) if rng.random() < 0.2 else None,
+        fallback=Fallback(rng.choice((0.0, 5.0, 20.0))) if i and rng.random() < 0.25 else None,
+        breaker=BreakerRule(rng.randint(1, 3), rng.choice((1.0, 5.0)), 20.0),
+    )
+
+
 def random_plant(rng: random.Random) -> Plant:
-    hosts = []
-    for i in range(rng.randint(1, 6)):
-        hosts.append(
-            Host(
-                f"h{i}",
-                "simulated",
-                slots=rng.randint(1, 4),
-                units={"vram": rng.choice((8.0, 24.0))} if rng.random() < 0.5 else {},
-                serves=("*",) if i == 0 else tuple(rng.sample(KINDS, rng.randint(1, 3))),
-                model=rng.choice((None, "m1", "m2")),
-                rate=Rate(rng.choice((None, 6.0)), rng.choice((None, 800.0))) if rng.random() < 0.2 else None,
-                fallback=Fallback(rng.choice((0.0, 5.0, 20.0))) if i and rng.random() < 0.25 else None,
-                breaker=BreakerRule(rng.randint(1, 3), rng.choice((1.0, 5.0)), 20.0),
-            )
-        )
+    hosts = [random_host(rng, i) for i in range(rng.randint(1, 6))]
     lanes = [Lane("default")]
     for name in ("x", "y", "z")[: rng.randint(0, 3)]:
         reserve = {}

@@ -2,11 +2,16 @@
 
 app.py          the commands, loaded when they are used; what an error looks like outside
 session.py      the config and the client of one command; signals
-queue.py        submit, tasks, show, cancel, retry, pause, resume, export, import
+submit.py       submit
+queue.py        tasks, show, cancel, retry, pause, resume
+exchange.py     export, import
 work.py         run, work
 status.py       status, why
-following.py    a run while it is worked on
-progress.py     what `run` shows of it; tally.py counts it, summary.py ends it
+following.py    a run while it is worked on: until it has ended or is interrupted
+tally.py progress.py results.py summary.py
+                the run counted, shown, handed out and summed up
 logs.py         the lines that `work` writes
-render.py       text, tables, JSON
+details.py      all about one task
+render.py files.py
+                text, tables, JSON; files that are there whole or not at all
 """

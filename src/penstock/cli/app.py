@@ -28,9 +28,10 @@ _OUTPUT_FAULTS = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUO
 
 # In the order of --help: the module that has the command.
 COMMANDS = {
+    "demo": "demo",
     "run": "work",
     "work": "work",
-    "submit": "queue",
+    "submit": "submit",
     "tasks": "queue",
     "show": "queue",
     "why": "status",
@@ -39,8 +40,8 @@ COMMANDS = {
     "retry": "queue",
     "pause": "queue",
     "resume": "queue",
-    "export": "queue",
-    "import": "queue",
+    "export": "exchange",
+    "import": "exchange",
 }
 
 # What Typer raises for wrong use. Its versions keep the class in different places, below the same children.
@@ -101,8 +102,9 @@ def _take_over(context: typer.Context, param: Any, value: Any) -> None:
 def _taken_as_given(param: Any) -> Any:
     """The parameter, its text left as it is.
 
-    Newer versions of Typer load pydantic to turn text into types, which costs more than all the rest of `submit`.
-    Our parameters are texts and flags; what a text means is read by the command, which also says better what is wrong.
+    Newer versions of Typer load pydantic to turn text into types, which costs more than all the rest of
+    `submit`. Our parameters are texts and flags; what a text means is read by the command, which can also
+    say better what is wrong with it.
     """
     if hasattr(param, "get_runtime_param"):
         param.process_value = MethodType(_as_given, param)
@@ -113,7 +115,9 @@ def _as_given(param: Any, context: typer.Context, value: Any) -> Any:
     if value is None and (param.multiple or param.nargs == -1):
         value = ()
     if param.required and param.value_is_missing(value):
-        raise UsageError(f"{context.info_name}: {param.metavar or param.name} is missing; see `{PROGRAM} {context.info_name} --help`")
+        command = context.info_name
+        missing = param.metavar or param.name
+        raise UsageError(f"{command}: {missing} is missing; see `{PROGRAM} {command} --help`")
     return value if param.callback is None else param.callback(context, param, value)
 
 
@@ -161,7 +165,7 @@ def _options(
         typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Penstock dispatches AI-agent work: every host full, none over-full, nothing lost, every wait explained."""
+    """Dispatches AI-agent work: every host full, none over-full, nothing lost, every wait explained."""
     context.obj = Settings(Path(config) if config else None, settings or [])
     if context.invoked_subcommand is None:
         print(context.get_help())
@@ -219,9 +223,11 @@ def _wrong_use(error: Any) -> str:
     if wrong is not None and type(error).__name__ == "NoSuchOption":
         from penstock.config.problems import meant
 
-        known = [
-            name for param in context.command.params for name in (*param.opts, *param.secondary_opts)
-        ] if context else []
+        known = (
+            [name for param in context.command.params for name in (*param.opts, *param.secondary_opts)]
+            if context
+            else []
+        )
         long = [name for name in known if name.startswith("--")]
         what = f"there is no option {wrong}{meant(wrong, long, 'options')}"
     else:

@@ -20,7 +20,7 @@ def demo(
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON, nothing else.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Take a few seconds instead of twenty.")] = False,
     keep: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--keep", metavar="DIR", help="Keep the configs and stores in this new folder."),
     ] = None,
 ) -> None:
@@ -32,8 +32,8 @@ def demo(
     import tempfile
 
     scale = _QUICK_SCALE if quick else _SCALE
-    if keep is not None:
-        ok = _play(keep, scale, json, keep)
+    if keep:
+        ok = _play(Path(keep), scale, json, Path(keep))
     else:
         with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
             ok = _play(Path(folder), scale, json, None)

@@ -66,7 +66,11 @@ def _fields(record: TaskRecord) -> list[tuple[str, str]]:
 def _block(name: str, value: Any) -> None:
     if value is None:
         return
-    text = value if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    text = (
+        value
+        if isinstance(value, str)
+        else msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    )
     lines = [one_line(line) if not line.isprintable() else line for line in text.splitlines()]
     say(f"\n{name}\n  " + "\n  ".join(lines))
 

@@ -12,7 +12,7 @@ from typing import IO
 
 @contextmanager
 def replacing(path: Path | None) -> Iterator[IO[bytes]]:
-    """Write beside `path`, and move it there at the end; what goes wrong leaves what was there. None: stdout."""
+    """Write beside `path` and move it there at the end; until then, what was there stays. None is stdout."""
     if path is None:
         yield sys.stdout.buffer
         return

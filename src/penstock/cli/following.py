@@ -20,7 +20,7 @@ OnEnded = Callable[[Sequence[TaskRecord]], Awaitable[None]]
 
 
 async def follow(client: Client, run: Run, on_ended: OnEnded, tell: Callable[[str], None]) -> bool:
-    """Whether all has ended. `on_ended` hears of what did, and now and then of nothing; `tell` is for people."""
+    """Whether all has ended. `on_ended` hears of what did, now and then of nothing; `tell` is for people."""
     follower = _Follower(client, run, on_ended, tell)
     await follower.follow()
     return follower.all_ended

@@ -1,8 +1,8 @@
 """The lines that `work` writes: what started and ended, named by task, kind, host and lane.
 
-    12:00:01.123 started  1m7f kind=summarize host=here lane=default attempt=1
-    12:00:02.345 done     1m7f kind=summarize host=here lane=default ran=1.2s
-    12:00:02.345 failed   1m7g kind=summarize host=here lane=default ran=0.1s error="no such file"
+12:00:01.123 started  1m7f kind=summarize host=here lane=default attempt=1
+12:00:02.345 done     1m7f kind=summarize host=here lane=default ran=1.2s
+12:00:02.345 failed   1m7g kind=summarize host=here lane=default ran=0.1s error="no such file"
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.cli.render import one_line
 from penstock.hosts.base import Job
-from penstock.model import State, Task
+from penstock.model import State, Task, Verdict
 from penstock.scheduling.messages import (
     AllChange,
     Decision,
@@ -79,9 +79,9 @@ class Log:
             case Requeue():
                 fields: dict[str, Any] = self._left(decision.task, decision.at)
                 fields["in_s"] = round(max(0.0, decision.retry_at - decision.at), 3)
-                return self._if_loud(
-                    "retry" if decision.error else "put-back", decision, fields | _error(decision.error)
-                )
+                put_back = decision.verdict is Verdict.CANCELLED
+                what = "put-back" if put_back else "retry"
+                return self._if_loud(what, decision, fields | _error(decision.error))
             case Revive():
                 return self._if_loud("revived", decision, {})
             case Stop():
@@ -127,7 +127,13 @@ class Log:
         clock = time.strftime("%H:%M:%S", time.localtime(at)) + f".{int(at % 1 * 1000):03}"
         detail = told.pop("detail", None)
         parts = [f"{name}={_shown(value)}" for name, value in told.items()]
-        words = [clock, f"{what:<8}", *([task] if task else []), *parts, *([one_line(detail)] if detail else [])]
+        words = [
+            clock,
+            f"{what:<8}",
+            *([task] if task else []),
+            *parts,
+            *([one_line(detail)] if detail else []),
+        ]
         return " ".join(words)
 
     def _write(self, lines: list[str]) -> None:

@@ -35,7 +35,7 @@ class Display(Protocol):
 
 
 def choose(run: str, hosts: Sequence[Host], *, quiet: bool, records_on_terminal: bool) -> Display:
-    """Progress goes to stderr: stdout is for results. Where those are on the same screen, they are the progress."""
+    """On stderr, for stdout is for results. Results on the same screen are progress enough."""
     if quiet or records_on_terminal:
         return Silent()
     return Board(run, hosts) if sys.stderr.isatty() else Lines()
@@ -169,7 +169,13 @@ def _lane_table(lanes: Sequence[LaneCount], total: int) -> Table:
     table = _table("lane", "", ">done", ">failed", ">running", ">queued")
     for count in lanes:
         ended = count.done + count.failed
-        bar = ProgressBar(total=max(1, count.total), completed=ended, width=_BAR_WIDTH)
+        bar = ProgressBar(
+            total=max(1, count.total),
+            completed=ended,
+            width=_BAR_WIDTH,
+            complete_style="green",
+            finished_style="green",
+        )
         failed = Text(str(count.failed), style="red" if count.failed else "")
         cells = (str(count.done), failed, str(count.running), str(count.queued))
         table.add_row(Text(one_line(count.lane)), bar, *cells)

@@ -165,4 +165,14 @@ def table(columns: Iterable[str], rows: Iterable[Sequence[str]], *, flexible: st
 def print_table(
     columns: Iterable[str], rows: Iterable[Sequence[str]], *, flexible: str | None = None
 ) -> None:
-    console().print(table(columns, rows, flexible=flexible))
+    show(console(), table(columns, rows, flexible=flexible))
+
+
+def show(out: Console, made: Table) -> None:
+    """Print a table, without blanks at the ends of its lines where that is possible."""
+    if out.is_terminal:
+        out.print(made)
+        return
+    with out.capture() as captured:
+        out.print(made)
+    out.file.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))

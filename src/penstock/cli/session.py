@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.errors import UsageError
+from penstock.errors import UnknownTask, UsageError
 
 if TYPE_CHECKING:
     import typer
@@ -62,9 +62,9 @@ def config_of(context: typer.Context) -> Config:
 
 @asynccontextmanager
 async def opened(config: Config, *, dispatch: bool = False) -> AsyncIterator[Client]:
-    from penstock.client import open
+    import penstock.client
 
-    async with open(config, dispatch=dispatch) as client:
+    async with penstock.client.open(config, dispatch=dispatch) as client:
         yield client
 
 
@@ -90,3 +90,10 @@ def hearing(handler: Callable[[int], None]) -> Iterator[None]:
     finally:
         for number in heard:
             loop.remove_signal_handler(number)
+
+
+async def must_exist(client: Client, run: str) -> None:
+    from penstock.store.base import TaskFilter
+
+    if not await client.tasks(TaskFilter(run=run, limit=1)):
+        raise UnknownTask(f"there is no run {run!r}; `penstock tasks --json` tells the runs of all tasks")

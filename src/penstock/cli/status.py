@@ -71,9 +71,7 @@ def status_record(plant: Plant, snapshot: Snapshot) -> dict[str, Any]:
         lane_queued[lane] += count
     epoch = snapshot.epoch
     return {
-        "hosts": {
-            host.name: _host_record(host, snapshot, active[host.name], routes) for host in plant.hosts
-        },
+        "hosts": {host.name: _host_record(host, snapshot, active[host.name], routes) for host in plant.hosts},
         "lanes": {
             lane.name: {
                 "running": lane_running[lane.name],
@@ -134,7 +132,13 @@ def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
     if record["hosts"]:
         render.say()
         rows = [
-            (name, host["state"], f"{host['active']}/{host['slots']}", str(host["queued"]), _detail(name, snapshot))
+            (
+                name,
+                host["state"],
+                f"{host['active']}/{host['slots']}",
+                str(host["queued"]),
+                _detail(name, snapshot),
+            )
             for name, host in record["hosts"].items()
         ]
         render.print_table(("host", "state", ">slots", ">queued", "detail"), rows, flexible="detail")
@@ -208,7 +212,7 @@ async def _why(config: Config, task: str, as_json: bool) -> int:
 
 
 def in_short(result: Result) -> str:
-    """The whole story in a line: the reasons, the longest first, each with the detail of its longest stretch."""
+    """The whole story in a line: the reasons, longest first, each with the detail of its longest stretch."""
     if not result.waits:
         return f"{result.task_id} did not wait; it is {result.state}"
     stretches: dict[str, list[Wait]] = defaultdict(list)

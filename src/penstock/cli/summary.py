@@ -1,8 +1,10 @@
-"""The end of `run`: what was achieved against the ideal, how full the hosts were, what was waited for, what failed."""
+"""The end of `run`: what was achieved against the ideal, how full the hosts were, the waits, the failures."""
 
 from __future__ import annotations
 
-from penstock.cli.render import console, counted, note, one_line, percent, seconds, table
+from rich.table import Table
+
+from penstock.cli.render import console, counted, note, one_line, percent, seconds, show, table
 from penstock.diagnosis.summary import Summary
 from penstock.model import State
 
@@ -11,9 +13,7 @@ _MOST_REASONS = 5
 
 def print_summary(summary: Summary, *, stderr: bool) -> None:
     out = console(stderr=stderr)
-    states = [
-        f"{summary.states[state]} {state}" for state in State if summary.states.get(state)
-    ]
+    states = [f"{summary.states[state]} {state}" for state in State if summary.states.get(state)]
     out.print(f"run {summary.run}: {counted(summary.tasks, 'task')}, {', '.join(states)}")
     ratio = "" if summary.ratio is None else f", {summary.ratio:.2f} × ideal"
     out.print(
@@ -21,13 +21,13 @@ def print_summary(summary: Summary, *, stderr: bool) -> None:
         f"ideal {_exact(summary.ideal.seconds)} ({summary.ideal.because})"
     )
     out.print()
-    out.print(_hosts(summary))
+    show(out, _hosts(summary))
     if summary.waits:
         out.print()
-        out.print(_waits(summary))
+        show(out, _waits(summary))
     if summary.failures:
         out.print()
-        out.print(_failures(summary))
+        show(out, _failures(summary))
         told = len(summary.failures)
         bad = summary.states.get(State.FAILED, 0) + summary.states.get(State.BLOCKED, 0)
         if bad > told:
@@ -39,7 +39,7 @@ def _exact(amount: float) -> str:
     return f"{amount:.2f} s" if 0.1 <= amount < 100 else seconds(amount)
 
 
-def _hosts(summary: Summary) -> object:
+def _hosts(summary: Summary) -> Table:
     shared = any(use.others_s > 0 for use in summary.hosts)
     columns = ["host", ">slots", ">attempts", ">busy", ">slot use", *([">other runs"] if shared else [])]
     rows = [
@@ -56,14 +56,12 @@ def _hosts(summary: Summary) -> object:
     return table(columns, rows)
 
 
-def _waits(summary: Summary) -> object:
+def _waits(summary: Summary) -> Table:
     most = summary.waits[:_MOST_REASONS]
     rows = [(wait.reason, seconds(wait.seconds), percent(wait.share)) for wait in most]
     return table(("waited for", ">all tasks", ">share"), rows)
 
 
-def _failures(summary: Summary) -> object:
-    rows = [
-        (f.task_id, str(f.state), f.kind, f.host or "", one_line(f.error, 300)) for f in summary.failures
-    ]
+def _failures(summary: Summary) -> Table:
+    rows = [(f.task_id, str(f.state), f.kind, f.host or "", one_line(f.error, 300)) for f in summary.failures]
     return table(("task", "state", "kind", "host", "error"), rows, flexible="error")

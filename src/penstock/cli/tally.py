@@ -35,6 +35,7 @@ class Tally:
         self._spent: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])  # kind -> attempts, seconds
         self._ended: set[str] = set()
         self._running: list[TaskRecord] = []
+        self.draining = False  # nothing more is started
 
     def add_ended(self, records: Iterable[TaskRecord]) -> None:
         for record in records:
@@ -88,7 +89,7 @@ class Tally:
     def left_s(self, now: float) -> float | None:
         """How long the rest takes if it goes on like this; None while that would be a guess."""
         running = [r for r in self._running if r.task.id in self._tasks]
-        if not running:
+        if not running or self.draining:
             return None
         work = 0.0
         for kind, left in self._left.items():

@@ -41,7 +41,8 @@ _REST = 10.0  # of the time between two looks at what runs, looking takes at mos
 def run(
     context: typer.Context,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Tasks as .jsonl, .yaml, .toml or .json; - is JSONL on stdin.")
+        str,
+        typer.Argument(metavar="FILE", help="Tasks as .jsonl, .yaml, .toml or .json; - is JSONL on stdin."),
     ],
     name: Annotated[str | None, typer.Option("--run", metavar="RUN", help="The name of this run.")] = None,
     out: Annotated[
@@ -55,40 +56,36 @@ def run(
 ) -> int:
     """Submit a task file and work until all of it has ended.
 
-    Where another process dispatches, it does the work and this command watches. Ctrl-C once finishes what runs, twice
-    puts it back; the rest stays queued. Exit status 1 when a task failed.
+    Where another process dispatches, it does the work and this command watches. Ctrl-C once finishes what
+    runs, twice puts it back; the rest stays queued. Exit status 1 when a task failed.
     """
     place = Path(out) if out else None
     return finish(_run(config_of(context), file, name, place, as_json=as_json, quiet=quiet))
 
 
-async def _run(config: Config, file: str, name: str | None, out: Path | None, *, as_json: bool, quiet: bool) -> int:
+async def _run(
+    config: Config, file: str, name: str | None, out: Path | None, *, as_json: bool, quiet: bool
+) -> int:
     from penstock.cli.files import replacing
-    from penstock.cli.queue import read_tasks
+    from penstock.cli.progress import choose
+    from penstock.cli.submit import read_tasks
 
     tasks = read_tasks(config, file, name)
     with ExitStack() as stack:
-        # Opened first: a path that cannot be written must not be found out after hours of work.
-        file_out = None if out is None else stack.enter_context(replacing(out))
+        tells: list[Callable[[Result], None]] = []
+        if as_json:
+            tells.append(lambda result: render.emit_line(result.as_record()))
+        if out is not None:  # opened first: what cannot be written is found out before anything is done
+            tells.append(_record_writer(stack.enter_context(replacing(out)).write))
         async with opened(config, dispatch=True) as client:
             since = time.time()
             run = await client.submit_many(tasks, run=name)
-            worker = _RunWorker(client, run, tasks)
-            if as_json:
-                worker.tells.append(lambda result: render.emit_line(result.as_record()))
-            if file_out is not None:
-                worker.tells.append(_record_writer(file_out.write))
-            from penstock.cli.progress import choose
-
             on_terminal = as_json and sys.stdout.isatty()
             display = choose(run.name, config.plant.hosts, quiet=quiet, records_on_terminal=on_terminal)
-            try:
-                ended = await worker.work(display)
-            except BrokenPipeError:  # whoever read our records has left
-                ended = False
-            if not ended:
-                stack.pop_all()
-                return await _say_what_is_left(client, run, out)
+            worker = _RunWorker(client, run, tasks, display, tells)
+            if not await worker.work():
+                await _say_what_is_left(client, run, worker.tally, out)
+                raise typer.Exit(INTERRUPTED)  # leaves the file as it was
             if not quiet:
                 from penstock.cli.summary import print_summary
 
@@ -100,43 +97,48 @@ def _record_writer(write: Callable[[bytes], object]) -> Callable[[Result], None]
     import msgspec
 
     encode = msgspec.json.Encoder().encode
-    return lambda result: (write(encode(result.as_record()) + b"\n"), None)[1]
+
+    def tell(result: Result) -> None:
+        write(encode(result.as_record()) + b"\n")
+
+    return tell
 
 
 class _RunWorker:
-    """Follows a run with a display and those who want its results."""
+    """Follows a run with a display, and hands its results to those who want them."""
 
-    def __init__(self, client: Client, run: Run, tasks: Sequence[Task]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        run: Run,
+        tasks: Sequence[Task],
+        display: Display,
+        tells: Sequence[Callable[[Result], None]],
+    ) -> None:
+        from penstock.cli.results import ResultLines
         from penstock.cli.tally import Tally
 
         self._client = client
         self._run = run
+        self._display = display
+        self._tells = tells
+        self._lines = ResultLines(client, run, self._tell)
         self.tally: Tally = Tally(dict(zip(run.task_ids, tasks, strict=True)))
-        self.tells: list[Callable[[Result], None]] = []
 
-    async def work(self, display: Display) -> bool:
+    async def work(self) -> bool:
         """Whether all has ended."""
         from penstock.cli.following import follow
-        from penstock.cli.results import ResultLines
 
-        lines = ResultLines(self._client, self._run, self._tell)
-        self._display = display
-
-        async def on_ended(records: Sequence[TaskRecord]) -> None:
-            self._count(records)
-            if self.tells:
-                await lines.add(records)
-
-        async with self._shown(display):
-            ended = await follow(self._client, self._run, on_ended, display.tell)
-        await lines.flush()
+        try:
+            async with self._shown():
+                ended = await follow(self._client, self._run, self._on_ended, self._on_stop)
+            await self._lines.flush()
+        except BrokenPipeError:  # whoever read our records has left
+            await self._client.stop_dispatching()
+            return False
         return ended
 
-    def _tell(self, result: Result) -> None:
-        for tell in self.tells:
-            tell(result)
-
-    def _count(self, records: Sequence[TaskRecord]) -> None:
+    async def _on_ended(self, records: Sequence[TaskRecord]) -> None:
         from penstock.cli.progress import failure_line
         from penstock.model import State
 
@@ -144,21 +146,29 @@ class _RunWorker:
         for record in records:
             if record.state is not State.DONE:
                 self._display.tell(failure_line(record))
+        if self._tells:
+            await self._lines.add(records)
+
+    def _on_stop(self, text: str) -> None:
+        self.tally.draining = True
+        self._display.tell(text)
+
+    def _tell(self, result: Result) -> None:
+        for tell in self._tells:
+            tell(result)
 
     @asynccontextmanager
-    async def _shown(self, display: Display) -> AsyncIterator[None]:
+    async def _shown(self) -> AsyncIterator[None]:
         import asyncio
 
-        if display.every_s is None:
-            yield
-            return
         from penstock.cli.logs import telling
 
+        display = self._display
         display.open()
         try:
             with telling(display.tell):
                 async with asyncio.TaskGroup() as group:
-                    ticking = group.create_task(self._tick(display, display.every_s))
+                    ticking = group.create_task(self._tick())
                     try:
                         yield
                     finally:
@@ -170,30 +180,27 @@ class _RunWorker:
         finally:
             display.close()
 
-    async def _tick(self, display: Display, every_s: float) -> None:
+    async def _tick(self) -> None:
         import asyncio
 
         from penstock.model import State
         from penstock.store.base import TaskFilter
 
-        while True:
+        every_s = self._display.every_s
+        while every_s is not None:
             began = time.monotonic()
             self.tally.set_running(await self._client.tasks(TaskFilter(states=(State.RUNNING,))))
-            display.update(self.tally, time.time())
+            self._display.update(self.tally, time.time())
             await asyncio.sleep(max(every_s, _REST * (time.monotonic() - began)))
 
 
-async def _say_what_is_left(client: Client, run: Run, out: Path | None) -> int:
-    from penstock.model import State
-    from penstock.store.base import TaskFilter
-
-    left = len(await client.tasks(TaskFilter((State.QUEUED, State.RUNNING), run.name)))
-    dispatching = not client.dispatches and (await client.snapshot()).epoch is not None
-    how = "the other dispatcher goes on with them" if dispatching else "go on with `penstock work --drain`"
-    render.note(f"interrupted; {render.counted(left, 'task')} of run {run.name} left in the queue; {how}")
+async def _say_what_is_left(client: Client, run: Run, tally: Tally, out: Path | None) -> None:
+    left = tally.total - tally.done - tally.failed
+    dispatched = (await client.snapshot()).epoch is not None
+    how = "another dispatcher goes on with it" if dispatched else "go on with `penstock work --drain`"
+    render.note(f"interrupted; {render.counted(left, 'task')} of run {run.name} left; {how}")
     if out is not None:
         render.note(f"{out} was not written; `penstock tasks --run {run.name} --json` has what ended")
-    return INTERRUPTED
 
 
 # ---- work
@@ -218,8 +225,8 @@ def work(
 ) -> int:
     """Dispatch: take tasks from the queue and run them, until stopped.
 
-    Ctrl-C or SIGTERM finishes what runs and starts nothing more; the second time what runs is put back. Exit status
-    1 when --drain ends and a task had failed, 3 when another dispatcher has the store.
+    Ctrl-C or SIGTERM finishes what runs and starts nothing more; the second time what runs is put back.
+    Exit status 1 when --drain ends and a task had failed, 3 when another dispatcher has the store.
     """
     as_json = one_of("--log-format", log_format, ("text", "json")) == "json"
     return finish(_work(config_of(context), drain, as_json, quiet))

@@ -10,11 +10,11 @@ import asyncio
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import penstock.client
 from penstock.client import Client, Run
@@ -26,7 +26,7 @@ from penstock.demo.proofs import Record
 from penstock.demo.stage import Audience, Watch, all_ended, read_record, within_reason, write_config
 from penstock.demo.submitter import RUN, more_tasks
 from penstock.errors import PenstockError
-from penstock.model import Result, TaskRecord
+from penstock.model import Result
 from penstock.store.base import Snapshot
 
 _ENDED_BEFORE = 20  # tasks that have ended when the dispatcher is killed
@@ -88,7 +88,7 @@ async def _kill_and_recover(client: Client, watch: Watch, path: Path, story: Wor
 
 
 async def _some_ended(run: Run, count: int) -> None:
-    async with aclosing(cast("AsyncGenerator[TaskRecord]", run.records())) as ended:
+    async with aclosing(run.records()) as ended:
         for _ in range(count):
             await anext(ended)
 

@@ -1,13 +1,13 @@
 """What a run achieved against what was possible: how long it took, the ideal, where the time went.
 
-The ideal is a lower bound: no order of the same attempts, each as long as it was, could have ended sooner. It is
-the largest of
+The ideal is a lower bound: no order of the same attempts, each as long as it was, could have ended sooner. It
+is the largest of
 
     hosts   the work of the tasks that only these hosts could take, divided by the slots these hosts have; for
             every group of hosts. A fallback host counts for a kind of task that ran there.
     lane    the run time of a lane's tasks, divided by its `max_running`
-    chain   the longest way through tasks that wait for each other (often a single task): the attempts of each,
-            after the time before which it could not start
+    chain   the longest way through tasks that wait for each other (often a single task): the attempts of
+            each, after the time before which it could not start
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Summary:
 
 
 def summarize(history: History, plant: Plant, now: float, since: float = 0.0) -> Summary:
-    """Sum up the run of a history. What happened before `since` (an older submit of that name) is left out."""
+    """Sum up the run of a history. What happened before `since`, by an older submit, is left out."""
     records = [r for r in history.records if r.ended_at is None or r.ended_at >= since]
     begin = max(since, min((r.task.queued_at for r in records), default=since))
     end = max((now if r.ended_at is None else r.ended_at for r in records), default=begin)

@@ -20,7 +20,7 @@ from typing import Any
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.diagnosis.history import Epoch, Owner
-from penstock.dispatcher.jobs import Jobs
+from penstock.dispatcher.payloads import Payloads
 from penstock.dispatcher.probes import Probes
 from penstock.dispatcher.recovery import restore
 from penstock.dispatcher.requests import Desk
@@ -61,11 +61,12 @@ class Dispatcher:
         self._owner = owner
         self._clock = SystemClock()
         self._engine = make_engine(self._report, self._on_stall)
-        self._jobs = Jobs(store)
+        self._payloads = Payloads(store)
         self._events: list[Event] = []
         self._unwritten = 0
         self._stepping = False  # a step is scheduled
         self._held = False  # the loop waits for the disk
+        self._awaiting_step: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._seen = 0  # number of the last arrival
         self._draining = False
@@ -136,7 +137,7 @@ class Dispatcher:
 
     def task(self, task_id: str) -> Task | None:
         """A live task, if it is among those kept in memory; its payload is left out."""
-        return self._jobs.task(task_id)
+        return self._payloads.task(task_id)
 
     @property
     def statistics(self) -> Statistics:
@@ -148,10 +149,13 @@ class Dispatcher:
         await self._engine.open()
         if answer_only:
             self._events.append(Drain())
-        events, self._seen = await restore(self._store, self._engine, self._jobs, before, self._clock.now())
+        events, self._seen = await restore(
+            self._store, self._engine, self._payloads, before, self._clock.now()
+        )
         self._events += events
         self._bell = self._store.wake_bell()
-        self._probes = Probes(self._config.plant.gates, self._tell)
+        beside = [str(self._config.path.parent)] if self._config.path is not None else []
+        self._probes = Probes(self._config.plant.gates, self._tell, search_path=beside)
         await self._probes.open()
 
     async def _close(self) -> None:
@@ -197,7 +201,7 @@ class Dispatcher:
                 self._seen = arrivals[-1].record.number
                 # A task whose retry was asked for is live again under its old number: the scheduler knows it.
                 new = [a for a in arrivals if not self._scheduler.knows(a.record.task.id)]
-                self._jobs.keep(new)
+                self._payloads.keep(new)
                 needed = {n for a in new for n in a.record.task.after if not self._scheduler.knows(n)}
                 ended = await self._store.states(needed) if needed else {}
                 self._tell(Submitted([a.record.task for a in new], ended))
@@ -214,8 +218,10 @@ class Dispatcher:
 
     async def _settled(self) -> None:
         """Until everything told so far has been stepped over and written."""
-        while self._events or self._stepping:
-            await asyncio.sleep(0)
+        if self._events:
+            stepped = self._loop.create_future()
+            self._awaiting_step.append(stepped)
+            await stepped
         await self._store.record([])
 
     async def _beat(self, epoch: int) -> None:
@@ -252,6 +258,9 @@ class Dispatcher:
         decisions = self._scheduler.apply_all(events, now)
         if decisions:
             self._act(decisions)
+        for stepped in self._awaiting_step:
+            stepped.set_result(None)
+        self._awaiting_step.clear()
         self._set_timer(now)
         if self._draining or self._until_empty:
             self._maybe_stop()
@@ -267,7 +276,7 @@ class Dispatcher:
             if isinstance(decision, Start):
                 starts.append(decision)
             elif isinstance(decision, End):
-                self._jobs.forget(decision.task)
+                self._payloads.forget(decision.task)
             elif isinstance(decision, Stop):
                 self._engine.stop(decision.task, decision.attempt)
         if starts:
@@ -275,7 +284,7 @@ class Dispatcher:
 
     def _launch(self, starts: list[Start], written: asyncio.Future[None]) -> None:
         """Start attempts at once; those that must not run twice only when their start is on the disk."""
-        jobs, careful, unknown = self._jobs.make(starts)
+        jobs, careful, unknown = self._payloads.make(starts)
         if jobs:
             self._begin(jobs)
         if careful or unknown:
@@ -285,7 +294,7 @@ class Dispatcher:
         self, careful: list[Job], unknown: list[Start], written: asyncio.Future[None]
     ) -> None:
         if unknown:
-            jobs, more = await self._jobs.fetch(unknown)
+            jobs, more = await self._payloads.fetch(unknown)
             careful += more
             if jobs:
                 self._begin(jobs)
@@ -305,7 +314,7 @@ class Dispatcher:
             return
         self._unwritten -= count
         if self._held and (
-            self._unwritten < _UNWRITTEN // 2 and self._store.trouble is None or not self._unwritten
+            (self._unwritten < _UNWRITTEN // 2 and self._store.trouble is None) or not self._unwritten
         ):
             self._held = False
             self._poke()
@@ -324,7 +333,9 @@ class Dispatcher:
             self._timer = self._loop.call_later(max(0.0, wake - now), self._poke)
 
     def _maybe_stop(self) -> None:
-        if self._draining and not self._scheduler.running() or self._until_empty and not self._scheduler.live:
+        if (self._draining and not self._scheduler.running()) or (
+            self._until_empty and not self._scheduler.live
+        ):
             self._stopped.set()
 
     def _own(self, work: Coroutine[Any, Any, None]) -> None:

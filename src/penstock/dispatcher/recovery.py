@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from penstock.diagnosis.history import Epoch
-from penstock.dispatcher.jobs import Jobs
+from penstock.dispatcher.payloads import Payloads
 from penstock.engine.base import Engine
 from penstock.model import State
 from penstock.scheduling.messages import Event, PauseSet, Restored
@@ -15,11 +15,11 @@ log = logging.getLogger("penstock.dispatcher")
 
 
 async def restore(
-    store: Store, engine: Engine, jobs: Jobs, before: Epoch | None, now: float
+    store: Store, engine: Engine, payloads: Payloads, before: Epoch | None, now: float
 ) -> tuple[list[Event], int]:
     """The events that bring a new scheduler to where the store is, and the number of the last arrival."""
     arrivals = await store.live()
-    jobs.keep(arrivals)
+    payloads.keep(arrivals)
     records = [a.record for a in arrivals]
     live = {r.task.id for r in records}
     needed = {n for r in records for n in r.task.after} - live

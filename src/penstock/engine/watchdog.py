@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import selectors
 import sys
 import threading
 import time
@@ -167,6 +168,8 @@ class Watchdog:
         stack = stack_of(watched.thread)
         if watched.answered is not None:
             return  # it went on while we looked, and the stack may be of something else
+        if is_waiting(watched.thread):
+            return  # nothing blocks it: the machine is too busy to let it run
         watched.stall = Stall(watched.name, task, attempt, seconds, stack)
         who = f"task {task}, attempt {attempt}," if task is not None else "something"
         _log.warning(
@@ -208,6 +211,12 @@ def running_attempt(loop: asyncio.AbstractEventLoop) -> tuple[str | None, int | 
     current = asyncio.current_task(loop)
     task, _, attempt = current.get_name().rpartition("/") if current is not None else ("", "", "")
     return (task, int(attempt)) if task and attempt.isdigit() else (None, None)
+
+
+def is_waiting(thread: int) -> bool:
+    """Whether a loop's thread stands where it waits for something to do."""
+    frame = sys._current_frames().get(thread)
+    return frame is not None and frame.f_code.co_filename == selectors.__file__
 
 
 def stack_of(thread: int) -> str:

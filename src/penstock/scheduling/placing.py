@@ -464,9 +464,22 @@ class Placer:
                     book.pop(work_class, None)
         if work_class.reason != work_class.recorded:
             work_class.recorded = work_class.reason
+            if work_class.reason is not None and work_class.reason.startswith("slots:"):
+                self._name_reserves(work_class)
             self._out.append(WaitChange(work_class.id, now, work_class.reason, work_class.detail))
         if waits and shape.timed:
             self._arm(work_class, now)
+
+    def _name_reserves(self, work_class: WorkClass) -> None:
+        """Slots that look free and are kept for another lane are part of the reason."""
+        shape = work_class.shape
+        kept: dict[str, float] = {}
+        for host in (h for t in self.open_tiers(work_class) for h in t.hosts if h.unused_slots):
+            for lane, slots in host.unused.items():
+                if slots and lane != shape.lane.name:
+                    kept[lane] = kept.get(lane, 0.0) + slots
+        parts = [f"{slots:g} kept for lane {lane}" for lane, slots in kept.items()]
+        work_class.detail = "; ".join(filter(None, (shape.units, *parts)))
 
     def _some_host_is_let(self, work_class: WorkClass) -> bool:
         """Whether any host is neither paused nor gated, or there is none at all."""

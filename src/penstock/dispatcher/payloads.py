@@ -19,7 +19,7 @@ _MOST_TASKS = 100_000
 _MOST_BYTES = 64 * 1024 * 1024
 
 
-class Jobs:
+class Payloads:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: dict[str, tuple[Task, bytes]] = {}
@@ -44,7 +44,7 @@ class Jobs:
             self._bytes -= len(kept[1])
 
     def make(self, starts: Sequence[Start]) -> tuple[list[Job], list[Job], list[Start]]:
-        """Jobs to start now, jobs that wait for the disk, and starts whose task must be read first."""
+        """Payloads to start now, jobs that wait for the disk, and starts whose task must be read first."""
         jobs: list[Job] = []
         careful: list[Job] = []
         unknown: list[Start] = []

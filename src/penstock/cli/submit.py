@@ -1,0 +1,244 @@
+"""`submit`: a task from options, or a file of tasks, into the queue.
+
+What the options say is read and checked like an entry of a task file: both know the same forms, and say the
+same about what is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli import render
+from penstock.cli.session import config_of, finish, opened
+from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.client import Client, Run
+    from penstock.config import Config
+    from penstock.model import Result, Task
+
+app = typer.Typer()
+
+
+@app.command(
+    "submit",
+    epilog="\b\nExamples:\n"
+    '  penstock submit summarize \'{"text": "…"}\' --priority 0\n'
+    "  echo some words | penstock submit summarize - --text --wait\n"
+    "  penstock submit train --needs slots=2,vram_gb=8 --after prepare --not-before +30m\n"
+    "  penstock submit --file tasks.jsonl --run nightly",
+)
+def submit(
+    context: typer.Context,
+    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="What sort of work it is.")] = None,
+    payload: Annotated[
+        str | None, typer.Argument(metavar="PAYLOAD", help="JSON for the task; - reads it from stdin.")
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Submit a task file instead; - is JSONL on stdin."),
+    ] = None,
+    text: Annotated[bool, typer.Option("--text", help="PAYLOAD is text, not JSON.")] = False,
+    priority: Annotated[
+        str | None, typer.Option("--priority", "-p", metavar="0-4", help="0 is the most urgent; 2 is usual.")
+    ] = None,
+    lane: Annotated[str | None, typer.Option("--lane", help="Its family of work.")] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Only there.")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="Only on a host with this model.")] = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option("--after", metavar="TASK,…", help="Start when these have succeeded. May be repeated."),
+    ] = None,
+    needs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--needs", metavar="UNIT=N,…", help="Units it takes on its host, like slots=2,vram_gb=8."
+        ),
+    ] = None,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="SECONDS", help="How long one attempt may take.")
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            "--deadline", metavar="TIME", help="Not started by then, it fails: +30m, or 2026-01-31T18:00."
+        ),
+    ] = None,
+    not_before: Annotated[
+        str | None, typer.Option("--not-before", metavar="TIME", help="Not started before: +30m, or a time.")
+    ] = None,
+    retries: Annotated[
+        str | None, typer.Option("--retries", metavar="N", help="Tries after the first one.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", help="The same key twice is one task.")] = None,
+    task_id: Annotated[str | None, typer.Option("--id", help="Its id, if you want to choose it.")] = None,
+    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="The run it belongs to.")] = None,
+    on_crash: Annotated[
+        str | None,
+        typer.Option("--on-crash", metavar="retry|block", help="If its dispatcher dies while it runs."),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the result and print it; dispatch if nobody does.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """Put a task, or a file of tasks, into the queue.
+
+    It is safe once its id is printed. No dispatcher needs to be running.
+    """
+    config = config_of(context)
+    entry = {
+        "priority": _number_or_text(priority),
+        "lane": lane,
+        "host": host,
+        "model": model,
+        "after": [one for part in after or () for one in part.split(",") if one],
+        "needs": _units(needs),
+        "timeout_s": _number_or_text(timeout),
+        "deadline": _number_or_text(deadline),
+        "not_before": _number_or_text(not_before),
+        "retries": _number_or_text(retries),
+        "key": key,
+        "id": task_id,
+        "on_crash": on_crash,
+    }
+    if file is not None:
+        given = [name for name, value in entry.items() if value not in (None, [])]
+        if kind is not None or text or given:
+            extra = "KIND" if kind is not None else "--text" if text else _option(given[0])
+            raise UsageError(f"submit: {extra} cannot be used with --file; write it into {file}")
+        return finish(_submit_file(config, file, run, wait=wait, as_json=as_json))
+    if kind is None:
+        raise UsageError("submit: name a KIND, or a file with --file; see `penstock submit --help`")
+    entry |= {"kind": kind, "payload": _payload(payload, text), "run": run}
+    return finish(_submit_one(config, entry, wait=wait, as_json=as_json))
+
+
+def _units(given: Sequence[str] | None) -> dict[str, Any] | None:
+    if not given:
+        return None
+    units: dict[str, Any] = {}
+    for part in (one for text in given for one in text.split(",") if one.strip()):
+        name, _, amount = part.partition("=")
+        try:
+            units[name.strip()] = float(amount)
+        except ValueError:
+            raise UsageError(f"--needs: {part!r} must be UNIT=N, such as --needs slots=2,vram_gb=8") from None
+    return units
+
+
+def _number_or_text(given: str | None) -> float | str | None:
+    """What looks like a number is one; whether a number is wanted, and which, is checked with the task."""
+    for kind in (int, float):
+        try:
+            return None if given is None else kind(given)
+        except ValueError:
+            continue
+    return given
+
+
+def _payload(given: str | None, is_text: bool) -> Any:
+    if given == "-":
+        given = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+    if given is None or is_text:
+        return given
+    import msgspec
+
+    try:
+        return msgspec.json.decode(given.encode("utf-8", "surrogateescape"))
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        what = f"submit: PAYLOAD {render.one_line(given, 40)!r} is not JSON ({error})"
+        raise UsageError(f"{what}; quote it as JSON, or send it as text with --text") from None
+
+
+async def _submit_one(config: Config, entry: dict[str, Any], *, wait: bool, as_json: bool) -> int:
+    import time
+
+    from penstock.config import TaskChecker
+    from penstock.intake.entries import Setting, read_entry
+
+    if entry["after"]:
+        async with opened(config) as client:
+            entry["after"] = [(await client.get(one)).task.id for one in entry["after"]]
+    tasks, problems = read_entry(entry, Setting(time.time(), "", config.on_crash, TaskChecker(config)))
+    if problems:
+        told = [f"submit: {_option(str(p.path[0]))}: {p.message}" for p in problems]
+        raise UsageError("\n".join(told))
+    # Only now: with --wait a dispatcher may begin here.
+    async with opened(config, dispatch=wait) as client:
+        return await _submitted(client, await client.submit_many(tasks), wait, as_json)
+
+
+def _option(field: str) -> str:
+    if field in ("kind", "payload"):
+        return field.upper()
+    return "--" + field.removesuffix("_s").replace("_", "-")
+
+
+async def _submit_file(config: Config, file: str, run: str | None, *, wait: bool, as_json: bool) -> int:
+    tasks = read_tasks(config, file, run)
+    async with opened(config, dispatch=wait) as client:
+        return await _submitted(client, await client.submit_many(tasks, run=run), wait, as_json)
+
+
+def read_tasks(config: Config, file: str, run: str | None) -> list[Task]:
+    """The tasks of a file, held to the config."""
+    from penstock.config import TaskChecker
+    from penstock.intake import taskfile
+
+    tasks = taskfile.read(file, run=run, checker=TaskChecker(config), on_crash=config.on_crash)
+    if not tasks:
+        raise UsageError(f"{file}: holds no task; write at least one")
+    return tasks
+
+
+async def _submitted(client: Client, run: Run, wait: bool, as_json: bool) -> int:
+    if wait:
+        return await _wait(client, run, as_json)
+    if as_json:
+        render.emit({"run": run.name, "task_ids": list(run.task_ids)})
+    else:
+        render.say(run.task_ids[0] if len(run.task_ids) == 1 else run.name)
+    if sys.stdout.isatty() and (await client.snapshot()).epoch is None:
+        render.note("queued; no dispatcher is running: start one with `penstock work`")
+    return 0
+
+
+async def _wait(client: Client, run: Run, as_json: bool) -> int:
+    from penstock.cli.following import INTERRUPTED, follow
+    from penstock.cli.results import ResultLines
+
+    good = True
+
+    def tell(result: Result) -> None:
+        nonlocal good
+        good = good and result.ok
+        if as_json:
+            render.emit_line(result.as_record())
+        elif len(run.task_ids) == 1:
+            _tell_only(result)
+        else:
+            outcome = render.text_of(result.value) if result.ok else f"{result.state}: {result.error}"
+            render.say(f"{result.task_id} {render.one_line(outcome)}")
+
+    lines = ResultLines(client, run, tell)
+    ended = await follow(client, run, lines.add, render.note)
+    await lines.flush()
+    if not ended:
+        render.note(f"interrupted; the rest of run {run.name} stays queued: `penstock work --drain` does it")
+        return INTERRUPTED
+    return 0 if good else 1
+
+
+def _tell_only(result: Result) -> None:
+    """The one value that was asked for, and nothing beside it."""
+    if not result.ok:
+        why = render.one_line(result.error or "no reason was given")
+        render.note(f"task {result.task_id} {result.state}: {why}")
+    elif result.value is not None:
+        render.say(render.text_of(result.value))
