@@ -8,11 +8,11 @@ async with penstock.open("penstock.toml") as p:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import typing
 
 from penstock.version import __version__
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from penstock.client import Client, Run, open
     from penstock.config import Config
     from penstock.errors import HostError, PenstockError, PermanentError, TemporaryError, ThrottledError
@@ -57,7 +57,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typing.Any:
     """Names are loaded when used: `penstock --version` costs little more than starting Python."""
     if name in _HOMES:
         from importlib import import_module

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.config import Config, TaskChecker
 from penstock.errors import TaskError, UnknownTask, Unreachable
 from penstock.lifecycle import ENDED
-from penstock.model import Attempt, Result, State, Task, TaskRecord
+from penstock.model import Attempt, OnCrash, Result, State, Task, TaskRecord
 from penstock.store.base import Answer, Request, Snapshot, Store, StoredEvent, TaskFilter
 from penstock.wiring import make_dispatcher, open_store, read_config
 
@@ -52,22 +52,20 @@ class Client:
         tasks = list(tasks)
         if not tasks:
             raise TaskError("there is no task to submit; give at least one")
-        name = run or _new_run()
-        on_crash = self.config.on_crash
-        default = Task("").on_crash
-        given = []
         for task in tasks:
             self._check(task)
-            changes: dict[str, Any] = {} if task.run else {"run": name}
-            if task.on_crash is default and on_crash is not default:
-                changes["on_crash"] = on_crash
-            given.append(replace(task, **changes) if changes else task)
-        ids = await self._store.submit(given)
+        if self.config.on_crash is OnCrash.BLOCK:
+            tasks = [replace(task, on_crash=OnCrash.BLOCK) for task in tasks]
+        name = run or tasks[0].run or _new_run()
+        ids = await self._store.submit(tasks, name)
         if self._dispatch:
             await self._ensure_dispatcher()
-        name = given[0].run
         # A key may have led to a task of an older run, and a task may name a run of its own.
-        doubtful = [i for i, task in zip(ids, given, strict=True) if task.key is not None or task.run != name]
+        doubtful = [
+            i
+            for i, task in zip(ids, tasks, strict=True)
+            if task.key is not None or task.run not in ("", name)
+        ]
         return Run(self, name, ids, doubtful)
 
     # ---- reading

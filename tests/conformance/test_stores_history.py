@@ -289,11 +289,36 @@ async def test_a_live_task_is_queued_where_it_is_imported(store: Store, elsewher
         "gone": "gone",
         "a": "a",
     }
+
+
+async def test_an_imported_task_goes_on_under_the_classes_of_its_new_home(
+    store: Store, elsewhere: Store
+) -> None:
+    await store.submit([task("a", "r", T0)])
+    await store.record(
+        [
+            Route(KEY, 1, T0, "there"),
+            WaitChange(1, T0, "order", "there"),
+            start("a", at=T0 + 2),
+            WaitChange(1, T0 + 2, None, ""),
+        ]
+    )
+    before = T0 - 1000
+    await elsewhere.record([Route(KEY, 5, before, "here"), WaitChange(5, before, "slots:surtr", "here")])
+    await elsewhere.import_run(await exported(store, "r"))
     later = 2e9
-    await elsewhere.record([start("a", 2, later), done("a", 2, later + 1)])
+    await elsewhere.record([WaitChange(1, later, "paused", "nothing to do with it")])
+    await elsewhere.record([start("a", 2, later + 2, work_class=5), done("a", 2, later + 3)])
     history = await elsewhere.history(task="a")
     assert [attempt.number for attempt in history.attempts] == [1, 2]
     assert [attempt.number for attempt in history.others if attempt.task == "a"] == [1, 2]
+    assert [(stretch.reason, stretch.detail) for stretch in history.stretches] == [
+        ("order", "there"),
+        (None, ""),
+        ("slots:surtr", "here"),
+    ]
+    assert [route.name for route in history.routes] == ["there", "here"]
+    assert history.stretches[2].at == history.routes[1].at > T0 + 2, "ours count from the moment it came"
 
 
 Damage = Callable[[list[dict[str, Any]]], object]

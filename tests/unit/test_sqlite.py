@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -291,25 +293,37 @@ async def test_a_locked_file_is_waited_for(path: str) -> None:
                 assert len(await submitted) == 1
 
 
-async def test_who_writes_without_a_pause_lets_others_in(path: str) -> None:
-    """A submit beside a dispatcher that always has something to write."""
+async def test_a_submit_gets_in_beside_a_writer_without_a_pause(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_writer, "_GROUP_ROWS", 10)
     async with opened(SQLiteStore(path)) as dispatcher, opened(SQLiteStore(path)) as client:
-        ids = await dispatcher.submit(tasks(20_000))
-        busy = True
-
-        async def dispatch() -> int:
-            for n in range(0, len(ids), 20):
-                if not busy:
-                    return n
-                await dispatcher.record(run_through(ids[n : n + 20]))
-            return len(ids)
-
-        work = asyncio.ensure_future(dispatch())
-        for _ in range(10):
+        ids = await dispatcher.submit(tasks(5000))
+        backlog = [dispatcher.record(run_through(ids[n : n + 5])) for n in range(0, len(ids), 5)]
+        for _ in range(5):
             async with asyncio.timeout(PATIENCE_S):
                 await client.submit(tasks(1))
-        busy = False
-        assert await work < len(ids), "the client did not have to wait for the end"
+        assert not backlog[-1].done(), "it did not have to wait for the end"
+        await backlog[-1]
+
+
+def test_who_writes_again_at_once_lets_raised_hands_go_first(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    turn = Turn(path + ".turn", 1)
+    with connected(path) as connection, open(path + ".turn", "wb") as hand:
+        for raised in (False, True):
+            if raised:
+                fcntl.flock(hand, fcntl.LOCK_SH)
+            turn.begin(connection)
+            connection.execute("COMMIT")
+            turn.left()
+            turn.begin(connection)
+            connection.execute("ROLLBACK")
+            assert bool(slept) is raised
+    turn.close()
 
 
 async def test_closing_on_a_locked_file_tells_what_is_lost(path: str) -> None:

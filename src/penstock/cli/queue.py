@@ -118,7 +118,7 @@ async def _tasks_table(config: Config, asked: TaskFilter, limit: int) -> int:
 async def _task_row(client: Client, record: TaskRecord, now: float) -> tuple[str, ...]:
     task = record.task
     end = now if record.ended_at is None else record.ended_at
-    if record.attempts > 1:  # it was in the queue more than once
+    if record.attempts > (record.state != "queued"):  # it was in the queue more than once
         waited = sum(wait.seconds for wait in (await client.result(task.id)).waits)
     else:
         waited = (end if record.started_at is None else record.started_at) - task.queued_at

@@ -143,22 +143,26 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def table(columns: Iterable[str], rows: Iterable[Sequence[str]], *, flexible: str | None = None) -> Table:
-    """A table without a frame. Columns that begin with ">" are numbers; the flexible one gives way."""
+    """A table without a frame. Columns that begin with ">" are numbers; where room is short only the flexible
+    one gives way: an id that is cut is of no use."""
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
+    cells = [[one_line(cell) for cell in row] for row in rows]
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
+    for place, column in enumerate(columns):
         name = column.lstrip(">")
+        widest = max(cell_len(text) for text in (name, *(row[place] for row in cells)))
         made.add_column(
             name,
             justify="right" if column.startswith(">") else "left",
             no_wrap=True,
             overflow="ellipsis",
-            ratio=1 if name == flexible and sys.stdout.isatty() else None,
+            min_width=None if name == flexible else widest,
         )
-    for row in rows:
-        made.add_row(*(Text(one_line(cell), no_wrap=True, overflow="ellipsis") for cell in row))
+    for row in cells:
+        made.add_row(*(Text(text, no_wrap=True, overflow="ellipsis") for text in row))
     return made
 
 

@@ -48,12 +48,14 @@ class Batch:
 class Admission:
     """Takes tasks in slices, so that a caller's loop can breathe between them."""
 
-    def __init__(self, tasks: Sequence[Task], now: float, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
+    def __init__(
+        self, tasks: Sequence[Task], now: float, max_payload_bytes: int = MAX_PAYLOAD_BYTES, run: str = ""
+    ) -> None:
         self._tasks = tasks
         self._now = now
         self._max_payload_bytes = max_payload_bytes
         self._fresh = iter(new_ids(len(tasks) + 1))
-        self._run = ""
+        self._run = run  # of tasks that name none
         self._plain: set[tuple[Any, ...]] = set()
         self._batch = Batch()
 

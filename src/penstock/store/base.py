@@ -129,8 +129,10 @@ class Store(Protocol):
 
     # -- clients
 
-    async def submit(self, tasks: Sequence[Task]) -> list[str]:
+    async def submit(self, tasks: Sequence[Task], run: str = "") -> list[str]:
         """Keep these tasks, all or none; their ids, in order, once they are durable.
+
+        Those that name no run belong to `run`, or to a new one.
 
         A task with a `key` that is known gives the known task's id and adds nothing; an `after` that names
         it means the known one. Refused with TaskError: an id that exists, an `after` that names no task of

@@ -144,8 +144,8 @@ class SQLiteStore:
 
     # ---- clients
 
-    async def submit(self, tasks: Sequence[Task]) -> list[str]:
-        admission = Admission(tuple(tasks), time.time(), self._max_payload_bytes)
+    async def submit(self, tasks: Sequence[Task], run: str = "") -> list[str]:
+        admission = Admission(tuple(tasks), time.time(), self._max_payload_bytes, run)
         while admission.advance(_SLICE_TASKS, _SLICE_BYTES):  # noqa: ASYNC110 - lets the loop go on, waits for nothing
             await asyncio.sleep(0)
         batch = admission.batch()
