@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 import time
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from tests.unit.cli_rig import Cli, cli  # noqa: F401 - a fixture
+from tests.unit.cli_rig import Cli, make_cli
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return make_cli(tmp_path, monkeypatch, capsys)
 
 
 class Stdin:
@@ -64,8 +72,6 @@ def test_every_field_can_be_given(cli: Cli) -> None:
 
 
 def exported(cli: Cli, run: str) -> list[dict[str, dict[str, object]]]:
-    import json
-
     lines = [json.loads(line) for line in cli.good("export", run).lines]
     return [line["task"] for line in lines if "task" in line]
 
@@ -82,7 +88,10 @@ def test_times_may_be_numbers_or_iso(cli: Cli) -> None:
         "2096-01-31T18:00:00Z",
     )
     (record,) = exported(cli, "r")
-    assert (record["task"]["not_before"], record["task"]["deadline"]) == (1900000000, 3979000800)
+    assert (record["task"]["not_before"], record["task"]["deadline"]) == (
+        1900000000,
+        datetime(2096, 1, 31, 18, tzinfo=UTC).timestamp(),
+    )
 
 
 def test_the_same_key_is_one_task(cli: Cli) -> None:
@@ -237,7 +246,8 @@ def test_wait_ends_with_1_when_the_task_failed(cli: Cli) -> None:
 def test_wait_for_a_file_prints_a_line_per_task(cli: Cli) -> None:
     cli.file(
         "tasks.jsonl",
-        '{"kind": "summarize", "id": "a"}\n{"kind": "translate", "id": "b", "after": "a", "payload": {"fail": "permanent"}}\n',
+        '{"kind": "summarize", "id": "a"}\n'
+        '{"kind": "translate", "id": "b", "after": "a", "payload": {"fail": "permanent"}}\n',
     )
     said = cli("submit", "--file", "tasks.jsonl", "--wait")
     assert said.status == 1

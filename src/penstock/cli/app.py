@@ -48,6 +48,14 @@ COMMANDS = {
 _WrongUse: type[Exception] = typer.BadParameter.__mro__[2]
 
 
+class _Interrupted(Exception):
+    """A KeyboardInterrupt on its way past Typer, which would end the command without a word."""
+
+
+class _ReaderLeft(Exception):
+    """A BrokenPipeError on its way past Typer, which would call it a failure."""
+
+
 class Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return [_taken_as_given(param) for param in super().get_params(ctx)]
@@ -66,6 +74,14 @@ class Commands(TyperGroup):
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             self.commands[cmd_name] = self._built(cmd_name)
         return self.commands.get(cmd_name)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _Interrupted from None
+        except BrokenPipeError:
+            raise _ReaderLeft from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS:
@@ -182,9 +198,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         status = get_command(app).main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (_ReaderLeft, BrokenPipeError):
         return _reader_left()
-    except KeyboardInterrupt:
+    except (_Interrupted, KeyboardInterrupt):
         return _told(["interrupted"], INTERRUPTED)
     except PenstockError as error:
         return _told(str(error).splitlines() or [type(error).__name__], error.exit_status)

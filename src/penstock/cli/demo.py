@@ -15,7 +15,7 @@ _QUICK_SCALE = 0.008
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command("demo")
+@app.command("demo", epilog="\b\nExamples:\n  penstock demo\n  penstock demo --quick --json")
 def demo(
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON, nothing else.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Take a few seconds instead of twenty.")] = False,

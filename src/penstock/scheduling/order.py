@@ -28,7 +28,7 @@ _LATE = 5  # the sixth source of a class: entries that came back out of order
 class Shape:
     """What many tasks have in common: which hosts fit, under which lane and gates, with which needs."""
 
-    __slots__ = ("gates", "lane", "name", "needs", "tiers", "timed", "units", "variants")
+    __slots__ = ("gates", "lane", "name", "needs", "opened", "tiers", "timed", "units", "variants")
 
     def __init__(
         self, name: str, lane: LaneState, gates: tuple[GateState, ...], needs: Needs, tiers: tuple[Tier, ...]
@@ -38,6 +38,9 @@ class Shape:
         self.gates = gates
         self.needs = needs
         self.tiers = tiers  # own hosts first, then fallback hosts by the wait that opens them
+        self.opened = sum(
+            t.after_s is not None and t.after_s <= 0 for t in tiers
+        )  # tiers open from the start
         self.units = "" if needs.plain else f"needs {needs}"
         self.timed = len(tiers) > 1 or not needs.plain  # whether waiting alone changes what is allowed
         self.variants: list[WorkClass] = []  # by how many fallback tiers have opened
@@ -209,19 +212,20 @@ class WorkClass:
                 fifo.clear()
             return
         best: Entry | None = None
+        least = float("inf")
         for priority, fifo in self.sources:
             while fifo:
                 entry = fifo[0]
                 if entry.status == READY and entry.work_class is self:
-                    if (
-                        best is None
-                        or entry.key < best.key
-                        or (entry.key == best.key and entry.seq < best.seq)
-                    ):
-                        best = entry
+                    key = entry.key
+                    if key < least or (key == least and best is not None and entry.seq < best.seq):
+                        best, least = entry, key
                         self.source = priority
                     break
                 fifo.popleft()
+        if not self.late:
+            self.head = best
+            return
         late = self.late
         while late and not self._counts(late[0][2]):
             heapq.heappop(late)

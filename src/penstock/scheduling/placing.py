@@ -178,24 +178,26 @@ class Placer:
             lane = self._next_lane(lanes, now)
             if lane is None:
                 break
-            work_class = heapq.heappop(lane.line)[3]
+            line = lane.line
+            work_class = line[0][3]
+            gates = work_class.shape.gates
+            if not gates or not self._held(work_class):  # what was started just now may have closed one
+                room = self._room(work_class, now)
+                if room is None:
+                    self._explain(work_class)
+                else:
+                    self._start(work_class, room, now)
+                    head = work_class.head
+                    if head is not None:
+                        work_class.lined_up = head.seq
+                        heapq.heapreplace(line, (head.key, head.seq, work_class.id, work_class))
+                        if not work_class.registered:  # nothing is known yet of what its next task waits for
+                            unjudged[work_class] = None
+                        continue
+            heapq.heappop(line)
             work_class.lined_up = 0
-            if work_class.shape.gates and self._held(work_class):  # closed by what was started just now
-                self._touched[work_class] = None
-                unjudged.pop(work_class, None)
-                continue
-            room = self._room(work_class, now)
-            if room is None:
-                self._touched[work_class] = None
-                unjudged.pop(work_class, None)
-                self._explain(work_class)
-                continue
-            self._start(work_class, room, now)
-            self._line_up(work_class, lanes)
-            if work_class.head is None:
-                unjudged.pop(work_class, None)
-            elif not work_class.registered:  # nothing is known yet of what its next task waits for
-                unjudged[work_class] = None
+            self._touched[work_class] = None
+            unjudged.pop(work_class, None)
         for work_class in unjudged:  # their lane is full
             if work_class.lined_up:
                 self._touched[work_class] = None

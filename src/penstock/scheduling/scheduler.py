@@ -228,7 +228,13 @@ class Scheduler:
                 continue
             queued_at = task.queued_at
             entry.key = (queued_at if 0 < queued_at <= now else now) + task.priority * aging_s
-            self._queue(entry, shape.variants[0] if len(shape.tiers) == 1 else self._home(entry, now))
+            if shape.opened or 0 < queued_at < now:
+                self._queue(entry, self._home(entry, now))
+                continue
+            work_class = shape.variants[0]
+            work_class.push(entry)
+            if work_class.head is entry or work_class.recorded == "order":
+                self._placer.wake(work_class)
         for entry, task in late:
             self._admit(entry, task, event.ended, now, task.not_before)
 

@@ -9,6 +9,7 @@ on a network share, so neither is a store there.
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 import time
@@ -35,9 +36,10 @@ from penstock.store.base import (
 )
 from penstock.store.bell import Bells, LocalBells, PipeBells
 from penstock.store.fold import EVENT_WIDTH, event_data
+from penstock.store.queries import printable
 from penstock.store.rows import NOT_JSON, STATES, attempt_of, decode, json_text
 from penstock.store.settling import settle
-from penstock.store.sqlite_open import QUERIES, Place
+from penstock.store.sqlite_open import MEMORY, QUERIES, Place
 from penstock.store.sqlite_owner import (
     FileOwnerLock,
     LocalOwnerLock,
@@ -78,7 +80,9 @@ class SQLiteStore:
         grace_s: float = 5.0,
         place: Place | None = None,
     ) -> None:
-        self._place = place or Place(str(path), busy_timeout_s)
+        # Whoever opens the same file under another name must find the same locks and bells.
+        real = path if path == MEMORY else os.path.realpath(path)
+        self._place = place or Place(real, busy_timeout_s)
         self._max_payload_bytes = max_payload_bytes
         self._grace_s = grace_s
         self._bells: Bells
@@ -89,7 +93,8 @@ class SQLiteStore:
             self._bells = PipeBells(self._place.path + ".bells")
             self._owner_lock = FileOwnerLock(self._place.path + ".lock")
         self._writer: Writer | None = None
-        self._reader: Reader | None = None
+        self._reader: Reader | None = None  # for what a dispatcher waits for
+        self._scanner: Reader | None = None  # for what may take long
 
     @property
     def name(self) -> str:
@@ -109,25 +114,28 @@ class SQLiteStore:
         writer.start(opened)
         try:
             await opened
-        except StoreError:
-            writer.join()
+        except BaseException:
+            writer.stop()
             raise
         self._writer = writer
         shared = (writer.connection, lock) if self._place.in_memory and writer.connection else None
         self._reader = Reader(self._place, shared)
+        self._scanner = Reader(self._place, shared)
 
     async def close(self) -> None:
         """Write what is queued, then let go of everything. Fails when decisions could not be kept."""
-        writer, reader = self._writer, self._reader
-        if writer is None or reader is None:
+        writer, readers = self._writer, (self._reader, self._scanner)
+        if writer is None:
             return
-        self._writer = self._reader = None
+        self._writer = self._reader = self._scanner = None
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def end() -> None:
             writer.stop()
             writer.join()
-            reader.stop()
+            for reader in readers:
+                if reader is not None:
+                    reader.stop()
             if self._place.in_memory and writer.connection is not None:
                 writer.connection.close()
             self._owner_lock.free()  # not before the last word is written
@@ -158,7 +166,7 @@ class SQLiteStore:
 
     async def ask(self, request: Request) -> int:
         try:
-            row = (request.verb, json_text(request.args), time.time())
+            row = (printable(request.verb), json_text(request.args), time.time())
         except NOT_JSON as error:
             raise UsageError(
                 f"a request to {request.verb} has arguments that are not JSON ({error})"
@@ -178,7 +186,7 @@ class SQLiteStore:
         return [id for (id,) in await self._rows("ids_between", prefix, prefix + "\U0010ffff")]
 
     async def tasks(self, chosen: TaskFilter) -> list[TaskRecord]:
-        return await self._read(partial(read_tasks, chosen=chosen))
+        return await self._scan(partial(read_tasks, chosen=chosen))
 
     async def attempts(self, task_id: str) -> list[Attempt]:
         return [attempt_of(row) for row in await self._rows("attempts_of_task", task_id)]
@@ -186,10 +194,10 @@ class SQLiteStore:
     async def events(
         self, after: int = 0, *, task: str | None = None, limit: int = 1000
     ) -> list[StoredEvent]:
-        return await self._read(partial(read_events, after=after, task=task, limit=limit))
+        return await self._scan(partial(read_events, after=after, task=task, limit=limit))
 
     async def ended_in_run(self, run: str, after: int) -> list[tuple[int, TaskRecord]]:
-        return await self._read(partial(read_ended, run=run, after=after))
+        return await self._scan(partial(read_ended, run=run, after=after))
 
     async def live_in_run(self, run: str) -> int:
         ((count,),) = await self._rows("live_in_run", run)
@@ -200,10 +208,10 @@ class SQLiteStore:
 
         if (task is None) == (run is None):
             raise ValueError("name either a task or a run")
-        return await self._read(partial(read_history, task=task, run=run))
+        return await self._scan(partial(read_history, task=task, run=run))
 
     async def snapshot(self, at: float) -> Snapshot:
-        return await self._read(partial(read_snapshot, at=at, owner_lock=self._owner_lock))
+        return await self._scan(partial(read_snapshot, at=at, owner_lock=self._owner_lock))
 
     def ring(self) -> None:
         self._bells.ring_dispatcher()
@@ -218,14 +226,14 @@ class SQLiteStore:
         history = await self.history(run=run)
         yield header(run)
         number = 0
-        while records := await self._read(partial(page_of_tasks, run=run, after=number)):
+        while records := await self._scan(partial(page_of_tasks, run=run, after=number)):
             for record in records:
                 yield plain("task", record)
             number = records[-1].number
         for line in explanation_lines(history):
             yield line
         number = 0
-        while events := await self._read(partial(page_of_events, run=run, after=number)):
+        while events := await self._scan(partial(page_of_events, run=run, after=number)):
             for event in events:
                 yield plain("event", event)
             number = events[-1].number
@@ -235,8 +243,8 @@ class SQLiteStore:
         from penstock.store.sqlite_exchange import admitted, write_import
 
         now = time.time()
-        bundle = await self._read(lambda _: read_bundle(lines))  # the thread is wanted, not the connection
-        batch = await self._read(lambda _: admitted(bundle, now, self._max_payload_bytes))
+        bundle = await self._scan(lambda _: read_bundle(lines))  # the thread is wanted, not the connection
+        batch = await self._scan(lambda _: admitted(bundle, now, self._max_payload_bytes))
         return await self._write(lambda c: write_import(c, bundle, batch, now), Ring.DISPATCHER, alone=True)
 
     async def prune(self, before: float) -> int:
@@ -365,6 +373,12 @@ class SQLiteStore:
         if self._reader is None:
             raise StoreError(f"{self.name}: the store is not open")
         return await self._reader.read(reading)
+
+    async def _scan(self, reading: Callable[[sqlite3.Connection], T]) -> T:
+        """A reading that may take long: a dispatcher's own do not wait behind it."""
+        if self._scanner is None:
+            raise StoreError(f"{self.name}: the store is not open")
+        return await self._scanner.read(reading)
 
     async def _rows(self, query: str, *parameters: Any) -> list[Any]:
         return await self._read(lambda c: c.execute(QUERIES[query], parameters).fetchall())

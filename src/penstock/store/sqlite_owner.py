@@ -18,6 +18,7 @@ from typing import Protocol
 
 from penstock.errors import AlreadyOwned, StoreError
 from penstock.store.base import Epoch, Owner
+from penstock.store.queries import printable
 from penstock.store.rows import epoch_of
 from penstock.store.sqlite_open import QUERIES
 
@@ -121,8 +122,7 @@ def begin_epoch(connection: sqlite3.Connection, owner: Owner, now: float) -> tup
         # Every record of a dispatcher moves `seen_at`, so this is its last sign of life.
         connection.execute(QUERIES["end_epoch"], (before.seen_at, before.number))
         before = last_epoch(connection)
-    number = connection.execute(
-        QUERIES["add_epoch"], (owner.pid, owner.machine, owner.command, now, now)
-    ).lastrowid
+    row = (owner.pid, printable(owner.machine), printable(owner.command), now, now)
+    number = connection.execute(QUERIES["add_epoch"], row).lastrowid
     assert number is not None
     return Epoch(number, owner, now, now), before

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from penstock.errors import UsageError
 from penstock.store.settling import settle
 from penstock.store.sqlite_open import Place, open_for_reading, translated
 
@@ -66,6 +67,8 @@ class Reader:
                 return self._read(self._connection, reading)
         except sqlite3.Error as error:
             return translated(self._place, error)
+        except UnicodeEncodeError as error:  # an id from a command line, in bytes that are no text
+            return UsageError(f"{error.object!r} is not valid Unicode, so nothing here has that name")
         except Exception as error:  # noqa: BLE001 - it belongs to the caller, who gets it
             return error
 

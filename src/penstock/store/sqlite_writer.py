@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -30,6 +31,7 @@ from penstock.store.sqlite_record import Recorder
 from penstock.store.sqlite_submit import write_submits
 from penstock.store.turn import Turn
 
+_OUR_DEFECTS = (sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.DataError)
 _GROUP_ROWS = 100_000  # a larger group would make everybody in it wait too long
 _FIRST_RETRY_S = 0.1
 _LAST_RETRY_S = 2.0
@@ -129,17 +131,13 @@ class Writer:
 
     def _run(self, opened: asyncio.Future[None]) -> None:
         try:
-            connection = open_for_writing(self._place)
+            self.connection = open_for_writing(self._place)
+            if self._turn is not None:
+                self.connection.execute("PRAGMA busy_timeout = 0")  # the turn does the waiting
+            settle([(opened, None)])
+            self._work(self.connection)
         except StoreError as error:
-            self._end(error)
-            settle([(opened, error)])
-            return
-        self.connection = connection
-        if self._turn is not None:
-            connection.execute("PRAGMA busy_timeout = 0")  # the turn does the waiting
-        settle([(opened, None)])
-        try:
-            self._work(connection)
+            self._fatal = error
         except BaseException as defect:
             self._fatal = StoreError(
                 f"{self._place.path}: the store's writer stopped on a defect ({defect!r})"
@@ -149,8 +147,10 @@ class Writer:
             self._end(self._fatal)
             if self._turn is not None:
                 self._turn.close()
-            if not self._place.in_memory:  # readers may still be at the one connection of a store in memory
-                connection.close()
+            # Readers may still be at the one connection of a store in memory.
+            if self.connection is not None and not self._place.in_memory:
+                self.connection.close()
+            settle([(opened, self._fatal)])  # when it never opened
 
     def _end(self, error: StoreError | None) -> None:
         """From here on everything fails at once, first what is still queued."""
@@ -171,49 +171,43 @@ class Writer:
 
     def _work(self, connection: sqlite3.Connection) -> None:
         retry_s = 0.0
-        closing_until: float | None = None
+        give_up_at = inf
         while True:
-            group, closes = self._next_group(retry_s, closing_until)
-            if closes and closing_until is None:
-                closing_until = time.monotonic() + self._grace_s
-            self._group = group
-            problem = self._write_group(connection, group) if group else None
-            self._group = []
+            wait_s = max(0.0, min(retry_s, give_up_at - time.monotonic())) if self._held else None
+            self._group, closes = self._next_group(wait_s)
+            if closes:
+                give_up_at = min(give_up_at, time.monotonic() + self._grace_s)
+            problem = self._write_group(connection, self._group) if self._group else None
             if isinstance(problem, StoreCorrupt):
-                self._fatal = problem
-                return
+                raise problem
             if problem is None:
                 retry_s = 0.0
-            elif all(job.kept for job in group):
+            elif all(job.kept for job in self._group):
                 retry_s = min(_LAST_RETRY_S, retry_s * 2 or _FIRST_RETRY_S)
                 self.trouble = str(problem)
-            if closing_until is not None:
-                if not self._held:
-                    return
-                if problem is not None and time.monotonic() >= closing_until:
-                    self._fatal = self.lost = problem
-                    return
+            self._group = []
+            if give_up_at < inf and not self._held:
+                return
+            if problem is not None and time.monotonic() >= give_up_at:
+                self.lost = problem
+                raise problem
 
-    def _next_group(self, retry_s: float, closing_until: float | None) -> tuple[list[Job], bool]:
-        """What goes into the next transaction, and whether it is the last."""
+    def _next_group(self, wait_s: float | None) -> tuple[list[Job], bool]:
+        """What goes into the next transaction, and whether it is to be the last."""
         group, self._held = self._held, []
         closes = False
         weight = 0
         try:
-            if closing_until is None or group:
-                wait_s = None if not group else retry_s
-                if group and closing_until is not None:
-                    wait_s = min(retry_s, max(0.0, closing_until - time.monotonic()))
-                job = self._queue.get(timeout=wait_s)
-                while True:
-                    if job is None:
-                        closes = True
-                    else:
-                        group.append(job)
-                        weight += job.weight
-                        if weight >= _GROUP_ROWS:
-                            break
-                    job = self._queue.get_nowait()
+            job = self._queue.get(timeout=wait_s)
+            while True:
+                if job is None:
+                    closes = True
+                else:
+                    group.append(job)
+                    weight += job.weight
+                    if weight >= _GROUP_ROWS:
+                        break
+                job = self._queue.get_nowait()
         except Empty:
             pass
         return group, closes
@@ -226,6 +220,8 @@ class Writer:
             except sqlite3.IntegrityError:  # two ids made by chance are the same: find which
                 results = self._transact(connection, group, check_all=True)
         except sqlite3.Error as error:
+            if isinstance(error, _OUR_DEFECTS) and all(job.kept for job in group):
+                raise  # trying again for ever would not help, and would hide it
             problem = translated(self._place, error)
             corrupt = isinstance(problem, StoreCorrupt)
             self._held = [job for job in group if job.kept and not corrupt]
