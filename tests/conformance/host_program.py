@@ -62,7 +62,9 @@ def main() -> None:
     elif act == "meet":
         print(json.dumps(ring(payload, payload.get("name", ""))))
     elif act == "environment":
-        print(json.dumps({"cwd": os.getcwd(), "value": os.environ.get(payload["variable"])}))
+        leads = os.getsid(0) == os.getpgid(0) == os.getpid()
+        value = os.environ.get(payload["variable"])
+        print(json.dumps({"cwd": os.getcwd(), "value": value, "leads a session": leads}))
     elif act == "daemon":
         daemon(payload, "daemon", close_pipes=payload.get("close_pipes", True))
         if payload.get("stay"):

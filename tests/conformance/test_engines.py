@@ -158,6 +158,14 @@ async def test_leftovers_of_a_program_that_ended_are_killed(
 
 
 @every_engine
+async def test_closing_takes_leftovers_along(make: MakeEngine, phone: Phone) -> None:
+    async with Rig(command_host("command"), make=make) as rig:
+        await rig.outcome_of("command", {"act": "daemon", "port": phone.port})
+        daemon = await phone.caller("daemon")
+    assert not is_alive(daemon.pid)
+
+
+@every_engine
 async def test_a_program_deaf_to_sigterm_is_killed(make: MakeEngine, phone: Phone) -> None:
     async with Rig(command_host("command"), make=make) as rig:
         rig.start("command", {"act": "meet", "port": phone.port, "deaf": True})

@@ -193,7 +193,7 @@ async def test_environment_and_folder(tmp_path: Path) -> None:
         marker = await rig.outcome_of(
             "host", {"act": "environment", "variable": "PENSTOCK_ATTEMPT"}, task="x:y"
         )
-    assert outcome.value == {"cwd": str(tmp_path), "value": "blue"}
+    assert outcome.value == {"cwd": str(tmp_path), "value": "blue", "leads a session": True}
     assert marker.value["value"] == f"{rig.tag}:x:y:1"
 
 

@@ -24,10 +24,11 @@ from penstock.errors import (
     StoreLocked,
     StoreTooNew,
     TaskError,
+    UsageError,
 )
 from penstock.model import State, Task
 from penstock.store import admission, queries, sqlite_open, sqlite_writer
-from penstock.store.base import Answer, Request, TaskFilter
+from penstock.store.base import Answer, Owner, Request, TaskFilter
 from penstock.store.sqlite import SQLiteStore
 from penstock.store.sqlite_open import APPLICATION_ID, MIGRATIONS, Place
 from penstock.store.turn import Turn
@@ -454,6 +455,32 @@ async def test_a_defect_in_the_writer_leaves_nobody_waiting(
                 await store.record([])
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_decision_that_can_never_be_written_is_not_tried_for_ever(path: str) -> None:
+    async with opened(SQLiteStore(path)) as store:
+        (id,) = await store.submit(tasks(1))
+        odd = start(id, host=object())  # type: ignore[arg-type]
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(StoreError, match="stopped on a defect"):
+                await store.record([odd])
+    async with opened(SQLiteStore(path)) as store:
+        assert await store.states([id]) == {id: State.QUEUED}
+
+
+async def test_names_that_are_no_text(path: str) -> None:
+    """Command lines and host names come in bytes."""
+    async with opened(SQLiteStore(path)) as store:
+        await store.acquire(Owner(1, "h\udcff", "work \udcff"), T0)
+        epoch = (await store.snapshot(T0)).epoch
+        assert epoch is not None
+        assert epoch.owner == Owner(1, "h?", "work ?")
+        assert await store.ask(Request("odd \udcff")) == 1
+        with pytest.raises(UsageError, match="not valid Unicode"):
+            await store.get("\udcff")
+        with pytest.raises(UsageError, match="not valid Unicode"):
+            await store.tasks(TaskFilter(run="\udcff"))
+
+
 async def test_a_caller_that_gives_up_disturbs_nobody(path: str) -> None:
     async with opened(SQLiteStore(path)) as store:
         given_up = asyncio.ensure_future(store.submit(tasks(1)))
@@ -476,6 +503,17 @@ async def test_who_was_replaced_can_record_no_more(path: str) -> None:
             await old.record(run_through([id]))
         await new.record([start(id)])
         assert await new.states([id]) == {id: State.RUNNING}
+
+
+async def test_another_name_is_the_same_store(path: str, tmp_path: Path) -> None:
+    os.symlink(path, tmp_path / "alias.db")
+    async with opened(SQLiteStore(path)) as one, opened(SQLiteStore(str(tmp_path / "alias.db"))) as other:
+        await one.acquire(ME, T0)
+        with pytest.raises(AlreadyOwned):
+            await other.acquire(ME, T0)
+        bell = one.wake_bell()
+        await other.submit(tasks(1))
+        assert await bell.wait(PATIENCE_S) is True
 
 
 # ---- the rest

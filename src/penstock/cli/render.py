@@ -157,7 +157,7 @@ def table(columns: Iterable[str], rows: Iterable[Sequence[str]], *, flexible: st
         made.add_column(
             name,
             justify="right" if column.startswith(">") else "left",
-            no_wrap=True,
+            no_wrap=name != flexible,  # a column that may not wrap is not made narrower
             overflow="ellipsis",
             min_width=None if name == flexible else widest,
         )

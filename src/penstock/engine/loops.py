@@ -12,17 +12,16 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from penstock.engine.attempts import Finished, Run
 from penstock.engine.outcomes import failure, success
-from penstock.engine.watchdog import Watchdog, Watched, running_attempt
+from penstock.engine.watchdog import Watchdog, Watched, owned_task, running_attempt
 from penstock.model import Outcome, Verdict
 
 Execute: TypeAlias = Callable[[Run], Coroutine[Any, Any, Outcome]]
-T = TypeVar("T")
 
 _WIND_DOWN_S = 1.0  # for what user code left running on a loop that ends
 _JOIN_S = 2.0
@@ -44,7 +43,7 @@ class AttemptTasks:
 
     def begin(self, runs: Sequence[Run], loop: asyncio.AbstractEventLoop) -> None:
         for run in runs:
-            # Straight from the class: the loop's task factory names the tasks that user code makes.
+            # Straight from the class: the loop's task factory is for the tasks that user code makes.
             self._tasks[run] = asyncio.Task(self._attempt(run), loop=loop, name=run.name)
 
     def cancel(self, run: Run) -> None:
@@ -100,7 +99,7 @@ class LoopThread:
         # The default one would be made by user code's first `asyncio.to_thread`, under no name of ours.
         self._executor = ThreadPoolExecutor(thread_name_prefix=f"penstock {name} to_thread")
         self.loop.set_default_executor(self._executor)
-        self.loop.set_task_factory(_named_after_its_maker)
+        self.loop.set_task_factory(owned_task)
         self.loop.set_exception_handler(self._complain)
         self.thread = threading.Thread(target=self._main, name=f"penstock {name}", daemon=True)
         self.thread.start()
@@ -306,15 +305,3 @@ async def call_user(run: Run) -> Outcome:
 async def _run_own(run: Run) -> Outcome:
     outcome: Outcome = await run.work.run()
     return outcome
-
-
-def _named_after_its_maker(
-    loop: asyncio.AbstractEventLoop,
-    coroutine: Coroutine[Any, Any, T] | Generator[Any, None, T],
-    **options: Any,
-) -> asyncio.Task[T]:
-    """A task that an attempt makes carries the attempt's name, so that a stall in it has an owner."""
-    maker = asyncio.current_task(loop)
-    if maker is not None and options.get("name") is None:
-        options["name"] = maker.get_name()
-    return asyncio.Task(coroutine, loop=loop, **options)

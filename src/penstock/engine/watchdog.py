@@ -17,17 +17,24 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass, replace
 from types import FrameType
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from penstock.engine.attempts import Run
 from penstock.engine.base import Stall
+
+T = TypeVar("T")
 
 _log = logging.getLogger("penstock.watchdog")
 
 # Frames in these folders are ours and asyncio's: below the last of them on a stack begins user code.
 _FRAMEWORK = (os.path.dirname(__file__) + os.sep, os.path.dirname(asyncio.__file__) + os.sep)
+
+# Tasks that attempts made, and the attempts' names.
+_owners: WeakKeyDictionary[asyncio.Task[Any], str] = WeakKeyDictionary()
 
 
 @dataclass(slots=True, eq=False)
@@ -205,18 +212,26 @@ class Watchdog:
         )
 
 
+def owned_task(
+    loop: asyncio.AbstractEventLoop,
+    coroutine: Coroutine[Any, Any, T] | Generator[Any, None, T],
+    **options: Any,
+) -> asyncio.Task[T]:
+    """A task factory for user loops: a stall in a task that an attempt made is the attempt's."""
+    task: asyncio.Task[T] = asyncio.Task(coroutine, loop=loop, **options)
+    maker = asyncio.current_task(loop)
+    if maker is not None:
+        _owners[task] = _owners.get(maker) or maker.get_name()
+    return task
+
+
 def running_attempt(loop: asyncio.AbstractEventLoop) -> tuple[str | None, int | None]:
-    """The attempt whose code a loop is in, asked from another thread: attempts and the tasks they make
-    are named `task/attempt`."""
+    """The attempt whose code a loop is in, asked from another thread. Its own task is named `task/attempt`."""
     current = asyncio.current_task(loop)
-    task, _, attempt = current.get_name().rpartition("/") if current is not None else ("", "", "")
+    if current is None:
+        return None, None
+    task, _, attempt = (_owners.get(current) or current.get_name()).rpartition("/")
     return (task, int(attempt)) if task and attempt.isdigit() else (None, None)
-
-
-def is_waiting(thread: int) -> bool:
-    """Whether a loop's thread stands where it waits for something to do."""
-    frame = sys._current_frames().get(thread)
-    return frame is not None and frame.f_code.co_filename == selectors.__file__
 
 
 def stack_of(thread: int) -> str:

@@ -31,7 +31,8 @@ class Placer:
         self._set_timer = set_timer
         self._woken: dict[WorkClass, None] = {}
         self._hinted: dict[WorkClass, None] = {}  # classes for which nothing changed but room on some host
-        self._roomy: dict[HostState, None] = {}  # those hosts
+        self._roomy: set[HostState] = set()  # those hosts
+        self._with_room = dict.fromkeys(world.hosts.values())  # hosts with anything free at all
         self._touched: dict[WorkClass, None] = {}
         self._parked: dict[
             str, list[tuple[float, int, WorkClass]]
@@ -78,7 +79,9 @@ class Placer:
         if host.probe == task:
             host.probe = None
             self.refresh_host(host, now)
-        self._roomy[host] = None
+        self._roomy.add(host)
+        if host.free > 0:
+            self._with_room[host] = None
         for tier in host.large_tiers:
             tier.offer(host)
         hinted = self._hinted
@@ -92,6 +95,10 @@ class Placer:
         throttle.tick(now)
         if host.slots != throttle.limit:
             host.set_slots(throttle.limit)
+            if host.free > 0:
+                self._with_room[host] = None
+            else:
+                self._with_room.pop(host, None)
         if throttle.recovers_at is not None:
             self._set_timer(throttle.recovers_at, host)
         state, condition, detail = self._judge(host, now)
@@ -158,8 +165,9 @@ class Placer:
         """
         lanes, self._freed_lanes = self._freed_lanes, {}
         hinted, self._hinted = self._hinted, {}
-        roomy, self._roomy = self._roomy, {}
+        roomy, self._roomy = self._roomy, set()
         freed = bool(lanes)  # what a full lane held back may start on any host
+        with_room = self._with_room
         for work_class in hinted:
             self._line_up(work_class, lanes)
         unjudged: dict[WorkClass, None] = {}  # not yet found unable to start
@@ -169,12 +177,8 @@ class Placer:
                 for work_class in woken:
                     self._line_up(work_class, lanes)
                 unjudged.update(woken)
-            if not unjudged and not freed:
-                for host in roomy:
-                    if host.free > 0:
-                        break
-                else:
-                    return  # the room that was freed is taken: the others wait as they did
+            if not unjudged and not (with_room if freed else with_room.keys() & roomy):
+                return  # the room that was freed is taken: the others wait as they did
             lane = self._next_lane(lanes, now)
             if lane is None:
                 break
@@ -256,6 +260,8 @@ class Placer:
         entry.attempt += 1
         entry.host = host
         host.occupy(entry.id, shape.needs, lane.name)
+        if host.free <= 0:
+            del self._with_room[host]
         lane.live[entry.id] = entry
         if lane.fair_at > self._turn:
             self._turn = lane.fair_at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -47,41 +48,52 @@ def units_of(text: str | None) -> dict[str, float] | None:
     return None if text is None else _decode_units(text)
 
 
+# A frozen dataclass sets every field through `object.__setattr__`, and a dispatcher takes in tens of thousands
+# of tasks a second. The setters of their slots do the same in half the time. A field that is added to the
+# model and not here fails at import.
+_make = object.__new__
+_TASK_SLOTS = [getattr(Task, field.name).__set__ for field in fields(Task)]
+_kind, _payload, _priority, _lane, _run, _after, _needs, _host, _model = _TASK_SLOTS[:9]
+_timeout_s, _deadline, _not_before, _retries, _key, _crash, _id, _queued_at = _TASK_SLOTS[9:]
+_RECORD_SLOTS = [getattr(TaskRecord, field.name).__set__ for field in fields(TaskRecord)]
+_task, _number, _state, _attempts, _tries, _faults, _retry_at, _ran_on = _RECORD_SLOTS[:8]
+_started_at, _ended_at, _value, _error = _RECORD_SLOTS[8:]
+
+
 def record_of(row: Sequence[Any], payload: Any = None, value: Any = None) -> TaskRecord:
     """A task from the columns of the `records` view."""
-    task = Task(
-        row[3],
-        payload,
-        row[5],
-        row[4],
-        row[2],
-        () if row[7] is None else _decode_names(row[7]),
-        None if row[8] is None else _decode_units(row[8]),
-        row[9],
-        row[10],
-        row[11],
-        row[12],
-        row[13],
-        row[14],
-        row[15],
-        _ON_CRASH[row[16]],
-        row[1],
-        row[6],
-    )
-    return TaskRecord(
-        task,
-        row[0],
-        STATES[row[17]],
-        row[18],
-        row[19],
-        row[20],
-        row[21],
-        row[22],
-        row[23],
-        row[24],
-        value,
-        row[25],
-    )
+    task = _make(Task)
+    _kind(task, row[3])
+    _payload(task, payload)
+    _priority(task, row[5])
+    _lane(task, row[4])
+    _run(task, row[2])
+    _after(task, () if row[7] is None else _decode_names(row[7]))
+    _needs(task, None if row[8] is None else _decode_units(row[8]))
+    _host(task, row[9])
+    _model(task, row[10])
+    _timeout_s(task, row[11])
+    _deadline(task, row[12])
+    _not_before(task, row[13])
+    _retries(task, row[14])
+    _key(task, row[15])
+    _crash(task, _ON_CRASH[row[16]])
+    _id(task, row[1])
+    _queued_at(task, row[6])
+    record = _make(TaskRecord)
+    _task(record, task)
+    _number(record, row[0])
+    _state(record, STATES[row[17]])
+    _attempts(record, row[18])
+    _tries(record, row[19])
+    _faults(record, row[20])
+    _retry_at(record, row[21])
+    _ran_on(record, row[22])
+    _started_at(record, row[23])
+    _ended_at(record, row[24])
+    _value(record, value)
+    _error(record, row[25])
+    return record
 
 
 def full_record_of(row: Sequence[Any]) -> TaskRecord:

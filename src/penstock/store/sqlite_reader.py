@@ -31,16 +31,18 @@ class Reader:
             SimpleQueue()
         )
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()  # loops of several threads may ask first
 
     async def read(self, reading: Callable[[sqlite3.Connection], T]) -> T:
         """What `reading` makes of the store as it is at one moment."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.put((future, reading))
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, name=f"reader of {self._place.path}", daemon=True
-            )
-            self._thread.start()
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name=f"reader of {self._place.path}", daemon=True
+                )
+                self._thread.start()
         return await future
 
     def stop(self) -> None:

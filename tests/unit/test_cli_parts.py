@@ -1,0 +1,291 @@
+"""The parts below the commands: times and texts, a run counted, progress, lines of a log, whole files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from penstock.cli import render
+from penstock.cli.files import replacing
+from penstock.cli.logs import Log, telling
+from penstock.cli.progress import Board, Lines, Silent, choose, failure_line
+from penstock.cli.tally import Tally
+from penstock.hosts.base import Job
+from penstock.model import Host, State, Task, TaskRecord, Verdict
+from penstock.scheduling.messages import End, GateChange, HostChange, Requeue, Revive, Stop, WaitChange
+
+# ---- render
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (-1.0, "0 ms"),
+        (0.0, "0 ms"),
+        (0.0996, "0.1 s"),
+        (0.04, "40 ms"),
+        (0.25, "0.2 s"),
+        (3.2, "3.2 s"),
+        (9.96, "10 s"),
+        (99.4, "99 s"),
+        (99.6, "1m40s"),
+        (185.0, "3m05s"),
+        (3599.9, "1h00m"),
+        (7800.0, "2h10m"),
+        (277_200.0, "3d05h"),
+    ],
+)
+def test_stretches_of_time(amount: float, text: str) -> None:
+    assert render.seconds(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a\n  b\tc", "a b c"),
+        ("\x1b[31mred", "�[31mred"),
+        ("x" * 20, "xxxxxxxxx…"),
+        ("žluťoučký 🐎", "žluťoučký 🐎"),
+    ],
+)
+def test_texts_of_others_become_a_line(text: str, line: str) -> None:
+    assert render.one_line(text, None if "🐎" in text else 10) == line
+
+
+def test_moments_tell_the_day_unless_it_is_today() -> None:
+    import time
+
+    now = time.time()
+    assert len(render.moment(now)) == len("12:00:00.000")
+    assert render.moment(now - 3 * 86_400).count("-") == 2
+    assert render.moment(None) == ""
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.0, "0 %"), (0.004, "0.4 %"), (0.5, "50 %"), (1.0, "100 %")])
+def test_shares(share: float, text: str) -> None:
+    assert render.percent(share) == text
+
+
+def test_only_the_flexible_column_is_cut() -> None:
+    made = render.table(("task", "error"), [("t" * 30, "e" * 100)], flexible="error")
+    console = Console(width=50)
+    with console.capture() as captured:
+        console.print(made)
+    line = captured.get().splitlines()[1]
+    assert line.startswith("t" * 30 + "  e")
+    assert "…" in line
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch, colour: bool) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    if not colour:
+        monkeypatch.setenv("NO_COLOR", "1")
+    else:
+        monkeypatch.delenv("NO_COLOR", raising=False)
+    out = render.console()
+    with out.capture() as captured:
+        out.print("x", style="red")
+    assert ("\x1b[31m" in captured.get()) is colour
+
+
+# ---- tally
+
+
+def record(
+    task: Task, state: State, host: str = "here", start: float = 0.0, end: float | None = None
+) -> TaskRecord:
+    return TaskRecord(task, 1, state, 1, host=host, started_at=start, ended_at=end)
+
+
+TASKS = {
+    f"t{n}": Task("a" if n < 4 else "b", id=f"t{n}", lane="left" if n < 4 else "right") for n in range(6)
+}
+
+
+def test_a_run_is_counted() -> None:
+    """C5: per lane done, failed, running and queued; per host what runs there, the oldest first."""
+    tally = Tally(TASKS)
+    tally.add_ended([record(TASKS["t0"], State.DONE, end=1.0), record(TASKS["t1"], State.CANCELLED, end=1.0)])
+    other = Task("z", id="other", lane="left")
+    tally.set_running(
+        [
+            record(TASKS["t2"], State.RUNNING, start=5.0),
+            record(TASKS["t4"], State.RUNNING, host="there", start=2.0),
+            record(other, State.RUNNING, start=3.0),
+            record(TASKS["t0"], State.RUNNING, start=0.0),  # it ended after this was read
+        ]
+    )
+    assert (tally.total, tally.done, tally.failed, tally.running, tally.queued) == (6, 1, 1, 2, 2)
+    assert tally.lanes() == [("left", 4, 1, 1, 1), ("right", 2, 0, 0, 1)]
+    assert [count.queued for count in tally.lanes()] == [1, 1]
+    on_hosts = {host: [r.task.id for r in records] for host, records in tally.on_hosts().items()}
+    assert on_hosts == {"here": ["other", "t2"], "there": ["t4"]}
+
+
+def test_the_time_left_is_told_only_when_it_is_known() -> None:
+    tasks = {f"t{n}": Task("a", id=f"t{n}") for n in range(9)}
+    tally = Tally(tasks)
+    assert tally.left_s(10.0) is None
+    tally.add_ended([record(tasks["t0"], State.DONE, end=2.0), record(tasks["t1"], State.DONE, end=2.0)])
+    tally.set_running(
+        [record(tasks["t3"], State.RUNNING, start=9.0), record(tasks["t4"], State.RUNNING, start=9.0)]
+    )
+    assert tally.left_s(10.0) is None  # two samples are none
+    tally.add_ended([record(tasks["t2"], State.DONE, end=2.0)])
+    assert tally.left_s(10.0) == (6 * 2.0 - 2 * 1.0) / 2
+    tally.draining = True
+    assert tally.left_s(10.0) is None
+
+
+def test_a_kind_that_never_ended_makes_the_rest_a_guess() -> None:
+    tasks = {**{f"a{n}": Task("a", id=f"a{n}") for n in range(3)}, "b": Task("b", id="b")}
+    tally = Tally(tasks)
+    tally.add_ended([record(tasks[f"a{n}"], State.DONE, end=1.0) for n in range(3)])
+    tally.set_running([record(tasks["b"], State.RUNNING)])
+    assert tally.left_s(1.0) is None
+
+
+# ---- progress
+
+
+def test_progress_is_for_those_who_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    def chosen(*, quiet: bool = False, records: bool = False) -> object:
+        return choose("r", (), quiet=quiet, records_on_terminal=records)
+
+    assert isinstance(chosen(), Lines)
+    assert isinstance(chosen(quiet=True), Silent)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert isinstance(chosen(), Board)
+    assert isinstance(chosen(records=True), Silent)
+
+
+def test_the_board_has_a_bar_per_lane_and_a_row_per_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C5"""
+    tally = Tally(TASKS)
+    tally.add_ended([record(TASKS["t0"], State.DONE, end=1.0), record(TASKS["t1"], State.FAILED, end=1.0)])
+    tally.set_running(
+        [record(TASKS["t2"], State.RUNNING, start=5.0), record(TASKS["t3"], State.RUNNING, start=6.0)]
+    )
+    text = drawn(tally, [Host("here", "simulated", slots=3), Host("idle", "simulated", slots=1)])
+    assert "run r · 1 of 6 done, 1 failed, 2 running, 2 queued" in text
+    rows = [line.split() for line in text.splitlines()]
+    (left,) = [row for row in rows if row[:1] == ["left"]]
+    assert left[-4:] == ["1", "1", "2", "0"]
+    assert ["here", "2/3", "a", "×2", "·", "t2", "for", "5.0", "s"] in rows
+    assert ["idle", "0/1", "idle"] in rows
+
+
+def drawn(tally: Tally, hosts: list[Host], width: int = 100, height: int = 24) -> str:
+    board = Board("r", hosts)
+    console = Console(width=width, height=height, force_terminal=True, color_system=None)
+    board._console = console
+    with console.capture() as captured:
+        console.print(board._drawn(tally, 10.0))
+    return captured.get()
+
+
+def test_a_board_of_many_lanes_and_hosts_fits_the_screen() -> None:
+    tasks = {f"t{n}": Task("a", id=f"t{n}", lane=f"lane{n:03}") for n in range(100)}
+    tally = Tally(tasks)
+    tally.set_running([record(tasks["t77"], State.RUNNING, host="host55")])
+    text = drawn(tally, [Host(f"host{n:02}", "simulated") for n in range(60)], height=24)
+    assert len(text.splitlines()) <= 24
+    assert "lane077" in text
+    assert "host55" in text
+    assert "more" in text
+
+
+def test_a_failure_is_a_line() -> None:
+    failed = TaskRecord(Task("a", id="t1"), 1, State.FAILED, error="bad\nthing")
+    assert failure_line(failed) == "failed t1 a: bad thing"
+
+
+# ---- logs
+
+
+def log(*, as_json: bool = False, quiet: bool = False) -> Log:
+    known = {"t9": Task("later", id="t9", lane="slow")}
+    return Log(as_json=as_json, quiet=quiet, task=known.get)
+
+
+JOB = Job("t1", 1, "a", None, "here", "left", "r", None, None)
+
+
+def test_every_change_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """C5"""
+    told = log()
+    told.started([JOB])
+    told.decided(
+        [
+            Stop("t1", 1, "here", 2.0, "cancelled by a client"),
+            Requeue("t1", 1, 2.0, 3.5, 1, 0, Verdict.TEMPORARY, "no luck"),
+            Revive("t1", 3.0),
+            End("t9", 0, State.FAILED, "expire", 4.0, None, "too late"),
+            HostChange("here", 5.0, "down", 2, "3 failures"),
+            GateChange("cpu", 6.0, False, "80 > 50"),
+            WaitChange(1, 7.0, "order", ""),
+        ]
+    )
+    lines = [line.split(" ", 1)[1] for line in capsys.readouterr().err.splitlines()]
+    assert lines[0] == "started  t1 kind=a host=here lane=left attempt=1"
+    assert lines[1] == 'stop     t1 host=here why="cancelled by a client"'
+    assert lines[2] == 'retry    t1 kind=a host=here lane=left ran_s=0.0 in_s=1.5 error="no luck"'
+    assert lines[3] == "revived  t1"
+    assert lines[4] == 'failed   t9 kind=later lane=slow error="too late"'
+    assert lines[5] == "host     host=here state=down slots=2 3 failures"
+    assert lines[6] == "gate     gate=cpu open=no 80 > 50"
+    assert len(lines) == 7
+    assert told.failures == 1
+
+
+def test_json_lines_can_be_read_back(capsys: pytest.CaptureFixture[str]) -> None:
+    log(as_json=True).decided([End("t9", 0, State.BLOCKED, "block", 4.0, None, 'a "quoted"\nword')])
+    assert json.loads(capsys.readouterr().err) == {
+        "at": 4.0,
+        "event": "blocked",
+        "task": "t9",
+        "kind": "later",
+        "lane": "slow",
+        "error": 'a "quoted" word',
+    }
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def write(self, _: str) -> None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    log().started([JOB])
+
+
+def test_warnings_of_the_parts_are_lines_too() -> None:
+    heard: list[str] = []
+    with telling(heard.append):
+        logging.getLogger("penstock.watchdog").warning("host %s is\nblocked", "here")
+        logging.getLogger("penstock.watchdog").info("nothing")
+    logging.getLogger("penstock").propagate = True
+    assert heard == ["host here is blocked"]
+
+
+# ---- files
+
+
+def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    target.write_text("old")
+    with pytest.raises(TypeError), replacing(target) as file:
+        file.writelines([b"half", None])  # type: ignore[list-item]
+    assert target.read_text() == "old"
+    with replacing(target) as file:
+        file.write(b"new")
+        assert target.read_text() == "old"
+    assert target.read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

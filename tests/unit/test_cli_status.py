@@ -1,0 +1,188 @@
+"""`status` and `why`: C5 and E1 on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.status import REMEDIES, in_short, starts, status_record
+from penstock.diagnosis.history import Epoch, Owner
+from penstock.diagnosis.waits import REASONS
+from penstock.model import Gate, Host, Lane, Plant, Result, State, Wait
+from penstock.scheduling.routes import route_key
+from penstock.store.base import HostStatus, Snapshot
+from tests.unit.cli_rig import CONFIG, Cli, make_cli
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return make_cli(tmp_path, monkeypatch, capsys)
+
+
+NOTHING = Snapshot(0.0, {}, {}, {}, {}, {}, {}, False, None)
+EPOCH = Epoch(1, Owner(42, "here", "penstock work"), 100.0, 101.0)
+
+
+# ---- status
+
+
+def test_status_json_of_a_new_store(cli: Cli) -> None:
+    """C5: exactly this shape."""
+    assert cli.good("status", "--json").json == {
+        "hosts": {
+            "small": {"active": 0, "available_slots": 2, "slots": 2, "queued": 0, "state": "up"},
+            "large": {"active": 0, "available_slots": 1, "slots": 1, "queued": 0, "state": "up"},
+        },
+        "lanes": {
+            "fast": {"running": 0, "queued": 0, "max_running": 3, "paused": False},
+            "default": {"running": 0, "queued": 0, "max_running": None, "paused": False},
+        },
+        "gates": {},
+        "queue_depth": 0,
+        "dispatcher": None,
+    }
+
+
+def test_queued_counts_what_could_go_to_a_host(cli: Cli) -> None:
+    """C5: a task that two hosts could take is queued for both, and once in the depth."""
+    cli.good("submit", "summarize")
+    cli.good("submit", "translate", "--lane", "fast")
+    cli.good("submit", "summarize", "--host", "small")
+    cli.good("submit", "summarize", "--model", "big", "--needs", "vram_gb=8")
+    told = cli.good("status", "--json").json
+    assert {name: host["queued"] for name, host in told["hosts"].items()} == {"small": 2, "large": 3}
+    assert {name: lane["queued"] for name, lane in told["lanes"].items()} == {"fast": 1, "default": 3}
+    assert told["queue_depth"] == 4
+
+
+def test_status_with_a_dispatcher_at_work() -> None:
+    plant = Plant(
+        hosts=(Host("a", "simulated", slots=2), Host("b", "simulated", slots=3)),
+        lanes=(Lane("default"), Lane("slow", max_running=1)),
+        gates=(
+            Gate("read", lane="slow", max_running=1),
+            Gate("cpu", probe="psutil:cpu_percent", max=50),
+            Gate("late", probe="python:a:b", max=1, on_error="open"),
+        ),
+    )
+    snapshot = Snapshot(
+        at=200.0,
+        queued={route_key("x", "slow", None, None, None): 5},
+        running={("a", "default"): 2, ("a", "slow"): 1, ("b", "slow"): 1},
+        ended={State.DONE: 7},
+        hosts={"a": HostStatus("up", 4, "", 1.0), "b": HostStatus("down", 3, "3 failures", 1.0)},
+        lanes_paused={"slow": True},
+        gates={"cpu": (False, "psutil:cpu_percent = 80 > 50")},
+        paused=False,
+        epoch=EPOCH,
+    )
+    assert status_record(plant, snapshot) == {
+        "hosts": {
+            "a": {"active": 3, "available_slots": 1, "slots": 4, "queued": 5, "state": "up"},
+            "b": {"active": 1, "available_slots": 2, "slots": 3, "queued": 5, "state": "down"},
+        },
+        "lanes": {
+            "default": {"running": 2, "queued": 0, "max_running": None, "paused": False},
+            "slow": {"running": 2, "queued": 5, "max_running": 1, "paused": True},
+        },
+        "gates": {
+            "read": {"open": True, "detail": ""},
+            "cpu": {"open": False, "detail": "psutil:cpu_percent = 80 > 50"},
+            "late": {"open": True, "detail": "no reading yet"},
+        },
+        "queue_depth": 5,
+        "dispatcher": {"pid": 42, "machine": "here", "command": "penstock work", "since": 100.0},
+    }
+
+
+def test_a_host_with_less_slots_than_it_runs_has_none_free() -> None:
+    plant = Plant(hosts=(Host("a", "simulated", slots=1),))
+    told = status_record(plant, Snapshot(0.0, {}, {("a", "default"): 3}, {}, {}, {}, {}, False, EPOCH))
+    assert (told["hosts"]["a"]["active"], told["hosts"]["a"]["available_slots"]) == (3, 0)
+
+
+def test_status_for_people(cli: Cli) -> None:
+    gate = '\n[gates.cpu]\nprobe = "psutil:cpu_percent"\nmax = 95\nholds = { hosts = ["small"] }\n'
+    cli.file("penstock.toml", CONFIG + gate)
+    cli.good("submit", "translate")
+    lines = cli.good("status").lines
+    assert lines[0] == "nobody dispatches; `penstock work` does"
+    assert lines[1] == "1 queued, 0 running"
+    assert [line.split() for line in lines[3:6]] == [
+        ["host", "state", "slots", "queued", "detail"],
+        ["small", "up", "0/2", "0"],
+        ["large", "up", "0/1", "1"],
+    ]
+    assert ["fast", "0/3", "0"] in [line.split() for line in lines]
+    assert ["cpu", "closed", "no", "reading", "yet"] in [line.split() for line in lines]
+
+
+# ---- why
+
+
+def waited(*waits: Wait, state: State = State.DONE) -> Result:
+    return Result("t1", "r", "x", "default", 2, state, None, 1, 0.0, None, None, None, None, waits)
+
+
+def test_why_in_short() -> None:
+    """E1: for people in a hurry."""
+    told = in_short(
+        waited(
+            Wait("slots:fenrir", "held by lane ma ×3", 0.0, 2.6),
+            Wait("gate:vram", "", 2.6, 2.9),
+            Wait("slots:fenrir", "held by lane ma ×1", 2.9, 3.2),
+        )
+    )
+    assert told == "t1 waited 3.2 s: 2.9 s slots:fenrir (held by lane ma ×3), 0.3 s gate:vram"
+
+
+def test_why_in_short_has_an_end() -> None:
+    told = in_short(waited(*(Wait(f"gate:g{n}", "", n, n + 1.0) for n in range(6))))
+    assert told.endswith("1.0 s gate:g3, and 2 more reasons")
+
+
+def test_a_task_that_did_not_wait() -> None:
+    assert in_short(waited()) == "t1 did not wait; it is done"
+
+
+def test_every_reason_has_a_remedy() -> None:
+    """E1: what would let a task start is known for every reason it may wait for."""
+    assert {reason.partition(":")[0] for reason in REASONS} == set(REMEDIES)
+    for reason in REASONS:
+        told = starts(waited(Wait(reason, "", 0.0, 1.0), state=State.QUEUED))
+        assert told.startswith("it starts when ")
+
+
+def test_what_has_started_needs_no_remedy() -> None:
+    assert starts(waited(Wait("order", "", 0.0, 1.0), state=State.RUNNING)) == ""
+
+
+def test_why_of_a_task_that_is_queued(cli: Cli) -> None:
+    cli.good("submit", "summarize", "--id", "first")
+    cli.good("submit", "summarize", "--id", "second", "--after", "first")
+    lines = cli.good("why", "second").lines
+    assert lines[0].startswith("second has waited ")
+    assert lines[1] == "it starts when the tasks it comes after have succeeded (first)"
+    lines = cli.good("why", "first").lines
+    assert lines[0].endswith("dispatcher-down (no dispatcher was running)")
+    assert lines[1] == "it starts when a dispatcher runs: `penstock work`"
+    assert lines[3].split() == ["waited", "for", "time", "share", "from", "detail"]
+    assert lines[4].split()[0] == "dispatcher-down"
+
+
+def test_why_json_adds_up(cli: Cli) -> None:
+    """E1: the segments add up to the wait."""
+    cli.file("tasks.jsonl", "".join(f'{{"kind": "translate", "id": "t{n}"}}\n' for n in range(4)))
+    cli.good("run", "tasks.jsonl", "--quiet")
+    told = cli.good("why", "t3", "--json").json
+    assert list(told) == ["task_id", "state", "waited_s", "waits"]
+    assert (told["task_id"], told["state"]) == ("t3", "done")
+    assert all(list(wait) == ["reason", "detail", "from", "to"] for wait in told["waits"])
+    (task,) = [task for task in cli.tasks() if task["task_id"] == "t3"]
+    assert told["waited_s"] == pytest.approx(task["started_at"] - task["queued_at"], abs=1e-6)
+    assert "slots:large" in {wait["reason"] for wait in told["waits"]}
+
+
+def test_why_of_no_task(cli: Cli) -> None:
+    assert cli.bad("why", "nope") == ["there is no task 'nope'; `penstock tasks` lists them"]
