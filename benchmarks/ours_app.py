@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import time
@@ -40,4 +39,6 @@ async def dispatch(config: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(dispatch(Path(sys.argv[1])))
+    from penstock.dispatcher.precise import run
+
+    run(dispatch(Path(sys.argv[1])))

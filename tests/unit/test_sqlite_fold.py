@@ -22,22 +22,37 @@ from tests.conformance.store_rig import T0, opened
 TASKS = ("a", "b")
 ENDED = (State.DONE, State.FAILED, State.CANCELLED, State.BLOCKED)
 
-ids = st.sampled_from(TASKS)
-attempts = st.integers(1, 3)
-starts = st.builds(lambda task, n: Start(task, n, f"h{n}", "default", n, T0), ids, attempts)
-requeues = st.builds(
-    lambda task, n: Requeue(task, n, T0 + 1, T0 + 2, n, 1, Verdict.TEMPORARY, "x"), ids, attempts
+# A task, a kind of step, and how far the number of its attempt is off.
+Step = tuple[str, str, int]
+steps: st.SearchStrategy[list[Step]] = st.lists(
+    st.tuples(
+        st.sampled_from(TASKS),
+        st.sampled_from(("start", "requeue", "end", "end in queue", "revive")),
+        st.sampled_from((0, 0, 0, 0, -1, 1)),
+    ),
+    max_size=16,
 )
-ends = st.builds(
-    lambda task, n, state: End(task, n, state, "s", T0 + 3, Outcome(Verdict.DONE, [n]) if n else None, None),
-    ids,
-    st.integers(0, 3),
-    st.sampled_from(ENDED),
-)
-revivals = st.builds(lambda task: Revive(task, T0 + 4), ids)
-decisions: st.SearchStrategy[list[Decision]] = st.lists(
-    st.one_of(starts, requeues, ends, revivals), max_size=14
-)
+
+
+def decided(steps: Sequence[Step]) -> list[Decision]:
+    """Mostly what a dispatcher would decide: attempts count up, and only some are off."""
+    made: list[Decision] = []
+    attempts = dict.fromkeys(TASKS, 0)
+    for n, (task, step, off) in enumerate(steps):
+        at = T0 + n
+        attempt = max(1, attempts[task] + off + (step == "start"))
+        if step == "start":
+            made.append(Start(task, attempt, f"h{attempt}", "default", attempt, at))
+            attempts[task] = attempt
+        elif step == "requeue":
+            made.append(Requeue(task, attempt, at, at + 1, n, 1, Verdict.TEMPORARY, "x"))
+        elif step == "end":
+            made.append(End(task, attempt, ENDED[n % 4], "s", at, Outcome(Verdict.DONE, [n]), None))
+        elif step == "end in queue":
+            made.append(End(task, 0, ENDED[n % 4], "s", at, None, "e"))
+        else:
+            made.append(Revive(task, at))
+    return made
 
 
 async def kept(groups: Sequence[Sequence[Decision]]) -> list[Any]:
@@ -56,7 +71,7 @@ async def kept(groups: Sequence[Sequence[Decision]]) -> list[Any]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(decisions, st.lists(st.integers(1, 6), max_size=14))
+@given(steps.map(decided), st.lists(st.integers(1, 6), max_size=14))
 def test_promise_1_grouping_makes_no_difference(all_of_them: list[Decision], sizes: list[int]) -> None:
     groups: list[list[Decision]] = []
     rest = all_of_them
@@ -68,7 +83,7 @@ def test_promise_1_grouping_makes_no_difference(all_of_them: list[Decision], siz
 
 
 @settings(max_examples=60, deadline=None)
-@given(decisions)
+@given(steps.map(decided))
 def test_promise_1_the_counts_are_those_of_the_tasks(all_of_them: list[Decision]) -> None:
     records, _, events, ended_in_run, counts, _ = asyncio.run(kept([all_of_them]))
     ended = [record for record in records if record.state in ENDED]

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from penstock.dispatcher.loop import Dispatcher
+from penstock.dispatcher.precise import run
 from penstock.store.base import Store
 
 Parts: TypeAlias = Callable[[], tuple[Store, Dispatcher]]
@@ -49,7 +50,7 @@ class BackgroundDispatcher:
 
     def _work(self) -> None:
         try:
-            asyncio.run(self._run())
+            run(self._run())
         except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
             if not self._started.done():
                 self._started.set_exception(error)

@@ -114,7 +114,7 @@ class Fold:
                 None,
             ]
             self.tasks[task] = row
-        elif row[STATE] != QUEUED or row[ATTEMPTS] >= attempt:
+        elif row[STATE] != QUEUED or (row[ATTEMPTS] or 0) >= attempt:
             return self._lost(decision)
         else:
             row[STATE] = RUNNING
@@ -187,6 +187,8 @@ class Fold:
             self.tasks[task] = row
         elif row[STATE] in (QUEUED, RUNNING):
             return self._lost(decision)
+        elif row[ATTEMPTS] is None:  # it may start again, and its next attempt has to have a new number
+            self.must_know.add(task)
         self.ended[row[STATE]] = self.ended.get(row[STATE], 0) - 1
         self.rests.append((task, row[ENDED_AT], at))
         row[STATE] = QUEUED
@@ -204,7 +206,9 @@ class Fold:
             least, most = (attempt, attempt) if attempt else (0, _ANY)
             if self._known is not None and not self._stands(task, was, least, most):
                 return None
-            row = [task, was, least, most, was, attempt or None, *[None] * 9]
+            # How often a queued task was tried is not told; on belief it stays as it is.
+            attempts = attempt or (None if self._known is None else self._known[task][1])
+            row = [task, was, least, most, was, attempts, *[None] * 9]
             self.tasks[task] = row
             return row
         if row[STATE] != was or (attempt and row[ATTEMPTS] != attempt):
