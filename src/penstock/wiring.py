@@ -10,6 +10,7 @@ import hashlib
 import os
 import platform
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,12 +68,20 @@ def make_adapters(config: Config, clock: Clock) -> dict[str, Adapter]:
     problems: list[str] = []
     for host in config.plant.hosts:
         try:
-            adapters[host.name] = _maker(host.type)(host, clock)
+            adapters[host.name] = _maker(host.type)(_beside(config, host), clock)
         except ConfigError as error:
             problems += error.problems
     if problems:
         raise ConfigError(problems)
     return adapters
+
+
+def _beside(config: Config, host: Host) -> Host:
+    """A Python host also finds what lies beside the config, as a script finds what lies beside it."""
+    if host.type != "python" or config.path is None:
+        return host
+    path = [*host.options.get("path", ()), str(config.path.absolute().parent)]
+    return replace(host, options={**host.options, "path": path})
 
 
 def make_dispatcher(config: Config, store: Store, command: str) -> Dispatcher:

@@ -41,6 +41,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.processes: list[Process] = []
         (path / "penstock.toml").write_text(CONFIG)
 
     def tasks(self, *names: str) -> str:
@@ -54,14 +55,15 @@ class Folder:
 
     async def start(self, *arguments: str, **options: Any) -> Process:
         given = {"stdout": PIPE, "stderr": PIPE, "limit": 1 << 20, **options}
-        return await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "penstock", *arguments, cwd=self.path, **given
         )
+        self.processes.append(process)
+        return process
 
     async def json(self, *arguments: str) -> Any:
-        process = await self.start(*arguments, "--json")
-        out, err = await process.communicate()
-        assert process.returncode == 0, err.decode()
+        status, out, err = await rest(await self.start(*arguments, "--json"))
+        assert status == 0, err
         return json.loads(out)
 
     async def states(self) -> dict[str, str]:
@@ -71,7 +73,8 @@ class Folder:
         """The pipe of a task, once the task runs."""
         opening = asyncio.get_running_loop().run_in_executor(None, os.open, self.path / name, os.O_WRONLY)
         try:
-            return await asyncio.shield(opening)
+            async with asyncio.timeout(PATIENCE_S):
+                return await asyncio.shield(opening)
         except BaseException:
             os.close(os.open(self.path / name, os.O_RDONLY | os.O_NONBLOCK))  # lets the thread go
             raise
@@ -85,23 +88,32 @@ class Folder:
 
 @pytest.fixture
 async def folder(tmp_path: Path) -> AsyncIterator[Folder]:
-    async with asyncio.timeout(PATIENCE_S):
-        yield Folder(tmp_path)
+    made = Folder(tmp_path)
+    yield made
+    for process in made.processes:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def line_with(stream: asyncio.StreamReader | None, text: str) -> str:
     """The next line that has a text in it."""
     assert stream is not None
-    seen = ""
-    while line := (await stream.readline()).decode():
-        if text in line:
-            return line
-        seen += line
-    raise AssertionError(f"{text!r} did not come; but:\n{seen}")
+    got = ""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while line := (await stream.readline()).decode():
+                if text in line:
+                    return line
+                got += line
+    except TimeoutError:
+        pass
+    raise AssertionError(f"{text!r} did not come; but:\n{got}")
 
 
 async def rest(process: Process) -> tuple[int, str, str]:
-    out, err = await process.communicate()
+    async with asyncio.timeout(PATIENCE_S):
+        out, err = await process.communicate()
     assert process.returncode is not None
     return process.returncode, out.decode(), err.decode()
 
@@ -156,7 +168,7 @@ async def test_a_reader_who_leaves_interrupts_the_run(folder: Folder) -> None:
     await folder.finish("three")
     assert process.stderr is not None
     err = (await process.stderr.read()).decode()
-    assert await process.wait() in (130,)
+    assert await process.wait() == 130
     assert err.startswith("penstock: interrupted; ")
     assert (await folder.states())["two"] == "done"
 
@@ -196,11 +208,14 @@ async def test_run_takes_over_when_the_other_dies(folder: Folder) -> None:
     working.kill()
     await working.wait()
     await line_with(running.stderr, "1 tasks were running when the last dispatcher died")
-    os.close(pipe)  # the program that the dead one left has been killed: this end is no longer read
-    await folder.finish("one")
+    await line_with(running.stderr, "1 processes that it had left behind were killed")
+    again = await folder.started("one")
+    os.write(again, b"again")
+    os.close(again)
+    os.close(pipe)
     status, out, _ = await rest(running)
     record = json.loads(out)
-    assert (status, record["state"], record["attempts"]) == (0, "done", 2)
+    assert (status, record["value"], record["attempts"]) == (0, "again", 2)
 
 
 # ---- work
@@ -352,10 +367,14 @@ async def on_terminal(
 async def seen(stream: asyncio.StreamReader, *texts: str) -> str:
     """All that came until each of the texts had come."""
     got = ""
-    while not all(text in got for text in texts):
-        data = await stream.read(1 << 16)
-        assert data, f"{texts} did not come; but:\n{got}"
-        got += data.decode(errors="replace")
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not all(text in got for text in texts):
+                data = await stream.read(1 << 16)
+                assert data, f"{texts} did not come; but:\n{got}"
+                got += data.decode(errors="replace")
+    except TimeoutError:
+        raise AssertionError(f"{texts} did not come; but:\n{got}") from None
     return got
 
 

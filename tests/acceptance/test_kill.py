@@ -158,7 +158,7 @@ def test_a_hundred_kills_lose_nothing(folder: Path) -> None:
         if value is not None and isinstance(json.loads(value), str):
             assert json.loads(value) == name
             assert name in ran, f"{task} has a result, but never ran"
-    ends = dict(database.execute("SELECT task, count(*) FROM events WHERE type = 'End' GROUP BY task"))
+    ends = dict(database.execute("SELECT task, count(*) FROM events WHERE type = 'ended' GROUP BY task"))
     assert {t: ends.get(t) for t in rows} == dict.fromkeys(rows, 1), "a task has more or less than one end"
     twice = database.execute(
         "SELECT task, number FROM attempts GROUP BY task, number HAVING count(*) > 1"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import selectors
+import socket
 import sys
 import threading
 from typing import Any, NoReturn
 
 from penstock import errors
-from tests.conformance.host_phone import ring, ring_async
+from tests.conformance.host_phone import greeting, ring, ring_async
 
 NOT_A_FUNCTION = 1
 
@@ -88,6 +90,8 @@ async def on_loop(payload: dict[str, Any]) -> Any:
         return await ring_async(payload)
     if act == "block":
         return ring(payload)
+    if act == "block in a selector":
+        return _wait_in_selector(payload)
     if act == "block in a task of its own":
         return await asyncio.gather(_blocking(payload))
     if act == "ignore":
@@ -108,6 +112,18 @@ async def on_loop(payload: dict[str, Any]) -> Any:
 
 async def _blocking(payload: dict[str, Any]) -> str:
     return ring(payload)
+
+
+def _wait_in_selector(payload: dict[str, Any]) -> str:
+    """As `subprocess.run` waits for a program's output."""
+    with (
+        socket.create_connection(("127.0.0.1", payload["port"])) as line,
+        selectors.DefaultSelector() as selector,
+    ):
+        line.sendall(greeting(payload))
+        selector.register(line, selectors.EVENT_READ)
+        selector.select()
+        return line.recv(100).decode().strip()
 
 
 async def _exit() -> None:

@@ -492,6 +492,23 @@ async def test_a_late_result_does_not_end_the_next_attempt(store: Store) -> None
     assert (record.state, record.attempts, record.value) == (State.RUNNING, 2, None)
 
 
+@pytest.mark.parametrize("together", [True, False], ids=["in one write", "in a later write"])
+async def test_the_number_of_an_attempt_is_used_once(store: Store, together: bool) -> None:
+    """Promise 1: the number is the fence."""
+    id = await one(store)
+    way: list[Decision] = [start(id), Requeue(id, 1, T0 + 2, T0 + 2, 0, 1, Verdict.HOST, None)]
+    again = start(id, 1, T0 + 3, host="fenrir")
+    if together:
+        await store.record([*way, again])
+    else:
+        await store.record(way)
+        await store.record([again])
+    record = await store.get(id)
+    assert record is not None
+    assert record.state is State.QUEUED
+    assert [attempt.host for attempt in await store.attempts(id)] == ["surtr"]
+
+
 async def test_a_decision_about_nobody_is_on_record(store: Store) -> None:
     await store.record([start("nobody")])
     (event,) = await store.events()

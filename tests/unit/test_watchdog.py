@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from penstock.dispatcher import precise
 from penstock.engine.base import Stall
-from penstock.engine.watchdog import Watchdog, stack_of
+from penstock.engine.watchdog import Watchdog, is_waiting, stack_of
 from tests.conformance.engine_rig import Rig, python_host
 from tests.conformance.host_phone import PATIENCE_S, Phone
 
@@ -18,8 +20,8 @@ from tests.conformance.host_phone import PATIENCE_S, Phone
 class Still:
     """A loop on a thread of its own that can be held."""
 
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.loop = loop or asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever)
         self.thread.start()
 
@@ -142,6 +144,43 @@ def test_a_closed_loop_is_forgotten() -> None:
     assert bench.watched.gone
     bench.dog.tick(1.0)
     assert bench.stalls == []
+
+
+@pytest.mark.parametrize("timer_s", [None, 1000.0], ids=["idle", "with a timer"])
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, precise.new_loop], ids=["asyncio", "precise"])
+def test_a_loop_that_waits_for_work_is_not_stalled(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], timer_s: float | None
+) -> None:
+    """Its answer may be late because the machine is busy with others."""
+    still = Still(new_loop())
+    bench = Bench(still)
+    if timer_s is not None:
+        still.loop.call_soon_threadsafe(still.loop.call_later, timer_s, print)
+    still.turn()
+    while "select" not in innermost(still.thread):
+        pass
+    assert is_waiting(still.thread.ident or 0)
+    bench.watched.asked = 0.0  # as if it had been asked, and had had no chance to answer
+    bench.dog.tick(5.0)
+    assert bench.stalls == []
+    still.close()
+
+
+def innermost(thread: threading.Thread) -> str:
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame.f_code.co_name if frame is not None else ""
+
+
+async def test_user_code_that_waits_in_a_selector_of_its_own_is_named() -> None:
+    """C4: `subprocess.run` in an async function, the fault that froze the report runner."""
+    async with Phone() as phone, Rig(python_host("host", "on_loop")) as rig:
+        rig.start("host", {"act": "block in a selector", "port": phone.port}, "runner")
+        (caller,) = await phone.callers(1)
+        (stall,) = await rig.stalled(1)
+        assert stall.task == "runner"
+        assert "selector.select()" in stall.stack
+        caller.say("go")
+        assert (await rig.outcome("runner")).value == "go"
 
 
 def test_a_stack_of_no_thread_is_empty() -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import selectors
 import sys
 import threading
 import time
@@ -232,6 +231,21 @@ def running_attempt(loop: asyncio.AbstractEventLoop) -> tuple[str | None, int | 
         return None, None
     task, _, attempt = (_owners.get(current) or current.get_name()).rpartition("/")
     return (task, int(attempt)) if task and attempt.isdigit() else (None, None)
+
+
+def is_waiting(thread: int) -> bool:
+    """Whether a loop's thread is in the loop itself, where it waits for something to do.
+
+    User code can wait in a selector as well (`subprocess.run` does), but it is always called by a handle.
+    """
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        if frame.f_code.co_filename == asyncio.events.__file__:
+            return False
+        if frame.f_code.co_filename == asyncio.base_events.__file__:
+            return frame.f_code.co_name == "_run_once"
+        frame = frame.f_back
+    return False
 
 
 def stack_of(thread: int) -> str:

@@ -178,21 +178,19 @@ class WorkClass:
         return min(e.key - e.priority * aging_s for e in self._heads())
 
     def overdue(self, before: float, aging_s: float) -> list[Entry]:
-        """The heads of its queues that have been ready since `before` or longer."""
+        """Entries that have been ready since `before` or longer; call again until there are none."""
         return [e for e in self._heads() if e.key - e.priority * aging_s <= before]
 
     def _heads(self) -> list[Entry]:
+        """Entries among which the one that has waited longest is."""
         heads: list[Entry] = []
         for _, fifo in self.sources:
             while fifo and not self._counts(fifo[0]):
                 fifo.popleft()
             if fifo:
                 heads.append(fifo[0])
-        late = self.late
-        while late and not self._counts(late[0][2]):
-            heapq.heappop(late)
-        if late and late[0][2] not in heads:  # one that moved away and came back stands in both
-            heads.append(late[0][2])
+        # Those that came back are sorted by urgency, not by age: any of them may have waited longest.
+        heads += {e: None for _, _, e in self.late if self._counts(e) and e not in heads}
         return heads
 
     def __iter__(self) -> Iterator[Entry]:

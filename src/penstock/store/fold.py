@@ -154,7 +154,8 @@ class Fold:
                 data = self._end_data[ending, step] = json_text({"state": ending, "step": step})
         else:
             data = _end_details(ending, step, outcome, error)
-        self.events += (at, "ended", task, attempt or None, self._host(task, row), data)
+        host = self._host(task, row) if attempt else None
+        self.events += (at, "ended", task, attempt or None, host, data)
         return None
 
     def _requeue(self, decision: Requeue) -> None:
