@@ -20,6 +20,8 @@ from penstock.engine.trees import (
     worker_mark,
 )
 
+TAG = f"trees-{os.getpid()}"  # other runs of this suite must not kill our processes
+
 
 def test_no_tag_begins_another() -> None:
     tags = ["/a", "/a:b", "/a%3Ab", "/a%", "/a:", ""]
@@ -35,7 +37,7 @@ def test_markers_can_stand_in_an_environment() -> None:
 
 @pytest.fixture
 def waiting() -> subprocess.Popen[bytes]:
-    environment = {**os.environ, MARKER: mark("a tag", "task", 3)}
+    environment = {**os.environ, MARKER: mark(f"{TAG} marked", "task", 3)}
     script = "print('here', flush=True); input()"
     return subprocess.Popen(
         [sys.executable, "-c", script],
@@ -52,9 +54,9 @@ def test_a_marked_process_is_found_and_killed(waiting: subprocess.Popen[bytes]) 
     assert is_alive(waiting.pid)
     assert group_lives(waiting.pid)
     assert waiting.pid in [process.pid for process in descendants(os.getpid())]
-    assert kill_orphans("another tag") == 0
-    assert kill_marked(lambda marker: marker == mark("a tag", "task", 2)) == 0
-    assert kill_orphans("a tag") == 1
+    assert kill_orphans(TAG) == 0
+    assert kill_marked(lambda marker: marker == mark(f"{TAG} marked", "task", 2)) == 0
+    assert kill_orphans(f"{TAG} marked") == 1
     assert not is_alive(waiting.pid)
     waiting.communicate()
     assert waiting.returncode == -9
@@ -63,11 +65,12 @@ def test_a_marked_process_is_found_and_killed(waiting: subprocess.Popen[bytes]) 
 
 
 def test_a_dispatcher_inside_an_attempt_spares_itself_and_its_parents() -> None:
+    tag = f"{TAG} inside"
     script = (
         "import subprocess, sys\n"
-        "inner = 'from penstock.engine.trees import kill_orphans; print(kill_orphans(\"a tag\"))'\n"
+        f"inner = 'from penstock.engine.trees import kill_orphans; print(kill_orphans(\"{tag}\"))'\n"
         "print(subprocess.run([sys.executable, '-c', inner], capture_output=True, text=True).stdout.strip())"
     )
-    environment = {**os.environ, MARKER: mark("a tag", "outer", 1)}
+    environment = {**os.environ, MARKER: mark(tag, "outer", 1)}
     told = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
     assert (told.returncode, told.stdout.strip()) == (0, "0")

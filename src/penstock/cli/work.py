@@ -229,7 +229,9 @@ def work(
     Exit status 1 when --drain ends and a task had failed, 3 when another dispatcher has the store.
     """
     as_json = one_of("--log-format", log_format, ("text", "json")) == "json"
-    return finish(_work(config_of(context), drain, as_json, quiet))
+    from penstock.dispatcher import precise
+
+    return precise.run(_work(config_of(context), drain, as_json, quiet))
 
 
 async def _work(config: Config, drain: bool, as_json: bool, quiet: bool) -> int:
