@@ -182,7 +182,11 @@ async def test_run_watches_while_another_dispatches(folder: Folder) -> None:
     pipe = await folder.started("two")
     status = await folder.json("status")
     assert status["hosts"]["reader"] == {
-        "active": 1, "available_slots": 0, "slots": 1, "queued": 0, "state": "up",
+        "active": 1,
+        "available_slots": 0,
+        "slots": 1,
+        "queued": 0,
+        "state": "up",
     }
     assert status["dispatcher"]["pid"] == working.pid
     assert status["dispatcher"]["command"] == "penstock work"
@@ -205,6 +209,7 @@ async def test_run_takes_over_when_the_other_dies(folder: Folder) -> None:
     await line_with(working.stderr, "ready")
     running = await folder.start("run", folder.tasks("one"), "--json")
     pipe = await folder.started("one")
+    await line_with(running.stderr, "1 running")  # its start is on the disk
     working.kill()
     await working.wait()
     await line_with(running.stderr, "1 tasks were running when the last dispatcher died")

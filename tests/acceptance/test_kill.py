@@ -56,6 +56,7 @@ WORK = """
     def note(payload):
         with open("ran.txt", "a") as file:
             file.write(f"{payload['n']}\\n")
+        os.write(1, b"begun\\n")
         time.sleep(0.005)
         return payload["n"]
 """
@@ -124,12 +125,13 @@ def test_a_hundred_kills_lose_nothing(folder: Path) -> None:
             dispatcher = start(folder, "dispatch.py")
             assert dispatcher.stdout is not None
             assert dispatcher.stdout.readline() == "ready\n"
-            # In mid-work, at a moment that is not always the same one: after some acknowledgements.
-            for _ in range(rng.randrange(1, 6)):
-                told = rng.choice(submitters)
-                assert told.stdout is not None
-                task, name = told.stdout.readline().split()
-                acknowledged[task] = name
+            # In mid-work, at a moment that is not always the same one: after some functions have begun.
+            for _ in range(rng.randrange(1, 12)):
+                assert dispatcher.stdout.readline() == "begun\n"
+            told = rng.choice(submitters)
+            assert told.stdout is not None
+            task, name = told.stdout.readline().split()
+            acknowledged[task] = name
             dispatcher.send_signal(signal.SIGKILL)
             dispatcher.wait()
             dispatcher.stdout.close()

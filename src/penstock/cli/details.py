@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.cli.render import moment, one_line, print_table, say, seconds, text_of
+from penstock.cli.render import moment, one_line, percent, print_table, say, seconds, text_of
 from penstock.model import Attempt, Result, TaskRecord, Wait
 from penstock.store.base import StoredEvent
 
@@ -96,7 +96,7 @@ def print_waits(waits: Sequence[Wait]) -> None:
         (
             wait.reason,
             seconds(wait.seconds),
-            f"{wait.seconds / total:.0%}" if total else "",
+            percent(wait.seconds / total) if total else "",
             moment(wait.start),
             one_line(wait.detail),
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from penstock.cli.session import hearing
+from penstock.cli.session import Interrupts
 from penstock.client import Client, Run
 from penstock.model import State, TaskRecord
 from penstock.store.base import TaskFilter
@@ -19,10 +19,15 @@ INTERRUPTED = 130
 OnEnded = Callable[[Sequence[TaskRecord]], Awaitable[None]]
 
 
-async def follow(client: Client, run: Run, on_ended: OnEnded, tell: Callable[[str], None]) -> bool:
+async def follow(
+    client: Client, run: Run, interrupts: Interrupts, on_ended: OnEnded, tell: Callable[[str], None]
+) -> bool:
     """Whether all has ended. `on_ended` hears of what did, now and then of nothing; `tell` is for people."""
     follower = _Follower(client, run, on_ended, tell)
-    await follower.follow()
+    try:
+        await follower.follow(interrupts)
+    finally:
+        interrupts.close()
     return follower.all_ended
 
 
@@ -39,14 +44,14 @@ class _Follower:
     def all_ended(self) -> bool:
         return not self._endings.left
 
-    async def follow(self) -> None:
+    async def follow(self, interrupts: Interrupts) -> None:
         try:
             async with asyncio.TaskGroup() as self._group:
                 self._collecting = self._group.create_task(self._collect())
-                with hearing(self._interrupt):
-                    await asyncio.wait([self._collecting])
-                    if not self._stopping and self._client.dispatches and not self._failed():
-                        await self._leave()
+                interrupts.tell(self._interrupt)
+                await asyncio.wait([self._collecting])
+                if not self._stopping and self._client.dispatches and not self._failed():
+                    await self._leave()
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
         while not self.all_ended and (ended := await self._endings.take()):

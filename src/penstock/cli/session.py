@@ -75,21 +75,53 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-@contextmanager
-def hearing(handler: Callable[[int], None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM go to `handler` instead of ending the command."""
-    import asyncio
-    import signal
+class Interrupts:
+    """Ctrl-C and SIGTERM from `open()` on: kept until somebody hears them, then told as they come.
 
-    loop = asyncio.get_running_loop()
-    heard = (signal.SIGINT, signal.SIGTERM)
-    for number in heard:
-        loop.add_signal_handler(number, handler, number)
+    Opened before anything is dispatched, so that there is no moment in which one would be taken for the usual
+    end of a program.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[int] = []
+        self._hear: Callable[[int], None] | None = None
+
+    def open(self) -> None:
+        import asyncio
+        import signal
+
+        self._loop = asyncio.get_running_loop()
+        self._numbers = (signal.SIGINT, signal.SIGTERM)
+        for number in self._numbers:
+            self._loop.add_signal_handler(number, self._come, number)
+
+    def tell(self, hear: Callable[[int], None]) -> None:
+        """From now on they go there, those that have come already first."""
+        self._hear = hear
+        waiting, self._waiting = self._waiting, []
+        for number in waiting:
+            hear(number)
+
+    def close(self) -> None:
+        """They end the program again."""
+        for number in self._numbers:
+            self._loop.remove_signal_handler(number)
+
+    def _come(self, number: int) -> None:
+        if self._hear is None:
+            self._waiting.append(number)
+        else:
+            self._hear(number)
+
+
+@contextmanager
+def hearing_interrupts() -> Iterator[Interrupts]:
+    interrupts = Interrupts()
+    interrupts.open()
     try:
-        yield
+        yield interrupts
     finally:
-        for number in heard:
-            loop.remove_signal_handler(number)
+        interrupts.close()
 
 
 async def must_exist(client: Client, run: str) -> None:

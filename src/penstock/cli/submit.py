@@ -7,12 +7,13 @@ same about what is wrong.
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli import render
-from penstock.cli.session import config_of, finish, opened
+from penstock.cli.session import Interrupts, config_of, finish, hearing_interrupts, opened
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -170,8 +171,16 @@ async def _submit_one(config: Config, entry: dict[str, Any], *, wait: bool, as_j
         told = [f"submit: {_option(str(p.path[0]))}: {p.message}" for p in problems]
         raise UsageError("\n".join(told))
     # Only now: with --wait a dispatcher may begin here.
-    async with opened(config, dispatch=wait) as client:
-        return await _submitted(client, await client.submit_many(tasks), wait, as_json)
+    return await _submit(config, tasks, None, wait, as_json)
+
+
+async def _submit(config: Config, tasks: Sequence[Task], run: str | None, wait: bool, as_json: bool) -> int:
+    with hearing_interrupts() if wait else nullcontext() as interrupts:
+        async with opened(config, dispatch=wait) as client:
+            submitted = await client.submit_many(tasks, run=run)
+            if interrupts is not None:
+                return await _wait(client, submitted, interrupts, as_json)
+            return await _submitted(client, submitted, as_json)
 
 
 def _option(field: str) -> str:
@@ -181,9 +190,7 @@ def _option(field: str) -> str:
 
 
 async def _submit_file(config: Config, file: str, run: str | None, *, wait: bool, as_json: bool) -> int:
-    tasks = read_tasks(config, file, run)
-    async with opened(config, dispatch=wait) as client:
-        return await _submitted(client, await client.submit_many(tasks, run=run), wait, as_json)
+    return await _submit(config, read_tasks(config, file, run), run, wait, as_json)
 
 
 def read_tasks(config: Config, file: str, run: str | None) -> list[Task]:
@@ -197,9 +204,7 @@ def read_tasks(config: Config, file: str, run: str | None) -> list[Task]:
     return tasks
 
 
-async def _submitted(client: Client, run: Run, wait: bool, as_json: bool) -> int:
-    if wait:
-        return await _wait(client, run, as_json)
+async def _submitted(client: Client, run: Run, as_json: bool) -> int:
     if as_json:
         render.emit({"run": run.name, "task_ids": list(run.task_ids)})
     else:
@@ -209,7 +214,7 @@ async def _submitted(client: Client, run: Run, wait: bool, as_json: bool) -> int
     return 0
 
 
-async def _wait(client: Client, run: Run, as_json: bool) -> int:
+async def _wait(client: Client, run: Run, interrupts: Interrupts, as_json: bool) -> int:
     from penstock.cli.following import INTERRUPTED, follow
     from penstock.cli.results import ResultLines
 
@@ -227,7 +232,7 @@ async def _wait(client: Client, run: Run, as_json: bool) -> int:
             render.say(f"{result.task_id} {render.one_line(outcome)}")
 
     lines = ResultLines(client, run, tell)
-    ended = await follow(client, run, lines.add, render.note)
+    ended = await follow(client, run, interrupts, lines.add, render.note)
     await lines.flush()
     if not ended:
         render.note(f"interrupted; the rest of run {run.name} stays queued: `penstock work --drain` does it")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli import render
-from penstock.cli.session import config_of, finish, hearing, one_of, opened
+from penstock.cli.session import Interrupts, config_of, finish, hearing_interrupts, one_of, opened
 
 if TYPE_CHECKING:
     from penstock.cli.progress import Display
@@ -77,13 +77,14 @@ async def _run(
             tells.append(lambda result: render.emit_line(result.as_record()))
         if out is not None:  # opened first: what cannot be written is found out before anything is done
             tells.append(_record_writer(stack.enter_context(replacing(out)).write))
+        interrupts = stack.enter_context(hearing_interrupts())
         async with opened(config, dispatch=True) as client:
             since = time.time()
             run = await client.submit_many(tasks, run=name)
             on_terminal = as_json and sys.stdout.isatty()
             display = choose(run.name, config.plant.hosts, quiet=quiet, records_on_terminal=on_terminal)
             worker = _RunWorker(client, run, tasks, display, tells)
-            if not await worker.work():
+            if not await worker.work(interrupts):
                 await _say_what_is_left(client, run, worker.tally, out)
                 raise typer.Exit(INTERRUPTED)  # leaves the file as it was
             if not quiet:
@@ -125,13 +126,13 @@ class _RunWorker:
         self._lines = ResultLines(client, run, self._tell)
         self.tally: Tally = Tally(dict(zip(run.task_ids, tasks, strict=True)))
 
-    async def work(self) -> bool:
+    async def work(self, interrupts: Interrupts) -> bool:
         """Whether all has ended."""
         from penstock.cli.following import follow
 
         try:
             async with self._shown():
-                ended = await follow(self._client, self._run, self._on_ended, self._on_stop)
+                ended = await follow(self._client, self._run, interrupts, self._on_ended, self._on_stop)
             await self._lines.flush()
         except BrokenPipeError:  # whoever read our records has left
             await self._client.stop_dispatching()
@@ -252,13 +253,14 @@ async def _work(config: Config, drain: bool, as_json: bool, quiet: bool) -> int:
         dispatcher.stop()
 
     def ready() -> None:
+        interrupts.tell(stop)  # what came before has been kept
         slots = sum(host.slots for host in config.plant.hosts)
         hosts = render.counted(len(config.plant.hosts), "host")
         log.line("ready", detail=f"dispatching {store.name} to {hosts} with {render.counted(slots, 'slot')}")
 
     await store.open()
     try:
-        with hearing(stop), telling(log.warning):
+        with hearing_interrupts() as interrupts, telling(log.warning):
             await dispatcher.run(
                 until_empty=drain, on_ready=ready, on_start=log.started, on_decisions=log.decided
             )
