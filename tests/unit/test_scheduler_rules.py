@@ -316,7 +316,7 @@ def test_slots_change_while_running() -> None:
 def test_a_revived_task_starts_over() -> None:
     s = Scheduler(plant(retry=RetryRule(retries=0)))
     record = TaskRecord(Task("k", id="a", queued_at=1.0), 1, State.FAILED, attempts=1, tries=1, ended_at=2.0)
-    decisions = s.apply(m.RetryAsked(record), 3.0)
+    decisions = s.apply(m.RetryAsked([record]), 3.0)
     assert [d.attempt for d in decisions if isinstance(d, m.Start)] == [2]
     assert [d.task for d in decisions if isinstance(d, m.Revive)] == ["a"]
     with pytest.raises(IllegalStep):

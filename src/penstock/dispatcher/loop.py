@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from penstock.dispatcher.recovery import restore
 from penstock.dispatcher.requests import Desk
 from penstock.engine.base import Engine, Report, Stall
 from penstock.hosts.base import Job
-from penstock.model import Outcome, Task, Verdict
+from penstock.model import Outcome, State, Task, Verdict
 from penstock.scheduling.messages import (
     Decision,
     Drain,
@@ -145,7 +145,7 @@ class Dispatcher:
 
     async def _open(self, epoch: Epoch, before: Epoch | None, answer_only: bool) -> None:
         self._scheduler = Scheduler(self._config.plant, first_class=epoch.number * _CLASSES_PER_EPOCH)
-        self._desk = Desk(self._store, self._scheduler, self._config.plant)
+        self._desk = Desk(self._store, self._scheduler, self._config.plant, self._states_of)
         await self._engine.open()
         if answer_only:
             self._events.append(Drain())
@@ -172,6 +172,11 @@ class Dispatcher:
 
     def _tell(self, event: Event) -> None:
         self._events.append(event)
+        self._poke()
+
+    def _tell_first(self, events: Sequence[Event]) -> None:
+        """Before all that waits to be stepped over: they speak of tasks as they are now."""
+        self._events[:0] = events
         self._poke()
 
     def _poke(self) -> None:
@@ -202,19 +207,30 @@ class Dispatcher:
                 # A task whose retry was asked for is live again under its old number: the scheduler knows it.
                 new = [a for a in arrivals if not self._scheduler.knows(a.record.task.id)]
                 self._payloads.keep(new)
-                needed = {n for a in new for n in a.record.task.after if not self._scheduler.knows(n)}
-                ended = await self._store.states(needed) if needed else {}
-                self._tell(Submitted([a.record.task for a in new], ended))
+                ended = await self._states_of({n for a in new for n in a.record.task.after})
+                self._tell_first([Submitted([a.record.task for a in new], ended)])
             requests = await self._store.requests()
             for request in requests:
+                await self._settled()  # what it is about has been taken in, and its state is on the disk
                 answer, events = await self._desk.handle(request)
-                for event in events:
-                    self._tell(event)
+                self._tell_first(events)
                 await self._settled()
                 await self._store.answer(request.number, answer)
             if not arrivals and not requests:
                 self._answered.set()
                 await self._bell.wait()
+
+    async def _states_of(self, needed: Collection[str]) -> dict[str, State]:
+        """The states of tasks that others wait after, but for those the scheduler still holds.
+
+        One that ends while we ask is asked for again, when its end is on the disk. When this returns every task is
+        known to one of the two, as long as nothing else happens first: hence `_tell_first`.
+        """
+        states: dict[str, State] = {}
+        while missing := {n for n in needed if n not in states and not self._scheduler.knows(n)}:
+            await self._store.record([])
+            states |= dict.fromkeys(missing, State.FAILED) | await self._store.states(missing)
+        return states
 
     async def _settled(self) -> None:
         """Until everything told so far has been stepped over and written."""

@@ -50,9 +50,9 @@ class CancelAsked(NamedTuple):
 
 
 class RetryAsked(NamedTuple):
-    """An ended task is wanted again; its record comes from the store."""
+    """Ended tasks are wanted again; their records come from the store."""
 
-    record: TaskRecord
+    records: Sequence[TaskRecord]
     ended: Mapping[str, State] = {}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.lifecycle import step
+from penstock.lifecycle import LIVE, step
 from penstock.model import OnCrash, Outcome, Plant, State, Task, TaskRecord, Verdict
 from penstock.scheduling.capacity import OK, HostState
 from penstock.scheduling.messages import (
@@ -282,13 +282,14 @@ class Scheduler:
             self._admit(entry, record.task, {}, now, None, satisfied=True)
 
     def _retry_asked(self, event: RetryAsked, now: float) -> None:
-        record = event.record
-        step(record.state, "retry")
-        if record.task.id in self._tasks:
-            return
-        entry = self._entry(record, now)
-        self._out.append(Revive(entry.id, now))
-        self._admit(entry, record.task, event.ended, now, None, revived=True)
+        made: list[tuple[Entry, Task]] = []
+        for record in event.records:
+            step(record.state, "retry")
+            if record.task.id not in self._tasks:
+                made.append((self._entry(record, now), record.task))
+                self._out.append(Revive(record.task.id, now))
+        for entry, task in made:  # all are there before any looks for what it waits after
+            self._admit(entry, task, event.ended, now, None, revived=True)
 
     def _entry(self, record: TaskRecord, now: float) -> Entry:
         task = record.task
@@ -324,10 +325,10 @@ class Scheduler:
             self._not_before[entry.id] = not_before
         unmet: set[str] = set()
         for needed in () if satisfied else task.after:
-            if needed in self._tasks:
+            state = ended.get(needed, State.FAILED)
+            if needed in self._tasks or state in LIVE:  # live and not yet here: it comes with a later page
                 unmet.add(needed)
                 continue
-            state = ended.get(needed, State.FAILED)
             if state is not State.DONE:
                 self._end(entry, _INHERITED[state], now, None, f"dependency {needed}: {state}")
                 return

@@ -1,0 +1,90 @@
+"""The dispatcher with a real store and real hosts: dependencies across submits, requests, retries of whole runs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock import State, Task
+
+CONFIG = """
+[hosts.h]
+type = "simulated"
+slots = 4
+duration_s = 0
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "penstock.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+async def test_a_dependency_may_end_at_any_moment_of_a_submit(config: Path) -> None:
+    """What waits after a task that is just ending is neither failed nor forgotten."""
+    async with penstock.open(config) as p:
+        for _ in range(60):
+            first = await p.submit(Task("k"))
+            second = await p.submit(Task("k", after=(first,)))
+            result = await p.wait(second)
+            assert result.state is State.DONE, result.error
+
+
+async def test_dependencies_reach_across_the_pages_of_a_long_submit(config: Path) -> None:
+    """The first of many tasks waits after the last: they are taken in ten thousand at a time."""
+    async with penstock.open(config) as p:
+        many = [Task("k", id=f"t{i}") for i in range(10_050)]
+        many[0] = Task("k", id="t0", after=("t10049",))
+        run = await p.submit_many(many)
+        ended = [record async for record in run.records()]
+        assert {r.state for r in ended} == {State.DONE}
+        first, last = await p.get("t0"), await p.get("t10049")
+        assert first.started_at is not None
+        assert last.ended_at is not None
+        assert first.started_at >= last.ended_at
+
+
+async def test_a_task_can_be_cancelled_as_soon_as_it_is_acknowledged(config: Path) -> None:
+    async with penstock.open(config) as p:
+        for _ in range(20):
+            task = await p.submit(Task("k", {"duration_s": 600}))
+            answer = await p.cancel(task)
+            assert answer.ok, answer.detail
+            assert (await p.wait(task)).state is State.CANCELLED
+
+
+async def test_a_whole_run_is_retried_with_what_depends_on_what(config: Path) -> None:
+    """A dependant that ended because of its dependency runs once that has succeeded, whichever was asked first."""
+    async with penstock.open(config) as p:
+        run = await p.submit_many(
+            [
+                Task("k", id="last", after=("first",)),
+                Task("k", {"fail": "permanent", "fail_attempts": 1}, id="first"),
+            ]
+        )
+        assert [r.state for r in await run.wait()] == [State.FAILED, State.FAILED]
+        answer = await p.retry_run(run.name)
+        assert answer.ok, answer.detail
+        results = await asyncio.gather(p.wait("last"), p.wait("first"))
+        assert [r.state for r in results] == [State.DONE, State.DONE]
+
+
+async def test_requests_are_answered_where_nobody_dispatches(config: Path) -> None:
+    """A queued task is cancelled, and a pause is kept, without a dispatcher running."""
+    async with penstock.open(config, dispatch=False) as p:
+        task = await p.submit(Task("k"))
+        assert (await p.cancel(task)).ok
+        assert (await p.get(task)).state is State.CANCELLED
+        assert (await p.pause("lane", "default")).ok
+        assert not (await p.pause("lane", "nightly")).ok
+    async with penstock.open(config) as p:
+        waiting = await p.submit(Task("k"))
+        assert (await p.resume("lane", "default")).ok
+        result = await p.wait(waiting)
+        assert result.state is State.DONE
+        assert "paused" in [w.reason for w in result.waits]
