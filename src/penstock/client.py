@@ -166,8 +166,7 @@ class Client:
         bell = self._store.bell()
         try:
             number = await self._store.ask(Request(verb, args))
-            if self._background is None and (await self.snapshot()).epoch is None:
-                await self._answer_ourselves()
+            await self._answer_if_nobody_does()
             deadline = time.monotonic() + _ANSWER_S
             while (answer := await self._store.answer_to(number)) is None:
                 if time.monotonic() > deadline:
@@ -175,12 +174,15 @@ class Client:
                         f"the dispatcher has not answered for {_ANSWER_S:g} s; the request stands, "
                         "see `penstock status` for who dispatches"
                     )
-                await bell.wait(_LOOK_S)
+                if not await bell.wait(_LOOK_S):
+                    await self._answer_if_nobody_does()
             return answer
         finally:
             bell.close()
 
-    async def _answer_ourselves(self) -> None:
+    async def _answer_if_nobody_does(self) -> None:
+        if self._background is not None or (await self.snapshot()).epoch is not None:
+            return
         from penstock.errors import AlreadyOwned
 
         dispatcher = make_dispatcher(self.config, self._store, "answering a request")
@@ -217,9 +219,9 @@ class Client:
         from penstock.dispatcher.background import BackgroundDispatcher
         from penstock.errors import AlreadyOwned
 
-        if self._background is not None:
-            self._background.check()
+        if self._background is not None and self._background.is_alive():
             return
+        self._background = None
         if (await self.snapshot()).epoch is not None:
             return
         background = BackgroundDispatcher(self._parts)

@@ -9,6 +9,7 @@ import pytest
 
 import penstock
 from penstock import State, Task
+from penstock.config import parse
 
 CONFIG = """
 [hosts.h]
@@ -88,3 +89,69 @@ async def test_requests_are_answered_where_nobody_dispatches(config: Path) -> No
         result = await p.wait(waiting)
         assert result.state is State.DONE
         assert "paused" in [w.reason for w in result.waits]
+
+
+async def test_a_paused_host_may_leave_the_config(config: Path) -> None:
+    """A dispatcher starts with whatever hosts there are now."""
+    async with penstock.open(config) as p:
+        assert (await p.pause("host", "h")).ok
+    other = parse(CONFIG.replace("hosts.h", "hosts.other"), config)
+    async with penstock.open(other) as p:
+        assert (await p.wait(await p.submit(Task("k")))).state is State.DONE
+
+
+async def test_a_request_that_nobody_understands_is_answered(config: Path) -> None:
+    """Promise 7: it harms neither this dispatcher nor the next."""
+    async with penstock.open(config) as p:
+        assert not (await p._ask("cancel", {"run": "r", "states": ["no such state"]})).ok
+        assert not (await p._ask("retry", {"tasks": 7})).ok
+        assert not (await p._ask("dance", {})).ok
+        assert (await p.wait(await p.submit(Task("k")))).state is State.DONE
+
+
+async def test_what_must_not_run_twice_can_be_cancelled_before_it_begins(config: Path) -> None:
+    """Its start is written first; a cancel that comes meanwhile is not lost."""
+    async with penstock.open(config) as p:
+        for _ in range(20):
+            task = await p.submit(Task("k", {"duration_s": 600}, on_crash=penstock.OnCrash.BLOCK))
+            assert (await p.cancel(task)).ok
+            assert (await p.wait(task)).state is State.CANCELLED
+
+
+async def test_a_dispatcher_that_breaks_leaves_nothing_running(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ends it, what ran is stopped and put back before the store is given up."""
+    from penstock.store.sqlite import SQLiteStore
+    from penstock.wiring import make_dispatcher, open_store, read_config
+
+    settings = read_config(config)
+    store = open_store(settings)
+    await store.open()
+    (task,) = await store.submit([Task("k", {"duration_s": 600}, run="r")])
+
+    async def broken(self: SQLiteStore, epoch: int, now: float) -> None:
+        if (await store.snapshot(0.0)).running:
+            raise RuntimeError("the heartbeat broke")
+
+    monkeypatch.setattr(SQLiteStore, "heartbeat", broken)
+    with pytest.raises(RuntimeError, match="the heartbeat broke"):
+        await make_dispatcher(settings, store, "test").run()
+    record = await store.get(task)
+    assert record is not None
+    assert record.state is State.QUEUED
+    assert (await store.snapshot(0.0)).epoch is None
+    await store.close()
+
+
+async def test_the_next_dispatchers_start_is_not_the_last_ones_stop(config: Path) -> None:
+    """E1: what a dispatcher said as it stopped explains nothing of the time after the next one began."""
+    async with penstock.open(config) as p:
+        assert (await p.pause()).ok
+        task = await p.submit(Task("k"))
+    async with penstock.open(config) as p:
+        assert (await p.resume()).ok
+        result = await p.wait(task)
+    stopping = [w for w in result.waits if "stopping" in w.detail]
+    down = [w for w in result.waits if w.reason == "dispatcher-down"]
+    assert all(w.end <= down[-1].start for w in stopping)

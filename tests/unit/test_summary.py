@@ -148,7 +148,7 @@ def test_the_longest_chain_cannot_be_shortened() -> None:
     ]
     assert sum_up(done, plant(Host("two", "simulated", slots=20))).ideal == (
         6,
-        "the chain of 3 tasks that ends with t3",
+        "task t3 and what must be done before it",
     )
 
 
@@ -169,7 +169,15 @@ def test_a_task_of_another_run_is_waited_for() -> None:
     old, _ = ran("old", "one", 0, 4)
     old = replace(old, task=replace(old.task, run="older"))
     summary = summarize(history([mine], dependencies={"old": old}), plant(ONE), BEGIN + 1000)
-    assert summary.ideal == (5, "task t1 alone")
+    assert summary.ideal == (5, "task t1 and what must be done before it")
+
+
+def test_a_task_waits_until_the_hosts_have_done_all_that_it_comes_after() -> None:
+    parts = [ran(f"t{n}", "two", n // 2 * 2, n // 2 * 2 + 2) for n in range(4)]
+    last = ran("all", "two", 4, 5, after=("t0", "t1", "t2", "t3"))
+    summary = sum_up([*parts, last], plant(TWO))
+    assert summary.ideal == (5, "task all and what must be done before it")
+    assert summary.ratio == 1
 
 
 def test_every_attempt_of_a_task_counts() -> None:

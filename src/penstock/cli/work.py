@@ -259,14 +259,15 @@ async def _work(config: Config, drain: bool, as_json: bool, quiet: bool) -> int:
         log.line("ready", detail=f"dispatching {store.name} to {hosts} with {render.counted(slots, 'slot')}")
 
     await store.open()
-    try:
-        with hearing_interrupts() as interrupts, telling(log.warning):
+    with hearing_interrupts() as interrupts, telling(log.warning):
+        try:
             await dispatcher.run(
                 until_empty=drain, on_ready=ready, on_start=log.started, on_decisions=log.decided
             )
-        left = sum((await store.snapshot(time.time())).queued.values())
-    finally:
-        await store.close()
+            left = sum((await store.snapshot(time.time())).queued.values())
+        finally:
+            interrupts.tell(heard.append)  # it is as good as stopped
+            await store.close()
     log.line("stopped", detail=f"{render.counted(left, 'task')} queued")
     if heard and (drain or heard[0] == signal.SIGINT):
         return INTERRUPTED

@@ -6,8 +6,8 @@ is the largest of
     hosts   the work of the tasks that only these hosts could take, divided by the slots these hosts have; for
             every group of hosts. A fallback host counts for a kind of task that ran there.
     lane    the run time of a lane's tasks, divided by its `max_running`
-    chain   the longest way through tasks that wait for each other (often a single task): the attempts of
-            each, after the time before which it could not start
+    chain   the longest way through tasks that wait for each other (often a single task): each after the time
+            before which it could not start, and after what the hosts need for all that it waits for
 """
 
 from __future__ import annotations
@@ -117,6 +117,9 @@ def _failures(records: Iterable[TaskRecord]) -> list[Failure]:
 # ---- the ideal
 
 
+_Route = tuple[str, str | None, str | None]  # kind, host, model
+
+
 class _Load:
     """How long each task of the run was run, and by what it was limited."""
 
@@ -128,55 +131,56 @@ class _Load:
         begin: float,
         now: float,
     ) -> None:
-        self.records = records
+        self.records = {record.task.id: record for record in records}
         self.plant = plant
         self.begin = begin
         self.seconds: dict[str, float] = defaultdict(float)  # of a task, all its attempts
-        self.ran_on: dict[str, set[str]] = defaultdict(set)
-        for attempt in attempts:
+        self._slots = {host.name: _most_slots(host) for host in plant.hosts}
+        self._hosts: dict[_Route, set[str]] = {}  # that could take it, and those that did
+        for record in records:
+            route = _route(record)
+            if route not in self._hosts:
+                self._hosts[route] = set(_own_hosts(plant, *route))
+        for attempt in (a for a in attempts if a.task in self.records):
             self.seconds[attempt.task] += _end(attempt, now) - max(attempt.started_at, begin)
-            self.ran_on[attempt.task].add(attempt.host)
+            self._hosts[_route(self.records[attempt.task])].add(attempt.host)
+
+    def host_bounds(self, tasks: Iterable[str]) -> Iterable[Bound]:
+        """How long the hosts need for these tasks: for each group of hosts, with what only they could take."""
+        routes: dict[_Route, float] = defaultdict(float)
+        for task in tasks:
+            record = self.records[task]
+            needs = record.task.needs
+            slots = 1.0 if needs is None else needs.get("slots", 1.0)
+            routes[_route(record)] += self.seconds.get(task, 0.0) * slots
+        work: dict[frozenset[str], float] = defaultdict(float)
+        for route, seconds in routes.items():
+            if seconds > 0:
+                work[frozenset(self._hosts[route])] += seconds
+        for group in _unions(work):
+            inside = sum(seconds for hosts, seconds in work.items() if hosts <= group)
+            room = sum(self._slots.get(host, 1) for host in group)
+            yield Bound(inside / max(1, room), f"slots of {', '.join(sorted(group))}")
+
+
+def _route(record: TaskRecord) -> _Route:
+    return record.task.kind, record.task.host, record.task.model
+
+
+def _unions(sets: Iterable[frozenset[str]]) -> set[frozenset[str]]:
+    ordered = sorted(sets, key=sorted)
+    unions: set[frozenset[str]] = set()
+    for one in ordered:
+        unions |= {one} | {union | one for union in unions}
+        if len(unions) > _MOST_GROUPS:
+            return {*ordered, frozenset().union(*ordered)}
+    return unions
 
 
 def _ideal(load: _Load, history: History) -> Bound:
-    bounds = [Bound(0.0, "nothing ran"), *_host_bounds(load), *_lane_bounds(load)]
+    bounds = [Bound(0.0, "nothing ran"), *load.host_bounds(load.records), *_lane_bounds(load)]
     bounds.append(_chain_bound(load, history))
     return max(bounds, key=lambda bound: bound.seconds)
-
-
-def _host_bounds(load: _Load) -> Iterable[Bound]:
-    work = _work_by_hosts(load)
-    slots = {host.name: _most_slots(host) for host in load.plant.hosts}
-    groups: set[frozenset[str]] = set()
-    for hosts in sorted(work, key=sorted):
-        groups |= {hosts} | {group | hosts for group in groups}
-        if len(groups) > _MOST_GROUPS:
-            groups = set(work) | {frozenset().union(*work)}
-            break
-    for group in groups:
-        inside = sum(seconds for hosts, seconds in work.items() if hosts <= group)
-        room = sum(slots.get(host, 1) for host in group)
-        yield Bound(inside / max(1, room), f"slots of {', '.join(sorted(group))}")
-
-
-def _work_by_hosts(load: _Load) -> dict[frozenset[str], float]:
-    """Slot-seconds of the tasks that the same hosts could take."""
-    own: dict[tuple[str, str | None, str | None], frozenset[str]] = {}
-    ran_on: dict[tuple[str, str | None, str | None], set[str]] = defaultdict(set)
-    seconds: dict[tuple[str, str | None, str | None], float] = defaultdict(float)
-    for record in load.records:
-        task = record.task
-        route = (task.kind, task.host, task.model)
-        if route not in own:
-            own[route] = frozenset(_own_hosts(load.plant, *route))
-        ran_on[route] |= load.ran_on.get(task.id, set())
-        slots = 1.0 if task.needs is None else task.needs.get("slots", 1.0)
-        seconds[route] += load.seconds.get(task.id, 0.0) * slots
-    work: dict[frozenset[str], float] = defaultdict(float)
-    for route, total in seconds.items():
-        if total > 0:
-            work[own[route] | ran_on[route]] += total
-    return work
 
 
 def _own_hosts(plant: Plant, kind: str, host: str | None, model: str | None) -> Iterable[str]:
@@ -193,7 +197,7 @@ def _most_slots(host: Host) -> int:
 
 def _lane_bounds(load: _Load) -> Iterable[Bound]:
     seconds: dict[str, float] = defaultdict(float)
-    for record in load.records:
+    for record in load.records.values():
         seconds[record.task.lane] += load.seconds.get(record.task.id, 0.0)
     for lane in load.plant.lanes:
         if lane.max_running is not None:
@@ -203,28 +207,35 @@ def _lane_bounds(load: _Load) -> Iterable[Bound]:
 
 
 def _chain_bound(load: _Load, history: History) -> Bound:
-    by_id = {record.task.id: record for record in load.records}
     ends: dict[str, float] = {}  # the earliest possible, in seconds after the begin
-    lengths: dict[str, int] = {}
-    for start in by_id:
+    joined: dict[
+        tuple[str, ...], float
+    ] = {}  # tasks that others wait for together -> what hosts need for them
+    for start in load.records:
         stack = [start]
         while stack:  # a chain may be longer than Python's own stack
             here = stack[-1]
-            after = [n for n in by_id[here].task.after if n in by_id]
+            after = tuple(n for n in load.records[here].task.after if n in load.records)
             missing = [n for n in after if n not in ends] if here not in ends else []
             if missing:
                 stack += missing
                 continue
             stack.pop()
-            if here not in ends:
-                ready = max([_release(load, history, by_id[here]), *(ends[n] for n in after)])
-                ends[here] = ready + load.seconds.get(here, 0.0)
-                lengths[here] = 1 + max((lengths[n] for n in after), default=0)
+            if here in ends:
+                continue
+            if after not in joined:
+                joined[after] = max((bound.seconds for bound in load.host_bounds(after)), default=0.0)
+            ready = max(
+                [_release(load, history, load.records[here]), joined[after], *(ends[n] for n in after)]
+            )
+            ends[here] = ready + load.seconds.get(here, 0.0)
     if not ends:
         return Bound(0.0, "nothing ran")
     last = max(ends, key=lambda task: ends[task])
-    chain = f"the chain of {lengths[last]} tasks that ends with {last}"
-    return Bound(ends[last], f"task {last} alone" if lengths[last] == 1 else chain)
+    alone = not load.records[last].task.after
+    return Bound(
+        ends[last], f"task {last} alone" if alone else f"task {last} and what must be done before it"
+    )
 
 
 def _release(load: _Load, history: History, record: TaskRecord) -> float:

@@ -132,15 +132,17 @@ class Explainer:
                 yield "dispatcher-down", "no dispatcher was running", at, born
                 at = born
             until = min(died, end)
-            yield from self._in_class(record, at, until)
+            yield from self._in_class(record, at, until, born)
             at = until
         if at < end:
             yield "dispatcher-down", "no dispatcher was running", at, end
 
-    def _in_class(self, record: TaskRecord, start: float, end: float) -> Iterator[_Piece]:
+    def _in_class(self, record: TaskRecord, start: float, end: float, born: float) -> Iterator[_Piece]:
         task = record.task
         key = route_key(task.kind, task.lane, task.host, task.model, task.needs)
-        homes = sorted(self._routes.get(key, []) + self._moves.get(task.id, []), key=lambda h: h[0])
+        # A dispatcher says anew where tasks wait; what the one before it said last no longer holds.
+        known = self._routes.get(key, []) + self._moves.get(task.id, [])
+        homes = sorted((h for h in known if h[0] >= born), key=lambda h: h[0])
         times = [h[0] for h in homes]
         at = start
         while at < end:

@@ -30,10 +30,12 @@ class BackgroundDispatcher:
         self._thread.start()
         await asyncio.wrap_future(self._started)
 
-    def check(self) -> None:
-        """Raise what ended it, if something did."""
-        if self._ended.done():
-            self._ended.result()
+    def is_alive(self) -> bool:
+        """Whether it still works; raises what ended it, if something did."""
+        if not self._ended.done():
+            return True
+        self._ended.result()
+        return False
 
     async def stop(self, *, put_back: bool = False) -> None:
         """Let what runs finish (or put it back), start nothing more, and wait for the end."""

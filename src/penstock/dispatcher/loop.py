@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from penstock.dispatcher.probes import Probes
 from penstock.dispatcher.recovery import restore
 from penstock.dispatcher.requests import Desk
 from penstock.engine.base import Engine, Report, Stall
+from penstock.errors import StoreFull, StoreLocked
 from penstock.hosts.base import Job
 from penstock.model import Outcome, State, Task, Verdict
 from penstock.scheduling.messages import (
@@ -33,6 +35,7 @@ from penstock.scheduling.messages import (
     End,
     Event,
     Finished,
+    PauseSet,
     PutBack,
     Start,
     Stop,
@@ -40,7 +43,7 @@ from penstock.scheduling.messages import (
     Tick,
 )
 from penstock.scheduling.scheduler import Scheduler, Statistics
-from penstock.store.base import Store
+from penstock.store.base import Answer, Bell, Request, Store
 
 log = logging.getLogger("penstock.dispatcher")
 
@@ -48,6 +51,8 @@ _UNWRITTEN = 20_000  # decisions in memory before the loop waits for the disk
 _CLASSES_PER_EPOCH = 1_000_000  # ids of classes must not repeat in a store
 _PRUNE_EVERY_S = 6 * 3600.0
 _PUT_BACK_S = 10.0
+_FLUSH_S = 10.0
+_PAGE = 10_000  # arrivals taken in at a time
 
 MakeEngine = Callable[[Report, Callable[[Stall], None]], Engine]
 
@@ -67,6 +72,11 @@ class Dispatcher:
         self._stepping = False  # a step is scheduled
         self._held = False  # the loop waits for the disk
         self._awaiting_step: list[asyncio.Future[None]] = []
+        self._unbegun: dict[tuple[str, int], None] = {}  # attempts that wait for the disk before they begin
+        self._launching: set[asyncio.Task[None]] = set()
+        self._probes: Probes | None = None
+        self._bell: Bell | None = None
+        self._closing = False
         self._timer: asyncio.TimerHandle | None = None
         self._seen = 0  # number of the last arrival
         self._draining = False
@@ -96,7 +106,7 @@ class Dispatcher:
         self._on_decisions = on_decisions
         epoch, before = await self._store.acquire(self._owner, self._clock.now())
         try:
-            async with asyncio.TaskGroup() as self._tasks:
+            async with self._closing_at_the_end(), asyncio.TaskGroup() as self._tasks:
                 await self._open(epoch, before, answer_only)
                 self._until_empty = until_empty
                 chores = [
@@ -114,9 +124,8 @@ class Dispatcher:
                     await self._answered.wait()
                     self.stop()
                 await self._stopped.wait()
-                for chore in chores:
+                for chore in (*chores, *self._launching):
                     chore.cancel()
-                await self._close()
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
         finally:
@@ -132,7 +141,7 @@ class Dispatcher:
         elif not self._putting_back:
             self._putting_back = True
             for task, attempt in self._scheduler.running():
-                self._engine.stop(task, attempt)
+                self._stop_attempt(task, attempt)
             self._loop.call_later(_PUT_BACK_S, self._stopped.set)
 
     def task(self, task_id: str) -> Task | None:
@@ -152,21 +161,43 @@ class Dispatcher:
         events, self._seen = await restore(
             self._store, self._engine, self._payloads, before, self._clock.now()
         )
-        self._events += events
+        self._events += [e for e in events if not isinstance(e, PauseSet) or self._has(e)]
         self._bell = self._store.wake_bell()
         beside = [str(self._config.path.parent)] if self._config.path is not None else []
         self._probes = Probes(self._config.plant.gates, self._tell, search_path=beside)
         await self._probes.open()
 
+    def _has(self, pause: PauseSet) -> bool:
+        """Whether what was paused is still in the config."""
+        return pause.scope != "host" or any(h.name == pause.name for h in self._config.plant.hosts)
+
+    @asynccontextmanager
+    async def _closing_at_the_end(self) -> AsyncIterator[None]:
+        """However it ends: nothing we started goes on, and what ran is put back."""
+        try:
+            yield
+        finally:
+            self._closing = True
+            await self._close()
+
     async def _close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        await self._probes.close()
+        if self._probes is not None:
+            await self._probes.close()
+        self._putting_back = True
+        self._events += [PutBack(task, attempt) for task, attempt in self._unbegun]
         await self._engine.close()
-        if self._events:
+        if self._events and self._failure is None and self._scheduler.live:
+            self._events.insert(0, Drain())
             self._step()
-        await self._store.record([])  # what was recorded before is on the disk when this is
-        self._bell.close()
+        # What was recorded before is on the disk when this is; a disk that stays full must not keep us for ever.
+        flushed, _ = await asyncio.wait({self._store.record([])}, timeout=_FLUSH_S)
+        for written in flushed:
+            if written.exception() is not None:
+                log.error("what ended last may not be recorded: %s", written.exception())
+        if self._bell is not None:
+            self._bell.close()
 
     # ---- events come in
 
@@ -181,7 +212,7 @@ class Dispatcher:
 
     def _poke(self) -> None:
         """Have a step soon; what comes until then is in it."""
-        if not self._stepping and not self._held:
+        if not self._stepping and not self._held and not self._closing:
             self._stepping = True
             self._loop.call_soon(self._run_step)
 
@@ -196,29 +227,45 @@ class Dispatcher:
 
     def _on_stall(self, stall: Stall) -> None:
         data = {"host": stall.host, "seconds": stall.seconds, "stack": stall.stack}
-        self._own(self._store.note("Stall", self._clock.now(), stall.task, stall.attempt, data))
+        if not self._closing:
+            self._own(self._store.note("Stall", self._clock.now(), stall.task, stall.attempt, data))
 
     async def _take_in(self) -> None:
         """Read what clients left, each time they ring."""
+        assert self._bell is not None
         while True:
-            arrivals = await self._store.arrivals(self._seen)
-            if arrivals:
-                self._seen = arrivals[-1].record.number
-                # A task whose retry was asked for is live again under its old number: the scheduler knows it.
-                new = [a for a in arrivals if not self._scheduler.knows(a.record.task.id)]
-                self._payloads.keep(new)
-                ended = await self._states_of({n for a in new for n in a.record.task.after})
-                self._tell_first([Submitted([a.record.task for a in new], ended)])
+            # Read before the arrivals: whatever a request is about is then among them, or was taken in before.
             requests = await self._store.requests()
+            arrived = await self._take_in_arrivals()
             for request in requests:
-                await self._settled()  # what it is about has been taken in, and its state is on the disk
-                answer, events = await self._desk.handle(request)
-                self._tell_first(events)
-                await self._settled()
-                await self._store.answer(request.number, answer)
-            if not arrivals and not requests:
+                await self._settled()  # and the state of what it is about is on the disk
+                await self._serve(request)
+            if not arrived and not requests:
                 self._answered.set()
                 await self._bell.wait()
+
+    async def _take_in_arrivals(self) -> bool:
+        arrived = False
+        while arrivals := await self._store.arrivals(self._seen, _PAGE):
+            arrived = True
+            self._seen = arrivals[-1].record.number
+            # A task whose retry was asked for is live again under its old number: the scheduler knows it.
+            new = [a for a in arrivals if not self._scheduler.knows(a.record.task.id)]
+            self._payloads.keep(new)
+            ended = await self._states_of({n for a in new for n in a.record.task.after})
+            self._tell_first([Submitted([a.record.task for a in new], ended)])
+            if len(arrivals) < _PAGE:
+                break
+        return arrived
+
+    async def _serve(self, request: Request) -> None:
+        try:
+            answer, events = await self._desk.handle(request)
+        except (TypeError, ValueError) as error:  # left by a client that is not ours, or not of this version
+            answer, events = Answer(False, f"{request.verb}: not understood: {error}"), []
+        self._tell_first(events)
+        await self._settled()
+        await self._store.answer(request.number, answer)
 
     async def _states_of(self, needed: Collection[str]) -> dict[str, State]:
         """The states of tasks that others wait after, but for those the scheduler still holds.
@@ -252,7 +299,11 @@ class Dispatcher:
     async def _prune(self) -> None:
         keep_days = self._config.keep_days
         while keep_days is not None:
-            forgotten = await self._store.prune(self._clock.now() - keep_days * 86400)
+            try:
+                forgotten = await self._store.prune(self._clock.now() - keep_days * 86400)
+            except (StoreFull, StoreLocked) as error:
+                log.warning("old tasks are kept a while longer: %s", error)
+                forgotten = 0
             if forgotten:
                 log.info("forgot %d tasks that ended more than %g days ago", forgotten, keep_days)
             await asyncio.sleep(_PRUNE_EVERY_S)
@@ -261,6 +312,8 @@ class Dispatcher:
 
     def _run_step(self) -> None:
         self._stepping = False
+        if self._closing:
+            return  # the last step is taken when all has come to rest
         try:
             self._step()
         except BaseException as error:  # a defect of ours: stop at once; the store has the truth
@@ -294,7 +347,7 @@ class Dispatcher:
             elif isinstance(decision, End):
                 self._payloads.forget(decision.task)
             elif isinstance(decision, Stop):
-                self._engine.stop(decision.task, decision.attempt)
+                self._stop_attempt(decision.task, decision.attempt)
         if starts:
             self._launch(starts, written)
 
@@ -304,7 +357,11 @@ class Dispatcher:
         if jobs:
             self._begin(jobs)
         if careful or unknown:
-            self._own(self._launch_later(careful, unknown, written))
+            self._unbegun |= dict.fromkeys((job.task, job.attempt) for job in careful)
+            self._unbegun |= dict.fromkeys((start.task, start.attempt) for start in unknown)
+            launching = self._own(self._launch_later(careful, unknown, written))
+            self._launching.add(launching)
+            launching.add_done_callback(self._launching.discard)
 
     async def _launch_later(
         self, careful: list[Job], unknown: list[Start], written: asyncio.Future[None]
@@ -312,11 +369,26 @@ class Dispatcher:
         if unknown:
             jobs, more = await self._payloads.fetch(unknown)
             careful += more
-            if jobs:
-                self._begin(jobs)
+            self._begin_those_still_wanted(jobs)
         if careful:
             await written
-            self._begin(careful)
+            self._begin_those_still_wanted(careful)
+
+    def _begin_those_still_wanted(self, jobs: Sequence[Job]) -> None:
+        wanted = [job for job in jobs if (job.task, job.attempt) in self._unbegun]
+        for job in wanted:
+            del self._unbegun[job.task, job.attempt]
+        if wanted:
+            self._begin(wanted)
+
+    def _stop_attempt(self, task: str, attempt: int) -> None:
+        """End an attempt; one that has not begun ends here, and never begins."""
+        if (task, attempt) not in self._unbegun:
+            self._engine.stop(task, attempt)
+            return
+        del self._unbegun[task, attempt]
+        stopped = Outcome(Verdict.CANCELLED, error="stopped before it began")
+        self._tell(PutBack(task, attempt) if self._putting_back else Finished(task, attempt, stopped))
 
     def _begin(self, jobs: Sequence[Job]) -> None:
         if self._on_start is not None:
@@ -354,5 +426,5 @@ class Dispatcher:
         ):
             self._stopped.set()
 
-    def _own(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.create_task(work)
+    def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._tasks.create_task(work)

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from penstock.errors import StoreError, UsageError
+from penstock.lifecycle import ENDED
 from penstock.model import Attempt, State, Task, TaskRecord
 from penstock.scheduling.messages import Decision
 from penstock.store.admission import MAX_PAYLOAD_BYTES, Admission
@@ -321,7 +322,10 @@ class SQLiteStore:
     async def states(self, ids: Iterable[str]) -> dict[str, State]:
         wanted = json_text(list(ids))
         foreign = await self._rows("foreign_states", wanted)
-        return {id: STATES[state] for id, state in [*foreign, *await self._rows("states", wanted)]}
+        ours = await self._rows("states", wanted)
+        # A task of the store that a run came from, unfinished there, will never end here.
+        states = {id: STATES[state] if STATES[state] in ENDED else State.FAILED for id, state in foreign}
+        return states | {id: STATES[state] for id, state in ours}
 
     async def requests(self) -> list[Request]:
         return [
