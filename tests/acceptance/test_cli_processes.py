@@ -203,6 +203,16 @@ async def test_run_watches_while_another_dispatches(folder: Folder) -> None:
     assert await folder.states() == {"one": "done", "two": "done"}
 
 
+async def test_run_ends_when_the_other_has_done_its_tasks(folder: Folder) -> None:
+    working = await folder.start("work", "--quiet")
+    running = await folder.start("run", folder.tasks("one"), "--run", "nightly")
+    await folder.finish("one")
+    status, out, _ = await rest(running)
+    assert (status, out.splitlines()[0]) == (0, "run nightly: 1 task, 1 done")
+    working.send_signal(signal.SIGTERM)
+    assert (await rest(working))[0] in (0, 3)  # 3: the other was the first to dispatch
+
+
 async def test_run_takes_over_when_the_other_dies(folder: Folder) -> None:
     """Promise 6: what ran is run again, and says so."""
     working = await folder.start("work")
@@ -312,6 +322,17 @@ async def test_submit_wait_can_be_interrupted(folder: Folder) -> None:
     assert (status, out) == (130, "")
     assert "interrupted; the rest of run r stays queued: `penstock work --drain` does it" in err
     assert await folder.states() == {"one": "queued"}
+
+
+async def test_ctrl_c_ends_the_reading_of_stdin(folder: Folder) -> None:
+    process = await folder.start("run", "-", stdin=PIPE)
+    assert process.stdin is not None
+    # More than a pipe holds: the last of it goes through only when somebody reads.
+    process.stdin.write(b'{"kind": "read", "payload": {"pipe": "x"}}\n' * 50_000)
+    await process.stdin.drain()
+    process.send_signal(signal.SIGINT)
+    assert await rest(process) == (130, "", "penstock: interrupted\n")
+    assert not (folder.path / "penstock.db").exists()
 
 
 # ---- on a terminal

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import signal
 import sys
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from penstock.cli import render
 from penstock.cli.files import replacing
 from penstock.cli.logs import Log, telling
 from penstock.cli.progress import Board, Lines, Silent, choose, failure_line
+from penstock.cli.session import hearing_interrupts
 from penstock.cli.tally import Tally
 from penstock.hosts.base import Job
 from penstock.model import Host, State, Task, TaskRecord, Verdict
@@ -162,8 +165,11 @@ def test_progress_is_for_those_who_look(monkeypatch: pytest.MonkeyPatch) -> None
     assert isinstance(chosen(), Lines)
     assert isinstance(chosen(quiet=True), Silent)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
     assert isinstance(chosen(), Board)
     assert isinstance(chosen(records=True), Silent)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(chosen(), Lines)
 
 
 def test_the_board_has_a_bar_per_lane_and_a_row_per_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,6 +281,29 @@ def test_warnings_of_the_parts_are_lines_too() -> None:
     assert heard == ["host here is blocked"]
 
 
+# ---- interrupts
+
+
+async def test_interrupts_are_kept_until_somebody_hears_them() -> None:
+    """What is pressed while a command starts is not taken for the usual end of a program."""
+    heard: list[int] = []
+    loop, later = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_signal_handler(signal.SIGUSR1, later.set)  # signals come in their order
+    with hearing_interrupts() as interrupts:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGUSR1)
+        await later.wait()
+        interrupts.tell(heard.append)
+        assert heard == [signal.SIGINT]
+        later.clear()
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGUSR1)
+        await later.wait()
+    loop.remove_signal_handler(signal.SIGUSR1)
+    assert heard == [signal.SIGINT, signal.SIGTERM]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
 # ---- files
 
 
@@ -284,6 +313,7 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(TypeError), replacing(target) as file:
         file.writelines([b"half", None])  # type: ignore[list-item]
     assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
     with replacing(target) as file:
         file.write(b"new")
         assert target.read_text() == "old"

@@ -109,6 +109,21 @@ def test_groups_of_hosts_count_together() -> None:
     assert sum_up(done, plant(left, right, far)).ideal == (7, "slots of left, right")
 
 
+def test_groups_that_overlap_count_together() -> None:
+    left, middle, right = (
+        Host(name, "simulated", slots=1, serves=kinds)
+        for name, kinds in (("left", ("a",)), ("middle", ("a", "b")), ("right", ("b",)))
+    )
+    done = [
+        ran("t1", "left", 0, 4, kind="a"),
+        ran("t2", "middle", 0, 2, kind="a"),
+        ran("t3", "middle", 2, 4, kind="b"),
+        ran("t4", "right", 0, 3, kind="b"),
+        ran("t5", "right", 3, 4, kind="b"),
+    ]
+    assert sum_up(done, plant(left, middle, right)).ideal.because == "slots of left, middle, right"
+
+
 def test_a_task_of_two_slots_is_twice_the_work() -> None:
     done = [ran("t1", "two", 0, 3, needs={"slots": 2.0}), ran("t2", "two", 3, 6, needs={"slots": 2.0})]
     assert sum_up(done, plant(TWO)).ideal.seconds == 6

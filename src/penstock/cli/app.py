@@ -192,9 +192,7 @@ def _options(
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; its exit status."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show a sign is no reason to fail
+    _ready_streams()
     try:
         status = get_command(app).main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
@@ -212,6 +210,16 @@ def main(arguments: Sequence[str]) -> int:
         place = "output" if error.filename is None else os.fsdecode(error.filename)
         return _told([f"{place}: {error.strerror}"], 2)
     return int(status or 0)
+
+
+def _ready_streams() -> None:
+    """A stream that is closed, or a terminal that cannot show a sign, is no reason to fail."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - it is there to the end
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 def _told(lines: Sequence[str], status: int) -> int:

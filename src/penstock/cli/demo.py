@@ -24,10 +24,11 @@ def demo(
         typer.Option("--keep", metavar="DIR", help="Keep the configs and stores in this new folder."),
     ] = None,
 ) -> None:
-    """Watch Penstock at work on simulated hosts, beside the legacy way and the ideal.
+    """Watch Penstock at work on simulated hosts.
 
-    Four scenes, all real: dispatchers, stores on the disk, a process that is killed. Only the hosts pretend
-    to work, and their seconds are shortened. Exit status 1: something that Penstock promises did not hold.
+    Four scenes beside the legacy way and the ideal, all real: dispatchers, stores on the disk, a process that
+    is killed. Only the hosts pretend to work, and their seconds are shortened. Exit status 1: something that
+    Penstock promises did not hold.
     """
     import tempfile
 

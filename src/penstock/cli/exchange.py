@@ -14,7 +14,7 @@ from penstock.cli.session import config_of, finish, must_exist, opened
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.config import Config
 
@@ -34,7 +34,10 @@ def export(
         str | None, typer.Option("--out", "-o", metavar="FILE", help="Write it there, not to stdout.")
     ] = None,
 ) -> int:
-    """Write a run with all that explains it as JSON lines, for another store to import."""
+    """Write a run as JSON lines, for another store to import.
+
+    They hold all that explains it: attempts, events, and what its tasks waited for.
+    """
     return finish(_export(config_of(context), run, Path(out) if out else None))
 
 
@@ -60,13 +63,17 @@ def import_(
     file: Annotated[str, typer.Argument(metavar="FILE", help="What export wrote; - is stdin.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
-    """Take in an exported run. Tasks of it that had not ended are queued here."""
-    return finish(_import(config_of(context), file, as_json))
+    """Take in an exported run.
+
+    Tasks of it that had not ended are queued here.
+    """
+    config = config_of(context)
+    return finish(_import(config, list(_lines(file)), as_json))
 
 
-async def _import(config: Config, file: str, as_json: bool) -> int:
+async def _import(config: Config, lines: Sequence[Mapping[str, Any]], as_json: bool) -> int:
     async with opened(config) as client:
-        run = await client.import_run(_lines(file))
+        run = await client.import_run(lines)
     if as_json:
         render.emit({"run": run})
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import Counter
@@ -38,7 +39,8 @@ def choose(run: str, hosts: Sequence[Host], *, quiet: bool, records_on_terminal:
     """On stderr, for stdout is for results. Results on the same screen are progress enough."""
     if quiet or records_on_terminal:
         return Silent()
-    return Board(run, hosts) if sys.stderr.isatty() else Lines()
+    can_move = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+    return Board(run, hosts) if can_move else Lines()
 
 
 def failure_line(record: TaskRecord) -> str:

@@ -149,7 +149,10 @@ def show(
     task: Annotated[str, typer.Argument(metavar="TASK", help="Its id, or the beginning of it.")],
     as_json: Json = False,
 ) -> int:
-    """Show all there is about a task: fields, payload, result, attempts, events, waits."""
+    """Show all there is about a task.
+
+    Its fields, payload, value or error, attempts, waits and events.
+    """
     return finish(_show(config_of(context), task, as_json))
 
 
@@ -230,7 +233,10 @@ LaneOption = Annotated[str | None, typer.Option("--lane", help="Only this lane."
 def pause(
     context: typer.Context, host: HostOption = None, lane: LaneOption = None, as_json: Json = False
 ) -> int:
-    """Start nothing more: on a host, in a lane, or at all. What runs goes on."""
+    """Start nothing more on a host, in a lane, or at all.
+
+    What runs goes on. A pause lasts until `penstock resume`, also when the dispatcher is started again.
+    """
     return finish(_pause(config_of(context), host, lane, as_json, paused=True))
 
 

@@ -183,7 +183,10 @@ def why(
     task: Annotated[str, typer.Argument(metavar="TASK", help="Its id, or the beginning of it.")],
     as_json: Json = False,
 ) -> int:
-    """Say why a task waited: each stretch of its queue time has one reason, and they add up."""
+    """Say why a task waited.
+
+    Each stretch of its queue time has exactly one reason, and they add up to the wait.
+    """
     return finish(_why(config_of(context), task, as_json))
 
 

@@ -113,7 +113,7 @@ def submit(
         if kind is not None or text or given:
             extra = "KIND" if kind is not None else "--text" if text else _option(given[0])
             raise UsageError(f"submit: {extra} cannot be used with --file; write it into {file}")
-        return finish(_submit_file(config, file, run, wait=wait, as_json=as_json))
+        return finish(_submit(config, read_tasks(config, file, run), run, wait, as_json))
     if kind is None:
         raise UsageError("submit: name a KIND, or a file with --file; see `penstock submit --help`")
     entry |= {"kind": kind, "payload": _payload(payload, text), "run": run}
@@ -189,12 +189,8 @@ def _option(field: str) -> str:
     return "--" + field.removesuffix("_s").replace("_", "-")
 
 
-async def _submit_file(config: Config, file: str, run: str | None, *, wait: bool, as_json: bool) -> int:
-    return await _submit(config, read_tasks(config, file, run), run, wait, as_json)
-
-
 def read_tasks(config: Config, file: str, run: str | None) -> list[Task]:
-    """The tasks of a file, held to the config."""
+    """The tasks of a file, held to the config. Not in a loop: Ctrl-C must end the reading of a terminal."""
     from penstock.config import TaskChecker
     from penstock.intake import taskfile
 

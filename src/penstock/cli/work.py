@@ -52,25 +52,28 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a result record per line as tasks end; no summary.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress and no summary, only failures.")
+    ] = False,
 ) -> int:
     """Submit a task file and work until all of it has ended.
 
     Where another process dispatches, it does the work and this command watches. Ctrl-C once finishes what
     runs, twice puts it back; the rest stays queued. Exit status 1 when a task failed.
     """
-    place = Path(out) if out else None
-    return finish(_run(config_of(context), file, name, place, as_json=as_json, quiet=quiet))
+    from penstock.cli.submit import read_tasks
+
+    config = config_of(context)
+    tasks = read_tasks(config, file, name)
+    return finish(_run(config, tasks, name, Path(out) if out else None, as_json=as_json, quiet=quiet))
 
 
 async def _run(
-    config: Config, file: str, name: str | None, out: Path | None, *, as_json: bool, quiet: bool
+    config: Config, tasks: Sequence[Task], name: str | None, out: Path | None, *, as_json: bool, quiet: bool
 ) -> int:
     from penstock.cli.files import replacing
     from penstock.cli.progress import choose
-    from penstock.cli.submit import read_tasks
 
-    tasks = read_tasks(config, file, name)
     with ExitStack() as stack:
         tells: list[Callable[[Result], None]] = []
         if as_json:

@@ -61,8 +61,8 @@ class Explainer:
 
     def waits(self, record: TaskRecord) -> tuple[Wait, ...]:
         pieces: list[_Piece] = []
-        for start, end, ready in self._queue_times(record):
-            pieces += self._before_ready(record, start, min(ready, end))
+        for start, end, ready, why in self._queue_times(record):
+            pieces += self._before_ready(record, start, min(ready, end), why)
             pieces += self._ready(record, max(start, ready), end)
         return tuple(Wait(r, self._detail(r, d, a, b), a, b) for r, d, a, b in _joined(pieces))
 
@@ -85,20 +85,22 @@ class Explainer:
             waits=self.waits(record),
         )
 
-    def _queue_times(self, record: TaskRecord) -> Iterator[tuple[float, float, float]]:
-        """Stretches in the queue: from, to, and when dependencies and the clock let the task be ready."""
+    def _queue_times(self, record: TaskRecord) -> Iterator[tuple[float, float, float, str]]:
+        """Stretches in the queue: from, to, when dependencies and the clock let it be ready, and why then."""
         end_of_all = self._now if record.ended_at is None else record.ended_at
         start = record.task.queued_at
         ready = self._first_ready(record)
+        why = "not before its time"
         rests = self._rests[record.task.id]
         for attempt in self._attempts[record.task.id]:
-            yield from _without(rests, start, attempt.started_at, ready)
+            yield from ((*times, why) for times in _without(rests, start, attempt.started_at, ready))
             if attempt.ended_at is None:
                 return
             start = attempt.ended_at
             ready = start if attempt.retry_at is None else attempt.retry_at
+            why = f"between tries, after: {attempt.error}"
         if record.state is State.QUEUED or end_of_all > start:
-            yield from _without(rests, start, end_of_all, ready)
+            yield from ((*times, why) for times in _without(rests, start, end_of_all, ready))
 
     def _first_ready(self, record: TaskRecord) -> float:
         task = record.task
@@ -113,12 +115,12 @@ class Explainer:
                 met = max(met, self._now if other.ended_at is None else other.ended_at)
         return met
 
-    def _before_ready(self, record: TaskRecord, start: float, ready: float) -> Iterator[_Piece]:
+    def _before_ready(self, record: TaskRecord, start: float, ready: float, why: str) -> Iterator[_Piece]:
         met = min(max(start, self._met(record)), ready)
         if met > start:
             yield "dependency", ", ".join(record.task.after[:5]), start, met
         if ready > met:
-            yield "scheduled", "not before its time", met, ready
+            yield "scheduled", why, met, ready
 
     def _ready(self, record: TaskRecord, start: float, end: float) -> Iterator[_Piece]:
         """Cut from the class's reasons; where no dispatcher lived, that is the reason."""

@@ -94,6 +94,7 @@ class HostState:
         "lane_extra",
         "lane_slots",
         "large_tiers",
+        "last_fault",
         "limited_until",
         "live",
         "name",
@@ -136,6 +137,7 @@ class HostState:
         self.throttle = Throttle(host.slots)
         self.rate = RateWindow(host.rate) if host.rate else None
         self.probe: str | None = None  # the one task that tries a half-open host
+        self.last_fault = ""  # what was wrong when an attempt last failed because of the host
         self.claim: WorkClass | None = None
 
     def occupy(self, task: str, needs: Needs, lane: str) -> None:

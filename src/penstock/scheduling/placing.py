@@ -130,7 +130,7 @@ class Placer:
             return "down", DOWN, host.detail or "its health check fails"
         if breaker.open_until is not None:
             self._set_timer(breaker.open_until, host)
-            return "down", DOWN, f"{host.name} failed {breaker.failures} times in a row"
+            return "down", DOWN, f"{host.name} failed {breaker.failures} times in a row: {host.last_fault}"
         if breaker.half_open and host.probe is not None:
             return "probing", DOWN, f"{host.name} is being tried by {host.probe}"
         free_at = max(host.limited_until, host.rate.free_at(now) if host.rate else now)
