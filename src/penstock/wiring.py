@@ -6,9 +6,7 @@ host by an entry point in the group `penstock.hosts`, whose object is called as 
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
@@ -85,6 +83,8 @@ def _beside(config: Config, host: Host) -> Host:
 
 
 def make_dispatcher(config: Config, store: Store, command: str) -> Dispatcher:
+    import platform
+
     from penstock.diagnosis.history import Owner
     from penstock.dispatcher.loop import Dispatcher
 
@@ -93,6 +93,8 @@ def make_dispatcher(config: Config, store: Store, command: str) -> Dispatcher:
 
 
 def _local_engine(config: Config) -> MakeEngine:
+    import hashlib
+
     from penstock.clock import SystemClock
     from penstock.engine.base import Engine, Report, Stall
     from penstock.engine.local import LocalEngine
