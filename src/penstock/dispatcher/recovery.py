@@ -35,6 +35,9 @@ async def restore(
         log.warning(
             "%d tasks were running when the last dispatcher died; they are run again or blocked", interrupted
         )
+    # A start may have been under way to the disk: programs can be left where no task is known to have run.
+    crashed = before is not None and before.ended_at == before.seen_at
+    if interrupted or crashed:
         killed = await engine.sweep()
         if killed:
             log.warning("%d processes that it had left behind were killed", killed)
