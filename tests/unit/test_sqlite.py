@@ -27,7 +27,7 @@ from penstock.errors import (
     UsageError,
 )
 from penstock.model import State, Task
-from penstock.store import admission, queries, sqlite_open, sqlite_writer
+from penstock.store import admission, queries, sqlite_checkpoint, sqlite_open, sqlite_writer
 from penstock.store.base import Answer, Owner, Request, TaskFilter
 from penstock.store.sqlite import SQLiteStore
 from penstock.store.sqlite_open import APPLICATION_ID, MIGRATIONS, Place
@@ -58,6 +58,10 @@ async def refused_opening(path: str, kind: type[StoreError], told: str) -> None:
     await store.close()
 
 
+def size(path: str) -> int:
+    return os.stat(path).st_size
+
+
 # ---- the file
 
 
@@ -73,6 +77,42 @@ async def test_the_file_is_marked_as_ours_and_synced(path: str) -> None:
             assert other.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
             assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert writing.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+async def test_promise_1_the_log_is_carried_over_only_while_nobody_writes(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite's own way loses pages when another process writes at the wrong moment."""
+    monkeypatch.setattr(sqlite_checkpoint, "LOG_PAGES", 100)
+    async with opened(SQLiteStore(path)) as store:
+        assert isinstance(store, SQLiteStore)
+        assert store._writer is not None
+        connection = store._writer.connection
+        assert connection is not None
+        assert connection.execute("PRAGMA wal_autocheckpoint").fetchone() == (0,)
+        done: list[str] = []
+        connection.set_trace_callback(
+            lambda statement: done.append(statement) if "checkpoint" in statement else None
+        )
+        for _ in range(40):
+            await store.submit(tasks(100))
+        await store.record([])
+        connection.set_trace_callback(None)
+        assert set(done) == {"PRAGMA wal_checkpoint(FULL)"}
+        assert len(done) > 3
+        assert size(path + "-wal") < size(path), "the log does not grow for ever"
+
+
+async def test_a_log_full_of_long_payloads_is_carried_over(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_checkpoint, "LOG_LIMIT_BYTES", 1 << 20)
+    async with opened(SQLiteStore(path)) as store:
+        for _ in range(12):
+            await store.submit([Task("count", "x" * 500_000)])
+        await store.submit(tasks(1))
+        await store.record([])
+        assert size(path) > 4_000_000
 
 
 async def test_only_the_database_and_its_locks_are_left(path: str, tmp_path: Path) -> None:
@@ -174,10 +214,9 @@ def content(path: str) -> bytes:
 
 def damage(path: str, share: float) -> None:
     """Overwrite that share of the file, up to its end."""
-    size = os.path.getsize(path)
     with open(path, "r+b") as file:
-        file.seek(int(size * (1 - share)))
-        file.write(os.urandom(size - file.tell()))
+        file.seek(int(size(path) * (1 - share)))
+        file.write(os.urandom(size(path) - file.tell()))
 
 
 async def test_a_damaged_file_is_not_opened(path: str) -> None:

@@ -338,7 +338,8 @@ class SQLiteStore:
 
     def record(self, decisions: Sequence[Decision]) -> asyncio.Future[None]:
         future = self._future()
-        self._writing.put(RecordJob(future=future, ring=Ring.CLIENTS, kept=True, decisions=decisions))
+        job = RecordJob(future=future, ring=Ring.CLIENTS, kept=True, decisions=tuple(decisions))
+        self._writing.put(job)
         return future
 
     async def note(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from penstock.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreTooNew
 from penstock.store.queries import Queries, sql_file
+from penstock.store.sqlite_checkpoint import LOG_LIMIT_BYTES
 
 MEMORY = ":memory:"
 APPLICATION_ID = 0x50454E53  # "PENS": tells our files from any other program's
@@ -22,7 +23,6 @@ QUERIES = Queries("sqlite/queries.sql")
 
 _OLDEST_SQLITE = (3, 33)  # UPDATE … FROM
 _LOW_SPACE_BYTES = 64 * 1024
-_MEBIBYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +160,8 @@ def _prepare(place: Place, connection: sqlite3.Connection) -> None:
         "PRAGMA synchronous = FULL"
     )  # a commit is on the disk, not in a cache that power takes
     connection.execute("PRAGMA secure_delete = OFF")  # some builds overwrite freed space with zeroes
-    connection.execute("PRAGMA wal_autocheckpoint = 4000")
-    connection.execute(f"PRAGMA journal_size_limit = {64 * _MEBIBYTE}")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # see sqlite_checkpoint.py
+    connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT_BYTES}")
     connection.execute("PRAGMA cache_size = -16384")  # KiB
     connection.execute("PRAGMA temp_store = MEMORY")
     if sys.platform == "darwin":  # where fsync alone does not reach the disk

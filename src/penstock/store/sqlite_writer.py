@@ -26,6 +26,7 @@ from penstock.scheduling.messages import Decision
 from penstock.store.admission import Batch
 from penstock.store.bell import Bells
 from penstock.store.settling import settle
+from penstock.store.sqlite_checkpoint import Checkpoints
 from penstock.store.sqlite_open import QUERIES, Place, open_for_writing, translated
 from penstock.store.sqlite_record import Recorder
 from penstock.store.sqlite_submit import write_submits
@@ -93,6 +94,7 @@ class Writer:
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._turn = None if place.in_memory else Turn(place.path + ".turn", place.busy_timeout_s)
+        self._checkpoints = None if place.in_memory else Checkpoints(place.path)
         self._recorder = Recorder()
         self._held: list[Job] = []
         self._group: list[Job] = []  # being written
@@ -230,6 +232,8 @@ class Writer:
         self.trouble = None
         self._ring({job.ring for job in group})
         settle([(job.future, results.get(job)) for job in group])
+        if self._checkpoints is not None:
+            self._checkpoints.after_commit(connection)  # nobody waits for this
         return None
 
     def _transact(self, connection: sqlite3.Connection, group: list[Job], check_all: bool) -> dict[Job, Any]:
