@@ -14,6 +14,10 @@ from typing import Any
 PRIORITIES = range(5)  # 0 is the most urgent
 DEFAULT_PRIORITY = 2
 DEFAULT_LANE = "default"
+ANY_MODEL = "*"  # among a host's models: it takes whatever is asked for
+
+# Kinds of the calls that come through the OpenAI-compatible front door.
+CALL_KINDS = ("chat", "completion", "embedding")
 
 
 class State(StrEnum):
@@ -43,6 +47,7 @@ class OnCrash(StrEnum):
 
     RETRY = "retry"
     BLOCK = "block"
+    CANCEL = "cancel"  # of a call whose caller waited on a connection: that is gone, and so is the call
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,15 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
+class Price:
+    """What a model's tokens cost, in USD per million."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cached: float = 0.0  # of the input, what the server had seen before
+
+
+@dataclass(frozen=True, slots=True)
 class Fallback:
     """A host of last resort: opens for a task after `after_s` of waiting, or when own hosts fail."""
 
@@ -107,22 +121,41 @@ class BreakerRule:
 
 
 @dataclass(frozen=True, slots=True)
+class AutoSlots:
+    """Slots that tune themselves between these bounds."""
+
+    min: int = 1
+    max: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
-    """What runs attempts of the kinds it serves. `options` belong to its adapter."""
+    """What runs attempts of the kinds it serves. `options` belong to its adapter.
+
+    `model` is the one it uses by itself. `models` are all the names under which a call may ask for it, and
+    empty for a host that has no models: its model and others it has, and the kinds it serves.
+    """
 
     name: str
     type: str
-    slots: int = 1
+    slots: int = 1  # to begin with, when they tune themselves
+    auto: AutoSlots | None = None
     units: Mapping[str, float] = field(default_factory=dict)
     serves: tuple[str, ...] = ("*",)
     model: str | None = None
+    models: tuple[str, ...] = ()
     rate: Rate | None = None
     fallback: Fallback | None = None
     breaker: BreakerRule = BreakerRule()
+    prices: Mapping[str, Price] = field(default_factory=dict)  # model -> price, where tokens cost money
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def serves_kind(self, kind: str) -> bool:
-        return "*" in self.serves or kind in self.serves
+        """Whether tasks of a kind may run here; a host with models takes any call of the front door."""
+        return "*" in self.serves or kind in self.serves or (kind in CALL_KINDS and bool(self.models))
+
+    def has_model(self, model: str) -> bool:
+        return model == self.model or model in self.models
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +166,7 @@ class Lane:
     max_running: int | None = None
     reserve: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # host -> units
     weight: float = 1.0
+    budget_usd_per_day: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

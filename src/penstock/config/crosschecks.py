@@ -80,7 +80,7 @@ def _of(amount: float, unit: str) -> str:
 
 
 def _has(host: Host, unit: str) -> str:
-    fewest = " at its fewest" if unit == "slots" and "auto_slots" in host.options else ""
+    fewest = " at its fewest" if unit == "slots" and host.auto is not None else ""
     return f"host {quoted(host.name)} has {shown(capacity(host, unit))}{fewest}"
 
 

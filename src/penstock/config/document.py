@@ -14,14 +14,23 @@ from penstock.config.hosts import given, host_document, read_host
 from penstock.config.keys import AVAILABLE, HostTypes
 from penstock.config.problems import Near, Problems, file_shown, kind_of
 from penstock.config.rules import gate_document, lane_document, read_gate, read_lane, read_retry
+from penstock.config.server import (
+    Server,
+    price_document,
+    read_models,
+    read_prices,
+    read_server,
+    server_document,
+)
 from penstock.config.tables import Table
 from penstock.errors import ConfigError
-from penstock.model import DEFAULT_LANE, Lane, OnCrash, Plant
+from penstock.model import DEFAULT_LANE, Lane, OnCrash, Plant, Price
 
 if TYPE_CHECKING:
     from penstock.config.places import KeyPath, Lines
 
 DEFAULT_STORE = "penstock.db"
+_ON_CRASH = (OnCrash.RETRY.value, OnCrash.BLOCK.value)
 _STORE_URLS = ("postgresql://", "postgres://")
 
 
@@ -36,6 +45,9 @@ class Config:
     heartbeat_s: float = 1.0
     on_crash: OnCrash = OnCrash.RETRY  # of a task that does not say
     payload_limit_bytes: int = 16_777_216
+    server: Server = field(default_factory=Server)
+    models: Mapping[str, str] = field(default_factory=dict)  # names of /v1 clients -> models or kinds
+    prices: Mapping[str, Price] = field(default_factory=dict)
     path: Path | None = None  # the file it came from
     sections: Mapping[str, Any] = field(default_factory=dict)  # tables that belong to other parts
 
@@ -66,8 +78,9 @@ def read_document(
 def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
     _check_top(top)
     folder = Path.cwd() if path is None else path.parent.absolute()
+    prices = read_prices(top)
     hosts = {
-        name: read_host(name, table, types, folder)
+        name: read_host(name, table, types, folder, prices)
         for name, table in top.named_tables("hosts", keys.MAX_HOSTS)
     }
     most_lanes = keys.MAX_LANES + (DEFAULT_LANE in _declared(top, "lanes"))  # that one is always there
@@ -89,8 +102,11 @@ def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
         timeout_s=top.number("timeout_s", default.timeout_s, keys.SECONDS),
         keep_days=_keep_days(top, default.keep_days),
         heartbeat_s=top.number("heartbeat_s", default.heartbeat_s, keys.HEARTBEAT),
-        on_crash=OnCrash(top.choice("on_crash", default.on_crash.value, tuple(OnCrash))),
+        on_crash=OnCrash(top.choice("on_crash", default.on_crash.value, _ON_CRASH)),
         payload_limit_bytes=top.whole("payload_limit_bytes", default.payload_limit_bytes, keys.BYTES),
+        server=read_server(top),
+        models=read_models(top),
+        prices=prices,
         path=path,
         sections={name: top.raw[name] for name in keys.SECTIONS if name in top},
     )
@@ -153,4 +169,7 @@ def as_document(config: Config) -> dict[str, Any]:
         "hosts": {host.name: host_document(host) for host in plant.hosts},
         "lanes": {lane.name: lane_document(lane) for lane in plant.lanes},
         "gates": {gate.name: gate_document(gate) for gate in plant.gates},
+        "server": server_document(config.server),
+        "models": dict(config.models),
+        "prices": {model: price_document(price) for model, price in config.prices.items()},
     } | dict(config.sections)

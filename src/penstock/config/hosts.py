@@ -11,30 +11,36 @@ from penstock.config import keys
 from penstock.config.keys import HostTypes
 from penstock.config.problems import Near, quoted
 from penstock.config.tables import Table
-from penstock.model import BreakerRule, Fallback, Host, Rate
+from penstock.model import ANY_MODEL, AutoSlots, BreakerRule, Fallback, Host, Price, Rate
 
 _NO_SECRETS = (
     'a secret does not belong in this file; keep it in an environment variable: key_env = "ITS_NAME"'
 )
 
 
-def read_host(name: str, table: Table, types: HostTypes, folder: Path) -> Host:
+def read_host(
+    name: str, table: Table, types: HostTypes, folder: Path, prices: Mapping[str, Price] | None = None
+) -> Host:
     type_ = _type(table, types)
     options = _options(table, type_, types)
     options |= {key: _placed(options[key], folder) for key in keys.FOLDER_OPTIONS if key in options}
     slots, auto = _slots(table)
-    if auto is not None:
-        options["auto_slots"] = auto
+    serves = _serves(table)
+    model = table.text("model", None)
+    has_models = type_ in keys.MODEL_TYPES
     return Host(
         name=name,
         type=type_,
         slots=slots,
+        auto=auto,
         units=_units(table),
-        serves=_serves(table),
-        model=table.text("model", None),
+        serves=serves,
+        model=model,
+        models=_models(table, model, serves, has_models),
         rate=_rate(table),
         fallback=_fallback(table),
         breaker=_breaker(table),
+        prices=(prices or {}) if has_models else {},
         options=options,
     )
 
@@ -80,8 +86,21 @@ def _placed(value: Any, folder: Path) -> Any:
     return value
 
 
-def _slots(table: Table) -> tuple[int, dict[str, Any] | None]:
-    """How many to start with, and the table of slots that tune themselves."""
+def _models(table: Table, model: str | None, serves: tuple[str, ...], has_models: bool) -> tuple[str, ...]:
+    """The names a call may ask for this host by: its models, the kinds it serves, and `auto`."""
+    if not has_models:
+        if "models" in table:
+            table.refuse(f"belongs to a host of type {' or '.join(keys.MODEL_TYPES)}", "models")
+        return ()
+    own = table.texts("models", (), most=keys.MAX_MODELS)
+    if model is None and not own:
+        own = (ANY_MODEL,)
+    kinds = [kind for kind in serves if kind != "*"]
+    return tuple(dict.fromkeys([*([model] if model else []), *own, *kinds, keys.AUTO_MODEL]))
+
+
+def _slots(table: Table) -> tuple[int, AutoSlots | None]:
+    """How many to start with, and the bounds of slots that tune themselves."""
     if not isinstance(table.raw.get("slots"), Mapping):
         return table.whole("slots", 1, keys.COUNT), None
     auto = table.table("slots", "{ auto = true, min = 1, max = 8 }")
@@ -96,7 +115,7 @@ def _slots(table: Table) -> tuple[int, dict[str, Any] | None]:
     high = auto.whole("max", low, keys.COUNT)
     if high < low:
         auto.refuse(f"min {low} is more than max {high}", "min")
-    return low, {"auto": True, "min": low, "max": high}
+    return low, AutoSlots(low, high)
 
 
 def _units(table: Table) -> dict[str, float]:
@@ -167,13 +186,17 @@ def _breaker(table: Table) -> BreakerRule:
 
 def host_document(host: Host) -> dict[str, Any]:
     """The table that `read_host` would read this host from."""
-    options = dict(host.options)
-    table: dict[str, Any] = {"type": host.type, "slots": options.pop("auto_slots", host.slots)}
+    auto = host.auto
+    slots = host.slots if auto is None else {"auto": True, "min": auto.min, "max": auto.max}
+    table: dict[str, Any] = {"type": host.type, "slots": slots}
     if host.units:
         table["units"] = dict(host.units)
     table["serves"] = list(host.serves)
     if host.model is not None:
         table["model"] = host.model
+    own = [m for m in host.models if m not in (ANY_MODEL, keys.AUTO_MODEL, host.model, *host.serves)]
+    if own:
+        table["models"] = own
     if host.rate is not None:
         table["rate"] = given(
             requests_per_min=host.rate.requests_per_min, tokens_per_min=host.rate.tokens_per_min
@@ -185,7 +208,7 @@ def host_document(host: Host) -> dict[str, Any]:
     if host.breaker != BreakerRule():
         rule = host.breaker
         table["breaker"] = given(failures=rule.failures, reset_s=rule.reset_s, max_reset_s=rule.max_reset_s)
-    return table | options
+    return table | dict(host.options)
 
 
 def given(**values: Any) -> dict[str, Any]:

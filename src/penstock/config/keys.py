@@ -22,20 +22,34 @@ TOP = (
     "hosts",
     "lanes",
     "gates",
+    "server",
+    "models",
+    "prices",
 )
 RETRY = ("retries", "base_s", "max_s", "host_faults")
-HOST = ("type", "slots", "units", "serves", "model", "rate", "fallback", "breaker")
+HOST = ("type", "slots", "units", "serves", "model", "models", "rate", "fallback", "breaker")
 SLOTS = ("auto", "min", "max")
 RATE = ("requests_per_min", "tokens_per_min")
 FALLBACK = ("after_s", "overflow_after_s", "budget_usd_per_day")
 BREAKER = ("failures", "reset_s", "max_reset_s")
-LANE = ("max_running", "reserve", "weight")
+LANE = ("max_running", "reserve", "weight", "budget_usd_per_day")
 GATE = ("lane", "max_running", "probe", "min", "max", "every_s", "on_error", "holds")
 HOLDS = ("lanes", "kinds", "hosts")
+SERVER = (
+    "host",
+    "port",
+    "patience_s",
+    "body_limit_bytes",
+    "max_queued",
+    "requests_per_min",
+    "cors",
+    "record_bodies",
+)
+PRICE = ("input", "output", "cached")
 
 # Read by other parts: kept as they stand.
 SECTIONS = ("agents", "councils")
-LATER_SECTIONS = ("engine", "models", "prices", "server")
+LATER_SECTIONS = ("engine",)
 
 FOREVER = "forever"  # keep_days: nothing is ever forgotten
 ALIASES = {"overflow_after_s": "after_s"}
@@ -43,7 +57,11 @@ ALIASES = {"overflow_after_s": "after_s"}
 # The types of host that can be used, and the options of each; None takes any option.
 HostTypes: TypeAlias = Mapping[str, Iterable[str] | None]
 
-_MODEL_SERVER = ("url", "key_env", "key_file", "options")
+MODEL_TYPES = ("openai", "local")  # hosts that have models and take calls of the front door
+AUTO_MODEL = "auto"  # the name of any model of any host
+
+_MODEL_SERVER = ("url", "key_env", "key_file", "timeouts", "headers", "ca_file", "health_s", "defaults")
+_LATER = ("url", "options")
 OPTIONS: dict[str, tuple[str, ...]] = {
     "python": ("call", "calls", "isolation", "path"),
     "command": (
@@ -58,20 +76,25 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     ),
     "simulated": ("duration_s", "jitter", "fail", "seed"),
     "openai": _MODEL_SERVER,
-    "local": _MODEL_SERVER,
-    "agent": _MODEL_SERVER,
-    "researcher": _MODEL_SERVER,
-    "file_prompt": _MODEL_SERVER,
+    "local": ("gguf", "context", "threads", "idle_s", "start_s", "timeouts", "defaults"),
+    "agent": _LATER,
+    "researcher": _LATER,
+    "file_prompt": _LATER,
 }
-FOLDER_OPTIONS = ("cwd", "key_file", "path")  # relative to the config, wherever the dispatcher is started
-AVAILABLE: HostTypes = {name: OPTIONS[name] for name in ("command", "python", "simulated")}
+FOLDER_OPTIONS = (
+    "ca_file",
+    "cwd",
+    "gguf",
+    "key_file",
+    "path",
+)  # relative to the config, wherever the dispatcher is started
+AVAILABLE: HostTypes = {name: OPTIONS[name] for name in ("command", "local", "openai", "python", "simulated")}
 
 # A secret in a file ends up in a repository, a backup or a bug report.
 SECRETS = frozenset({"access_token", "api-key", "api_key", "apikey", "key", "password", "secret", "token"})
 
 PSUTIL_PROBES = ("cpu_percent", "disk_free_gb", "load1", "memory_free_gb", "memory_percent")
-PROBE_SCHEMES = ("psutil", "python")
-LATER_PROBE_SCHEMES = ("nvml", "prometheus")
+PROBE_SCHEMES = ("nvml", "prometheus", "psutil", "python")
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 NAME_RULE = "letters, digits, '_', '.' and '-', at most 64, first a letter or digit"
@@ -105,6 +128,8 @@ BYTES = Bounds(1, 1_000_000_000)
 HEARTBEAT = Bounds(0.05, 3600)
 SAMPLING = Bounds(0.05, 86_400)
 
+PORT = Bounds(0, 65_535)
+
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_HOSTS = 10_000
 MAX_LANES = 10_000
@@ -112,6 +137,9 @@ MAX_GATES = 1_000
 MAX_UNITS = 32
 MAX_SERVES = 10_000
 MAX_TEXT = 4096
+MAX_MODEL = 256
+MAX_MODELS = 10_000
+MAX_ORIGINS = 100
 
 TOLERANCE = 1e-9  # units are fractions: 0.1 + 0.2 must fit into 0.3
 TOKENS = "tokens"  # a need that is counted against a host's rate, never held
@@ -140,7 +168,7 @@ def _documented() -> tuple[str, ...]:
     host = "hosts.NAME"
     options = {option for known in AVAILABLE.values() for option in known or ()}
     return tuple(
-        [key for key in TOP if key not in ("retry", "hosts", "lanes", "gates")]
+        [key for key in TOP if key not in ("retry", "hosts", "lanes", "gates", "server", "models", "prices")]
         + _under("retry", RETRY)
         + _under(host, HOST)
         + _under(f"{host}.slots", SLOTS)
@@ -151,6 +179,9 @@ def _documented() -> tuple[str, ...]:
         + _under("lanes.NAME", LANE)
         + _under("gates.NAME", GATE)
         + _under("gates.NAME.holds", HOLDS)
+        + _under("server", SERVER)
+        + ["models.NAME"]
+        + _under("prices.NAME", PRICE)
         + list(SECTIONS)
     )
 

@@ -40,6 +40,7 @@ def read_lane(name: str, table: Table) -> Lane:
         max_running=table.whole("max_running", None, keys.COUNT),
         reserve=_reserve(table),
         weight=table.number("weight", 1.0, keys.AMOUNT),
+        budget_usd_per_day=table.number("budget_usd_per_day", None, keys.MONEY),
     )
 
 
@@ -73,7 +74,7 @@ def _reserved_units(table: Table) -> dict[str, float]:
 
 
 def lane_document(lane: Lane) -> dict[str, Any]:
-    table = given(max_running=lane.max_running)
+    table = given(max_running=lane.max_running, budget_usd_per_day=lane.budget_usd_per_day)
     if lane.reserve:
         table["reserve"] = {host: dict(units) for host, units in lane.reserve.items()}
     return table | {"weight": lane.weight}
@@ -128,15 +129,8 @@ def _probe(table: Table) -> str | None:
         return None
     scheme, colon, rest = probe.partition(":")
     if not colon or scheme not in keys.PROBE_SCHEMES:
-        if scheme in keys.LATER_PROBE_SCHEMES:
-            table.refuse(
-                f"probe scheme {quoted(scheme)} is not available in this version; "
-                f"available: {', '.join(keys.PROBE_SCHEMES)}",
-                "probe",
-            )
-        else:
-            near = Near(scheme, keys.PROBE_SCHEMES, "available")
-            table.refuse(f"unknown probe scheme {quoted(scheme)}", "probe", near=near)
+        near = Near(scheme, keys.PROBE_SCHEMES, "available")
+        table.refuse(f"unknown probe scheme {quoted(scheme)}", "probe", near=near)
     elif scheme == "psutil":
         what, _, path = rest.partition("#")
         if what not in keys.PSUTIL_PROBES:
@@ -144,7 +138,7 @@ def _probe(table: Table) -> str | None:
             table.refuse(f"unknown psutil probe {quoted(what)}", "probe", near=near)
         elif path and what != "disk_free_gb":
             table.refuse("only psutil:disk_free_gb takes a #FOLDER", "probe")
-    elif not keys.is_callable_path(rest):
+    elif scheme == "python" and not keys.is_callable_path(rest):
         table.refuse('must be like "python:package.module:function"', "probe")
     return probe
 

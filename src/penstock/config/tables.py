@@ -100,6 +100,27 @@ class Table:
                 self.refuse(f"{quoted(name)} is not a name: {NAME_RULE}", key, number)
         return tuple(found)
 
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.raw.get(key, default)
+        if not isinstance(value, bool):
+            self.refuse(f"must be true or false, not {kind_of(value)}", key)
+            return default
+        return value
+
+    def texts(self, key: str, default: tuple[str, ...], *, most: int) -> tuple[str, ...]:
+        """A list of texts, each once."""
+        value = self.raw.get(key, default)
+        if not isinstance(value, list | tuple) or len(value) > most:
+            self.refuse(f'must be a list of at most {most} texts like ["a", "b"], not {kind_of(value)}', key)
+            return default
+        found: dict[str, None] = {}
+        for number, text in enumerate(value):
+            if not isinstance(text, str) or not text or not text.isprintable() or len(text) > MAX_TEXT:
+                self.refuse(f"must be text in quotes, not {kind_of(text)}", key, number)
+            else:
+                found[text] = None
+        return tuple(found)
+
     # ---- tables inside
 
     def table(self, key: str, like: str) -> Table | None:

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from penstock.config.document import Config
 from penstock.config.keys import (
     COUNT_OR_NONE,
+    MAX_MODEL,
     NAME,
     NAME_RULE,
     SECONDS,
@@ -24,12 +25,11 @@ from penstock.config.keys import (
 )
 from penstock.config.problems import kind_of, meant, quoted
 from penstock.errors import TaskError
-from penstock.model import PRIORITIES, Host, OnCrash, Task
+from penstock.model import ANY_MODEL, PRIORITIES, Host, OnCrash, Task
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _ID_RULE = "letters, digits, '_', '.' and '-', at most 128, first a letter or digit"
 MAX_KEY = 512
-MAX_MODEL = 256
 MAX_AFTER = 10_000
 _EPOCH = Bounds(0, 1e11)  # beyond the year 5000 it was given in milliseconds
 _NEED = Bounds(0, 1e15)
@@ -235,8 +235,8 @@ class _Rules:
             found.append(("lane", f"no lane {quoted(task.lane)}{meant(task.lane, self._lanes, 'lanes')}"))
         hosts = self._serving(task, found)
         if task.model is not None and hosts:
-            models = {host.model for host in hosts if host.model is not None}
-            hosts = [host for host in hosts if host.model == task.model]
+            models = {model for host in hosts for model in (host.model, *host.models) if model}
+            hosts = [host for host in hosts if host.has_model(task.model) or ANY_MODEL in host.models]
             if not hosts:
                 where = (
                     f"host {quoted(task.host)}" if task.host else f"no host that serves {quoted(task.kind)}"
@@ -297,8 +297,7 @@ class _Rules:
         reserves = self._reserves.get((host.name, unit), {})
         reserved = sum(amount for other, amount in reserves.items() if other != lane)
         if unit == "slots":
-            auto = host.options.get("auto_slots")
-            return _Room(auto["max"] if isinstance(auto, Mapping) else host.slots, reserved)
+            return _Room(host.slots if host.auto is None else host.auto.max, reserved)
         return _Room(host.units.get(unit, 0.0), reserved)
 
 

@@ -185,14 +185,13 @@ def _ideal(load: _Load, history: History) -> Bound:
 
 def _own_hosts(plant: Plant, kind: str, host: str | None, model: str | None) -> Iterable[str]:
     for one in plant.hosts:
-        fits = one.serves_kind(kind) and host in (None, one.name) and model in (None, one.model)
+        fits = one.serves_kind(kind) and host in (None, one.name) and (model is None or one.has_model(model))
         if fits and one.fallback is None:
             yield one.name
 
 
 def _most_slots(host: Host) -> int:
-    auto = host.options.get("auto_slots")
-    return int(auto["max"]) if isinstance(auto, Mapping) else host.slots
+    return host.slots if host.auto is None else host.auto.max
 
 
 def _lane_bounds(load: _Load) -> Iterable[Bound]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.model import Lane, Plant, Task
+from penstock.model import ANY_MODEL, Lane, Plant, Task
 from penstock.scheduling.capacity import ONE_SLOT, HostState, LaneState, Needs, Tier
 from penstock.scheduling.gates import GateState
 from penstock.scheduling.order import Shape, WorkClass
@@ -50,12 +50,12 @@ class World:
             g for g in self.gates.values() if lane_name in g.gate.holds_lanes or kind in g.gate.holds_kinds
         )
         hosts = [
-            h
-            for h in self.hosts.values()
-            if h.host.serves_kind(kind)
-            and (host is None or h.name == host)
-            and (model is None or h.host.model == model)
+            h for h in self.hosts.values() if h.host.serves_kind(kind) and (host is None or h.name == host)
         ]
+        if model is not None:
+            # Who takes any model is asked only for one that nobody has by name.
+            named = [h for h in hosts if h.host.has_model(model)]
+            hosts = named or [h for h in hosts if ANY_MODEL in h.host.models]
         # A task that names a fallback host wants that host: nothing to fall back from.
         own = [h for h in hosts if h.host.fallback is None or host is not None]
         spare = [h for h in hosts if h not in own]

@@ -1,0 +1,50 @@
+"""A call of the front door between its client and the host that answers it.
+
+The front door makes one per call and it travels as the payload of the call's jobs. The adapter sends the answer
+through it as it comes, so nothing of it is stored on the way, and a slow client slows the host's stream down.
+All of it belongs to the dispatcher's loop.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Headers = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a host answered instead of a result. Its headers are those worth passing on."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+class Relay(ABC):
+    """`endpoint` is chat/completions, completions or embeddings; `body` is what the client sent, byte for byte."""
+
+    def __init__(self, endpoint: str, body: bytes, *, streamed: bool) -> None:
+        self.endpoint = endpoint
+        self.body = body
+        self.streamed = streamed
+        self.refusal: Refusal | None = None  # of the last attempt, if its host refused in words
+
+    @property
+    @abstractmethod
+    def begun(self) -> bool:
+        """Whether the client has been sent a byte: no other attempt can help from then on."""
+
+    @abstractmethod
+    async def begin(self, status: int, headers: Headers, host: str, attempt: int) -> None:
+        """Send the status line and headers of the answer."""
+
+    @abstractmethod
+    async def send(self, data: bytes) -> None:
+        """Send a piece of the answer; waits while the client is slow."""
+
+    @abstractmethod
+    async def end(self) -> None:
+        """The answer is complete, or as complete as it gets."""
