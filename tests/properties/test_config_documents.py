@@ -216,7 +216,7 @@ def base() -> dict[str, Any]:
 MISTAKES: dict[KeyPath, Any] = {
     ("aging_s",): -1,
     ("agin_s",): 1,
-    ("server",): {"port": 1},
+    ("engine",): {"type": "ray"},
     ("retry", "retries"): True,
     ("retry", "retrys"): 1,
     ("hosts", "surtr", "slots"): 2.5,
@@ -224,7 +224,7 @@ MISTAKES: dict[KeyPath, Any] = {
     ("hosts", "surtr", "api_key"): "sk",
     ("hosts", "surtr", "units", "vram_gb"): math.nan,
     ("hosts", "surtr", "serves"): [],
-    ("hosts", "fenrir", "type"): "openai",
+    ("hosts", "fenrir", "type"): "researcher",
     ("hosts", "fenrir", "model"): 3,
     ("hosts", "fenrir", "rate", "requests_per_min"): 0,
     ("hosts", "fenrir", "breaker"): {"reset_s": 9, "max_reset_s": 1},

@@ -12,7 +12,7 @@ from penstock import config
 from penstock.config import Config, find, load, parse
 from penstock.config.keys import KEYS
 from penstock.errors import ConfigError
-from penstock.model import BreakerRule, Fallback, Gate, Host, Lane, OnCrash, Plant, Rate, RetryRule
+from penstock.model import AutoSlots, BreakerRule, Fallback, Gate, Host, Lane, OnCrash, Plant, Rate, RetryRule
 
 FILE = Path("penstock.toml")
 
@@ -115,11 +115,9 @@ def test_c1_c7_every_key_is_read(tmp_path: Path) -> None:
                     "cloud",
                     "command",
                     slots=1,
+                    auto=AutoSlots(1, 8),
                     fallback=Fallback(30.0, 5.0),
-                    options={
-                        "argv": ["ask", "{question}"],
-                        "auto_slots": {"auto": True, "min": 1, "max": 8},
-                    },
+                    options={"argv": ["ask", "{question}"]},
                 ),
             ),
             lanes=(
@@ -210,7 +208,9 @@ def test_every_key_is_named_once_and_known() -> None:
         KEYS
     )
     assert {"gates.NAME.holds.kinds", "agents", "hosts.NAME.fallback.overflow_after_s"} < set(KEYS)
-    assert not any(key.endswith(("url", "key_env")) for key in KEYS), "types that are not available"
+    assert {"hosts.NAME.url", "hosts.NAME.key_env", "server.port", "models.NAME", "prices.NAME.input"} < set(
+        KEYS
+    )
 
 
 # ---- what is refused: place, what is wrong, remedy
@@ -225,7 +225,7 @@ def test_a_misspelt_key_is_told_with_its_line_and_the_right_one() -> None:
     [
         ("stor = 1", "1: stor: unknown key; did you mean 'store'?"),
         ("zzz = 1", "1: zzz: unknown key; known here: agents, aging_s"),
-        ("[server]\nport = 1", "1: server: section [server] is not available in this version; remove it"),
+        ("[engine]\ntype = 1", "1: engine: section [engine] is not available in this version; remove it"),
         ("agents = 3", "1: agents: must be a table like [agents.NAME], not 3"),
         ('store = ""', "1: store: must be text in quotes, not empty text"),
         ('store = "a\\u0000b"', "1: store: must be one line of at most 4096 characters"),
@@ -314,16 +314,16 @@ def test_values_that_may_be_secret_are_not_repeated() -> None:
 
 
 def test_a_type_of_a_later_version_is_named_as_such() -> None:
-    assert only('[hosts.a]\ntype = "openai"\nurl = "http://x/v1"\nkey_env = "K"') == (
-        "penstock.toml:2: hosts.a.type: host type 'openai' is not available in this version; "
-        "available: command, python, simulated"
+    assert only('[hosts.a]\ntype = "researcher"\nurl = "http://x/v1"') == (
+        "penstock.toml:2: hosts.a.type: host type 'researcher' is not available in this version; "
+        "available: command, local, openai, python, simulated"
     )
 
 
 def test_an_unknown_type_and_a_missing_one() -> None:
     assert only('[hosts.a]\ntype = "pyhton"').endswith("unknown host type 'pyhton'; did you mean 'python'?")
     assert only("[hosts.a]\nslots = 2") == (
-        'penstock.toml:1: hosts.a: has no type; add type = "…", one of: command, python, simulated'
+        'penstock.toml:1: hosts.a: has no type; add type = "…", one of: command, local, openai, python, simulated'
     )
 
 
@@ -402,14 +402,13 @@ HOLDS = '\nholds = { lanes = ["x"] }'
             "6: gates.g.probe: unknown psutil probe 'cpu'; did you mean 'cpu_percent'?",
         ),
         ('probe = "psutil:load1#/x"\nmax = 1', "6: gates.g.probe: only psutil:disk_free_gb takes a #FOLDER"),
-        ('probe = "nvml:memory_free_gb"\nmin = 1', "6: gates.g.probe: probe scheme 'nvml' is not available"),
         (
             'probe = "pyhton:a:b"\nmin = 1',
             "6: gates.g.probe: unknown probe scheme 'pyhton'; did you mean 'python'?",
         ),
         (
             'probe = "load"\nmin = 1',
-            "6: gates.g.probe: unknown probe scheme 'load'; available: psutil, python",
+            "6: gates.g.probe: unknown probe scheme 'load'; available: nvml, prometheus, psutil, python",
         ),
         ('probe = "python:a.b"\nmin = 1', '6: gates.g.probe: must be like "python:package.module:function"'),
         ('probe = "psutil:load1"\nmax = 1\nevery_s = 0', "8: gates.g.every_s: must be a number from 0.05"),

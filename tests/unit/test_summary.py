@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.diagnosis.history import Epoch, History, Owner
 from penstock.diagnosis.summary import Summary, summarize
-from penstock.model import Attempt, Fallback, Host, Lane, Plant, State, Task, TaskRecord, Verdict
+from penstock.model import Attempt, AutoSlots, Fallback, Host, Lane, Plant, State, Task, TaskRecord, Verdict
 
 BEGIN = 1000.0
 
@@ -144,7 +144,7 @@ def test_fallback_hosts_count_only_where_they_were_used() -> None:
 
 
 def test_slots_that_tune_themselves_count_at_their_most() -> None:
-    auto = replace(ONE, options={"auto_slots": {"auto": True, "min": 1, "max": 4}})
+    auto = replace(ONE, auto=AutoSlots(1, 4))
     done = [ran(f"t{n}", "one", 0, 2) for n in range(4)]
     assert sum_up(done, plant(auto)).ideal.seconds == 2
 
