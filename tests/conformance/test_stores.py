@@ -912,3 +912,28 @@ async def test_an_owner_beats_with_every_record(store: Store) -> None:
     assert before is not None
     assert (before.number, before.ended_at) == (epoch.number, T0 + 9)
     assert await types_of(store) == ["submitted", "acquired", "started", "released", "acquired"]
+
+
+async def test_accepted_tasks_are_there_for_the_decisions_about_them(store: Store) -> None:
+    """What a dispatcher took in by itself is written in its order, and nobody is asked to wait."""
+    await store.acquire(ME, T0)
+    (submitted,) = await store.submit(tasks(1))
+    call = Task("chat", {"n": 1}, id="call-1", run="v1", on_crash=OnCrash.CANCEL, queued_at=T0)
+    accepted = store.accept([call])
+    store.record([start("call-1"), start(submitted)])
+    noted = asyncio.ensure_future(store.note("Stall", T0, "call-1", 1, {}))
+    await store.record([done("call-1"), done(submitted)])
+    await noted
+    assert await accepted == ["call-1"]
+    record = await store.get("call-1")
+    assert record is not None
+    assert (record.state, record.attempts, record.task) == (State.DONE, 1, call)
+    assert not [e for e in await store.events() if e.type == "refused"]
+
+
+async def test_an_accepted_task_wakes_nobody(store: Store) -> None:
+    await store.acquire(ME, T0)
+    bell = store.wake_bell()
+    await store.accept([Task("chat", id="call-1", run="v1", on_crash=OnCrash.CANCEL, queued_at=T0)])
+    assert not await bell.wait(0)
+    bell.close()

@@ -26,10 +26,12 @@ from penstock.dispatcher.probes import Probes
 from penstock.dispatcher.recovery import restore
 from penstock.dispatcher.requests import Desk
 from penstock.engine.base import Engine, Report, Stall
-from penstock.errors import StoreFull, StoreLocked
+from penstock.errors import StoreError, StoreFull, StoreLocked, TaskError, Unreachable
 from penstock.hosts.base import Job
-from penstock.model import Outcome, State, Task, Verdict
+from penstock.hosts.relay import Relay
+from penstock.model import OnCrash, Outcome, State, Task, Verdict
 from penstock.scheduling.messages import (
+    CancelAsked,
     Decision,
     Drain,
     End,
@@ -85,6 +87,7 @@ class Dispatcher:
         self._stopped = asyncio.Event()
         self._answered = asyncio.Event()  # no request was left at the last look
         self._failure: BaseException | None = None
+        self._calls: dict[str, asyncio.Future[End]] = {}  # those whose callers wait
 
     # ---- life
 
@@ -138,11 +141,46 @@ class Dispatcher:
         if not self._draining:
             self._draining = True
             self._tell(Drain())
+            for task in self._calls:  # what has not begun by now never would
+                if self._scheduler.waiting_reason(task) is not None:
+                    self._tell(CancelAsked(task))
         elif not self._putting_back:
             self._putting_back = True
             for task, attempt in self._scheduler.running():
                 self._stop_attempt(task, attempt)
             self._loop.call_later(_PUT_BACK_S, self._stopped.set)
+
+    def call(self, task: Task, relay: Relay) -> asyncio.Future[End]:
+        """Take in a task whose caller waits here for its end, and whose answer goes through `relay`.
+
+        The scheduler hears of it at once; the store is told as well, but nobody waits for the disk. It ends as
+        cancelled when the dispatcher does: the way back to its caller is gone.
+        """
+        if self._draining or self._closing:
+            raise Unreachable("the dispatcher is stopping; ask again when it is back")
+        if self._held and self._store.trouble is not None:
+            raise StoreError(f"nothing starts until it can be recorded: {self._store.trouble}")
+        if task.on_crash is not OnCrash.CANCEL or not task.id:
+            raise ValueError("a call has an id, and on_crash = cancel")
+        self._payloads.keep_call(task, relay)
+        self._store.accept([task]).add_done_callback(self._accepted)
+        ended = self._calls[task.id] = self._loop.create_future()
+        self._tell(Submitted([task]))
+        return ended
+
+    def cancel_call(self, task_id: str) -> None:
+        """Its caller has left."""
+        if task_id in self._calls:
+            self._tell(CancelAsked(task_id))
+
+    @property
+    def now(self) -> float:
+        """The time as the dispatcher reckons it."""
+        return self._clock.now()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._draining or self._closing
 
     def task(self, task_id: str) -> Task | None:
         """A live task, if it is among those kept in memory; its payload is left out."""
@@ -188,6 +226,7 @@ class Dispatcher:
         self._putting_back = True
         self._events += [PutBack(task, attempt) for task, attempt in self._unbegun]
         await self._engine.close()
+        self._events += [CancelAsked(task) for task in self._calls]
         if self._events and self._failure is None and self._scheduler.live:
             self._events.insert(0, Drain())
             self._step()
@@ -196,6 +235,8 @@ class Dispatcher:
         for written in flushed:
             if written.exception() is not None:
                 log.error("what ended last may not be recorded: %s", written.exception())
+        for ended in self._calls.values():
+            ended.cancel()
         if self._bell is not None:
             self._bell.close()
 
@@ -250,7 +291,13 @@ class Dispatcher:
             arrived = True
             self._seen = arrivals[-1].record.number
             # A task whose retry was asked for is live again under its old number: the scheduler knows it.
-            new = [a for a in arrivals if not self._scheduler.knows(a.record.task.id)]
+            # A call was told to the scheduler when it came; its row may still look live when it has ended.
+            new = [
+                a
+                for a in arrivals
+                if not self._scheduler.knows(a.record.task.id)
+                and a.record.task.on_crash is not OnCrash.CANCEL
+            ]
             self._payloads.keep(new)
             ended = await self._states_of({n for a in new for n in a.record.task.after})
             self._tell_first([Submitted([a.record.task for a in new], ended)])
@@ -346,6 +393,8 @@ class Dispatcher:
                 starts.append(decision)
             elif isinstance(decision, End):
                 self._payloads.forget(decision.task)
+                if self._calls and (ended := self._calls.pop(decision.task, None)) and not ended.done():
+                    ended.set_result(decision)
             elif isinstance(decision, Stop):
                 self._stop_attempt(decision.task, decision.attempt)
         if starts:
@@ -395,7 +444,7 @@ class Dispatcher:
             self._on_start(jobs)
         self._engine.start(jobs)
 
-    def _written(self, count: int, written: asyncio.Future[None]) -> None:
+    def _written(self, count: int, written: asyncio.Future[Any]) -> None:
         if not written.cancelled() and (error := written.exception()) is not None:
             self._failure = error  # nothing can be recorded any more: a damaged file
             self._stopped.set()
@@ -406,6 +455,12 @@ class Dispatcher:
         ):
             self._held = False
             self._poke()
+
+    def _accepted(self, accepted: asyncio.Future[list[str]]) -> None:
+        if not accepted.cancelled() and isinstance(accepted.exception(), TaskError):
+            log.error("a call is not in the history: %s", accepted.exception())  # two ids by chance the same
+        else:
+            self._written(0, accepted)
 
     def _set_timer(self, now: float) -> None:
         if self._timer is not None:

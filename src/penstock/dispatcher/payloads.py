@@ -7,10 +7,12 @@ million queued payloads cost no memory here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
 from penstock.hosts.base import Job
+from penstock.hosts.relay import Relay
 from penstock.model import OnCrash, Task
 from penstock.scheduling.messages import Start
 from penstock.store.base import Arrival, Store
@@ -24,6 +26,7 @@ class Payloads:
         self._store = store
         self._kept: dict[str, tuple[Task, bytes]] = {}
         self._bytes = 0
+        self._relays: dict[str, Relay] = {}
         self._decode = msgspec.json.Decoder().decode
 
     def keep(self, arrivals: Iterable[Arrival]) -> None:
@@ -34,6 +37,11 @@ class Payloads:
             kept[record.task.id] = record.task, payload
             self._bytes += len(payload)
 
+    def keep_call(self, task: Task, relay: Relay) -> None:
+        """Whose payload is a live thing. Always kept: there is nowhere else to find it."""
+        self._kept[task.id] = task, b""
+        self._relays[task.id] = relay
+
     def task(self, task: str) -> Task | None:
         kept = self._kept.get(task)
         return None if kept is None else kept[0]
@@ -42,6 +50,8 @@ class Payloads:
         kept = self._kept.pop(task, None)
         if kept is not None:
             self._bytes -= len(kept[1])
+            if not kept[1]:
+                self._relays.pop(task, None)
 
     def make(self, starts: Sequence[Start]) -> tuple[list[Job], list[Job], list[Start]]:
         """Payloads to start now, jobs that wait for the disk, and starts whose task must be read first."""
@@ -53,13 +63,19 @@ class Payloads:
             if kept is None:
                 unknown.append(start)
                 continue
-            task, payload = kept
+            task, encoded = kept
+            payload: Any
+            if encoded:
+                payload = self._decode(encoded)
+            else:
+                payload = self._relays[start.task]
+                payload.started(start.host, start.attempt, start.at)
             (careful if task.on_crash is OnCrash.BLOCK else jobs).append(
                 Job(
                     start.task,
                     start.attempt,
                     task.kind,
-                    self._decode(payload),
+                    payload,
                     start.host,
                     start.lane,
                     task.run,

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from penstock.lifecycle import ENDED
-from penstock.model import Plant, State, TaskRecord
+from penstock.model import OnCrash, Plant, State, TaskRecord
 from penstock.scheduling.messages import CancelAsked, Event, PauseSet, RetryAsked, SlotsSet
 from penstock.scheduling.scheduler import Scheduler
 from penstock.store.base import Answer, Request, Store, TaskFilter
@@ -71,6 +71,9 @@ class Desk:
             task = record.task.id
             if record.state is State.DONE or record.state not in ENDED or self._scheduler.knows(task):
                 said[task] = f"is {record.state}: only a failed, cancelled or blocked task can be retried"
+                continue
+            if record.task.on_crash is OnCrash.CANCEL:
+                said[task] = "was a call of the front door: whoever made it must make it again"
                 continue
             said[task] = "queued again"
             wanted.append(record)

@@ -32,6 +32,9 @@ class Relay(ABC):
         self.streamed = streamed
         self.refusal: Refusal | None = None  # of the last attempt, if its host refused in words
 
+    def started(self, host: str, attempt: int, at: float) -> None:  # noqa: B027 - nothing to do is fine
+        """An attempt is about to begin."""
+
     @property
     @abstractmethod
     def begun(self) -> bool:

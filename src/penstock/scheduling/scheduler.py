@@ -248,7 +248,10 @@ class Scheduler:
                 entry.faults = record.host_faults
                 made.append((entry, record))
         for entry, record in made:
-            if record.state is State.RUNNING:
+            if record.task.on_crash is OnCrash.CANCEL:
+                ran = record.attempts if record.state is State.RUNNING else None
+                self._end(entry, "cancel", now, None, "the connection it was asked on is gone", attempt=ran)
+            elif record.state is State.RUNNING:
                 self._recover(entry, record, event, now)
             else:
                 later = max(record.task.not_before or 0.0, record.retry_at or 0.0)

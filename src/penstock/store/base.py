@@ -218,6 +218,13 @@ class Store(Protocol):
 
     async def answer(self, number: int, answer: Answer) -> None: ...
 
+    def accept(self, tasks: Sequence[Task]) -> asyncio.Future[list[str]]:
+        """Keep tasks that the dispatcher has taken in already; they bring their ids.
+
+        Written like decisions: in order with those recorded before and after, and tried until they are kept. Nobody
+        is woken.
+        """
+
     def record(self, decisions: Sequence[Decision]) -> asyncio.Future[None]:
         """Write these decisions, in order, in one transaction with their events; done once durable.
 

@@ -336,6 +336,16 @@ class SQLiteStore:
         row = (time.time(), int(answer.ok), answer.detail, event_data(answer.data), number)
         await self._write(lambda c: QUERIES.many(c, "answer_request", [row]), Ring.CLIENTS, kept=True)
 
+    def accept(self, tasks: Sequence[Task]) -> asyncio.Future[list[str]]:
+        admission = Admission(tuple(tasks), time.time(), self._max_payload_bytes)
+        while admission.advance(_SLICE_TASKS, _SLICE_BYTES):
+            pass
+        batch = admission.batch()
+        batch.given.clear()  # made by chance like our own: two that are the same are found when they are written
+        future: asyncio.Future[list[str]] = self._future()
+        self._writing.put(SubmitJob(future=future, kept=True, batch=batch))
+        return future
+
     def record(self, decisions: Sequence[Decision]) -> asyncio.Future[None]:
         future = self._future()
         job = RecordJob(future=future, ring=Ring.CLIENTS, kept=True, decisions=tuple(decisions))

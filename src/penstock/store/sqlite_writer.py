@@ -270,7 +270,7 @@ class Writer:
                     results[job] = _refusable(connection, job.call)
                 else:
                     if job.kept:  # the log tells what a dispatcher reports in its order
-                        self._write_collected(connection, [], records, check_all, results)
+                        self._write_collected(connection, submits, records, check_all, results)
                     results[job] = job.call(connection)
         self._write_collected(connection, submits, records, check_all, results)
         return results

@@ -1,0 +1,232 @@
+"""Calls whose callers wait: they reach the scheduler at once, are written behind, and end with their dispatcher."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.config import Config, load
+from penstock.diagnosis.history import Owner
+from penstock.dispatcher.loop import Dispatcher
+from penstock.engine.base import Engine, Report
+from penstock.errors import Unreachable
+from penstock.hosts.base import Health, Job
+from penstock.hosts.relay import Headers, Relay
+from penstock.model import OnCrash, Outcome, State, Task, Verdict
+from penstock.scheduling.messages import End
+from penstock.store.base import Store, TaskFilter
+from penstock.store.ids import new_ids
+from penstock.wiring import open_store
+
+CONFIG = """
+[hosts.h]
+type = "simulated"
+slots = 2
+"""
+ME = Owner(1, "here", "test")
+
+
+class Silent(Relay):
+    """A relay that only remembers what attempts it had."""
+
+    def __init__(self) -> None:
+        super().__init__("chat/completions", b"{}", streamed=False)
+        self.attempts: list[tuple[str, int]] = []
+
+    def started(self, host: str, attempt: int, at: float) -> None:
+        self.attempts.append((host, attempt))
+
+    @property
+    def begun(self) -> bool:
+        return False
+
+    async def begin(self, status: int, headers: Headers, host: str, attempt: int) -> None: ...
+
+    async def send(self, data: bytes) -> None: ...
+
+    async def end(self) -> None: ...
+
+
+class ByHand:
+    """An engine whose attempts end when the test says so."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self.live: dict[str, Job] = {}
+        self.stopped: list[str] = []
+        self.begun = asyncio.Event()
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None:
+        for job in list(self.live.values()):
+            self.finish(job.task, Outcome(Verdict.CANCELLED, error="stopped"))
+
+    async def sweep(self) -> int:
+        return 0
+
+    async def check(self, host: str) -> Health:
+        return Health(True)
+
+    def watched(self) -> dict[str, float]:
+        return {}
+
+    def start(self, jobs: Sequence[Job]) -> None:
+        self.live.update({job.task: job for job in jobs})
+        self.begun.set()
+
+    def stop(self, task: str, attempt: int) -> None:
+        self.stopped.append(task)
+        self.finish(task, Outcome(Verdict.CANCELLED, error="stopped"))
+
+    def finish(self, task: str, outcome: Outcome) -> None:
+        job = self.live.pop(task, None)
+        if job is not None:
+            self._report([(job, outcome)])
+
+
+@dataclass
+class Stage:
+    config: Config
+    store: Store
+    dispatcher: Dispatcher
+    engine: ByHand
+    running: asyncio.Task[None]
+
+    def call(self, relay: Relay | None = None, **fields: object) -> tuple[str, asyncio.Future[End]]:
+        task = Task("chat", {"a": 1}, id=new_ids(1)[0], run="v1", on_crash=OnCrash.CANCEL, **fields)  # type: ignore[arg-type]
+        return task.id, self.dispatcher.call(task, relay or Silent())
+
+    async def begun(self) -> None:
+        await self.engine.begun.wait()
+        self.engine.begun.clear()
+
+
+@asynccontextmanager
+async def staged(folder: Path) -> AsyncIterator[Stage]:
+    path = folder / "penstock.toml"
+    path.write_text(CONFIG)
+    config = load(path)
+    store = open_store(config)
+    await store.open()
+    made: list[ByHand] = []
+
+    def make(report: Report, on_stall: object) -> Engine:
+        made.append(ByHand(report))
+        return made[0]
+
+    dispatcher = Dispatcher(config, store, make, ME)
+    ready = asyncio.Event()
+    running = asyncio.ensure_future(dispatcher.run(on_ready=ready.set))
+    await ready.wait()
+    try:
+        yield Stage(config, store, dispatcher, made[0], running)
+    finally:
+        dispatcher.stop()
+        dispatcher.stop()
+        with suppress(asyncio.CancelledError):
+            await running
+        await store.close()
+
+
+async def test_a_call_runs_and_is_recorded(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        relay = Silent()
+        task, ended = stage.call(relay)
+        await stage.begun()
+        assert stage.engine.live[task].payload is relay
+        assert relay.attempts == [("h", 1)]
+        stage.engine.finish(task, Outcome(Verdict.DONE, {"usage": 3}))
+        assert (await ended).state is State.DONE
+        await stage.store.record([])
+        record = await stage.store.get(task)
+        assert record is not None
+        assert (record.state, record.host, record.value) == (State.DONE, "h", {"usage": 3})
+        assert record.task.payload == {"a": 1}
+        async with penstock.open(stage.config, dispatch=False) as client:
+            result = await client.result(task)
+        assert result.started_at is not None
+        assert sum(w.seconds for w in result.waits) == pytest.approx(result.started_at - result.queued_at)
+
+
+async def test_calls_run_once_beside_submitted_tasks(tmp_path: Path) -> None:
+    """Each submit makes the dispatcher read all that arrived: a call must not be taken in a second time."""
+    async with staged(tmp_path) as stage:
+        started: list[str] = []
+        for _ in range(50):
+            (submitted,) = await stage.store.submit([Task("k")])
+            task, ended = stage.call()
+            for one in (task, submitted):
+                while one not in stage.engine.live:
+                    await stage.begun()
+                started.append(one)
+                stage.engine.finish(one, Outcome(Verdict.DONE))
+            await ended
+        assert not stage.engine.live
+        await stage.store.record([])
+        records = await stage.store.tasks(TaskFilter())
+        assert len(records) == 100
+        assert {(r.state, r.attempts) for r in records} == {(State.DONE, 1)}
+
+
+async def test_a_caller_that_leaves_frees_the_slot(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        calls = [stage.call() for _ in range(3)]
+        while len(stage.engine.live) < 2:
+            await stage.begun()
+        stage.dispatcher.cancel_call(calls[0][0])
+        assert (await calls[0][1]).state is State.CANCELLED
+        await stage.begun()
+        assert set(stage.engine.live) == {calls[1][0], calls[2][0]}, "the third took its place"
+        stage.dispatcher.cancel_call("no such call")
+
+
+async def test_a_call_in_the_queue_ends_at_its_deadline(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        for _ in range(2):
+            stage.call()
+        _, late = stage.call(deadline=stage.dispatcher.now + 0.01)
+        end = await late
+        assert (end.step, end.state) == ("expire", State.FAILED)
+
+
+async def test_a_stopping_dispatcher_refuses_calls_and_lets_go_of_those_that_wait(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        calls = [stage.call() for _ in range(3)]
+        while len(stage.engine.live) < 2:
+            await stage.begun()
+        stage.dispatcher.stop()
+        assert (await calls[2][1]).state is State.CANCELLED
+        with pytest.raises(Unreachable):
+            stage.call()
+        for task, _ in calls[:2]:
+            stage.engine.finish(task, Outcome(Verdict.DONE))
+        assert [(await ended).state for _, ended in calls[:2]] == [State.DONE] * 2
+        await stage.running
+
+
+async def test_promise_6_calls_of_a_dead_dispatcher_are_cancelled_by_the_next(tmp_path: Path) -> None:
+    """Nobody waits for them any more: they are neither run again nor left live."""
+    async with staged(tmp_path) as stage:
+        store = open_store(stage.config)
+        await store.open()
+        running, queued = [
+            Task("chat", id=new_ids(1)[0], run="v1", on_crash=OnCrash.CANCEL, queued_at=1.0) for _ in range(2)
+        ]
+        await store.accept([running, queued])
+        await store.close()
+        task, _ = stage.call()
+        await stage.begun()
+        # As if it had been killed: what it wrote is all that is left.
+        ids = [running.id, queued.id, task]
+    async with staged(tmp_path) as stage:
+        await stage.store.record([])
+        records = [await stage.store.get(one) for one in ids]
+        assert [r and r.state for r in records] == [State.CANCELLED] * 3
+        assert not stage.engine.live
