@@ -45,7 +45,7 @@ from penstock.scheduling.messages import (
     Tick,
 )
 from penstock.scheduling.scheduler import Scheduler, Statistics
-from penstock.store.base import Answer, Bell, Request, Store
+from penstock.store.base import Answer, Arrival, Bell, Request, Store
 
 log = logging.getLogger("penstock.dispatcher")
 
@@ -275,9 +275,14 @@ class Dispatcher:
         """Read what clients left, each time they ring."""
         assert self._bell is not None
         while True:
-            # Read before the arrivals: whatever a request is about is then among them, or was taken in before.
-            requests = await self._store.requests()
-            arrived = await self._take_in_arrivals()
+            # Requests are read first: whatever one is about is then among the arrivals, or was taken in before.
+            requests, arrivals = await asyncio.gather(
+                self._store.requests(), self._store.arrivals(self._seen, _PAGE)
+            )
+            arrived = bool(arrivals)
+            while arrivals:
+                await self._take_in_page(arrivals)
+                arrivals = await self._store.arrivals(self._seen, _PAGE) if len(arrivals) == _PAGE else []
             for request in requests:
                 await self._settled()  # and the state of what it is about is on the disk
                 await self._serve(request)
@@ -285,25 +290,18 @@ class Dispatcher:
                 self._answered.set()
                 await self._bell.wait()
 
-    async def _take_in_arrivals(self) -> bool:
-        arrived = False
-        while arrivals := await self._store.arrivals(self._seen, _PAGE):
-            arrived = True
-            self._seen = arrivals[-1].record.number
-            # A task whose retry was asked for is live again under its old number: the scheduler knows it.
-            # A call was told to the scheduler when it came; its row may still look live when it has ended.
-            new = [
-                a
-                for a in arrivals
-                if not self._scheduler.knows(a.record.task.id)
-                and a.record.task.on_crash is not OnCrash.CANCEL
-            ]
-            self._payloads.keep(new)
-            ended = await self._states_of({n for a in new for n in a.record.task.after})
-            self._tell_first([Submitted([a.record.task for a in new], ended)])
-            if len(arrivals) < _PAGE:
-                break
-        return arrived
+    async def _take_in_page(self, arrivals: Sequence[Arrival]) -> None:
+        self._seen = arrivals[-1].record.number
+        # A task whose retry was asked for is live again under its old number: the scheduler knows it.
+        # A call was told to the scheduler when it came; its row may still look live when it has ended.
+        new = [
+            a
+            for a in arrivals
+            if not self._scheduler.knows(a.record.task.id) and a.record.task.on_crash is not OnCrash.CANCEL
+        ]
+        self._payloads.keep(new)
+        ended = await self._states_of({n for a in new for n in a.record.task.after})
+        self._tell_first([Submitted([a.record.task for a in new], ended)])
 
     async def _serve(self, request: Request) -> None:
         try:

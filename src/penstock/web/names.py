@@ -1,0 +1,60 @@
+"""The names that clients of the front door may give as `model`, and what each of them asks of the hosts.
+
+A name is an alias of [models], a model of some host, a kind that model hosts serve, `auto` for any of them, or,
+where a host takes any model, whatever that host's server knows.
+"""
+
+from __future__ import annotations
+
+from penstock.config import Config
+from penstock.config.keys import AUTO_MODEL
+from penstock.config.problems import meant
+from penstock.model import ANY_MODEL
+
+EVERY_NAME = "*"  # as an alias: names that nothing else is known by
+
+
+class Names:
+    def __init__(self, config: Config) -> None:
+        self._aliases = config.models
+        hosts = [host for host in config.plant.hosts if host.models]
+        self._owners: dict[str, list[str]] = {}
+        for host in hosts:
+            for name in host.models:
+                if name != ANY_MODEL:
+                    self._owners.setdefault(name, []).append(host.name)
+        self.has_hosts = bool(hosts)
+        self.any_name = any(ANY_MODEL in host.models for host in hosts)
+
+    def asked(self, name: str | None) -> str | None:
+        """What the hosts are asked for; None when nobody knows the name. No name at all is any model."""
+        name = self._followed(name or AUTO_MODEL)
+        if name in self._owners:
+            return name
+        if EVERY_NAME in self._aliases:
+            name = self._followed(self._aliases[EVERY_NAME])
+            if name in self._owners:
+                return name
+        return name if self.any_name else None
+
+    def _followed(self, name: str) -> str:
+        while (
+            name in self._aliases and name != EVERY_NAME
+        ):  # that none leads to itself is checked in the config
+            name = self._aliases[name]
+        return name
+
+    def known(self) -> dict[str, list[str]]:
+        """Every name that leads somewhere, with the hosts it leads to."""
+        names = dict(self._owners)
+        for alias in self._aliases:
+            asked = self.asked(alias)
+            if alias != EVERY_NAME and asked is not None:
+                names.setdefault(alias, self._owners.get(asked, []))
+        return names
+
+    def unknown(self, name: str) -> str:
+        """What to say to one that asked for a name nobody knows."""
+        if not self.has_hosts:
+            return "no host has a model; add one of type openai or local to penstock.toml"
+        return f"the model {name[:200]!r} does not exist{meant(name, self.known(), 'models')}"
