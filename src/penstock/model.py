@@ -84,6 +84,7 @@ class Outcome:
     tokens: float | None = None  # used by the attempt, where the host counts them
     cost_usd: float | None = None
     logs: str | None = None  # the end of what it wrote, cut to a limit
+    host_fault: bool = False  # the host is to blame, though the verdict ends the task: its breaker counts
 
 
 @dataclass(frozen=True, slots=True)

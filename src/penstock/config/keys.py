@@ -60,7 +60,17 @@ HostTypes: TypeAlias = Mapping[str, Iterable[str] | None]
 MODEL_TYPES = ("openai", "local")  # hosts that have models and take calls of the front door
 AUTO_MODEL = "auto"  # the name of any model of any host
 
-_MODEL_SERVER = ("url", "key_env", "key_file", "timeouts", "headers", "ca_file", "health_s", "defaults")
+_MODEL_SERVER = (
+    "url",
+    "key_env",
+    "key_file",
+    "timeouts",
+    "headers",
+    "ca_file",
+    "health_s",
+    "defaults",
+    "max_reply_bytes",
+)
 _LATER = ("url", "options")
 OPTIONS: dict[str, tuple[str, ...]] = {
     "python": ("call", "calls", "isolation", "path"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from penstock.model import Outcome
 
@@ -69,6 +69,7 @@ Work: TypeAlias = OwnCoroutine | Call | Program
 class Health:
     up: bool
     detail: str = ""
+    models: tuple[str, ...] = ()  # those it has, where it tells
 
 
 class Adapter(Protocol):
@@ -83,3 +84,10 @@ class Adapter(Protocol):
 
     async def check(self) -> Health:
         """Whether the host could take work now, and what to do when it could not."""
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """An adapter whose host can be down without any attempt having failed: it is checked now and then."""
+
+    check_every_s: float  # 0 for never

@@ -560,7 +560,7 @@ class Scheduler:
 
     def _judge_host(self, host: HostState, outcome: Outcome, now: float) -> None:
         verdict = outcome.verdict
-        if verdict is Verdict.HOST:
+        if verdict is Verdict.HOST or outcome.host_fault:
             host.last_fault = (outcome.error or "no reason given")[:200]
             host.breaker.fault(now)
         elif verdict is Verdict.THROTTLED:

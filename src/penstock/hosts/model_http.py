@@ -1,0 +1,328 @@
+"""Talking HTTP to one model server: pooled connections, patience for each part of a call, bounded replies.
+
+Whatever goes wrong on the way comes out as CallFailed, with what it means for the task and the host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+
+from penstock.errors import HostError
+from penstock.hosts.model_body import Ask
+from penstock.hosts.model_errors import one_line
+from penstock.hosts.model_options import ModelOptions, Timeouts
+from penstock.hosts.relay import Refusal
+from penstock.model import Outcome, Verdict
+from penstock.version import __version__
+
+# Servers close idle connections after some seconds (uvicorn and Node: 5); sending on one of those is in vain.
+_KEEP_ALIVE_S = 4.0
+_STALE_TRIES = 8  # idle connections that the server may have closed meanwhile
+_UNREAD_S = 30  # how long a server may leave what we sent unread before the connection is given up
+_ERROR_BODY_BYTES = 65_536
+CHECK_S = 10.0
+
+
+class CallFailed(Exception):
+    """The call has no result. `code` is its short name in an error event."""
+
+    def __init__(self, outcome: Outcome, code: str, refusal: Refusal | None = None) -> None:
+        super().__init__(outcome.error)
+        self.outcome = outcome
+        self.code = code
+        self.refusal = refusal
+
+
+class Patience:
+    """Ends a call whose server is silent for too long.
+
+    Only one timer per call: a chunk moves the time it is checked against, and the timer looks when it fires.
+    """
+
+    def __init__(self, timeouts: Timeouts, host: str, streamed: bool) -> None:
+        self._timeouts = timeouts
+        self._host = host
+        self._loop = asyncio.get_running_loop()
+        now = self._loop.time()
+        self._end = now + timeouts.total_s
+        self._due = now + timeouts.first_token_s if streamed else self._end
+        self._streamed = streamed
+        self._begun = False
+        self._scope = asyncio.timeout(None)
+        self._armed = float("inf")
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Patience:
+        await self._scope.__aenter__()
+        self._arm()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            await self._scope.__aexit__(*error)
+        except TimeoutError:
+            raise self._failure() from None
+
+    def heard(self) -> None:
+        """The server said something."""
+        if self._streamed:
+            self._begun = True
+            self._due = self._loop.time() + self._timeouts.between_tokens_s
+            if self._due < self._armed:
+                self._arm()
+
+    def rest(self) -> None:
+        """It is not the server that is waited for."""
+        self._due = self._end
+
+    def hasten(self) -> None:
+        """A refusal is short: its words come at once."""
+        self._streamed = True
+        self.heard()
+
+    def _arm(self) -> None:
+        when = min(self._due, self._end)
+        if when < self._armed:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._armed = when
+            self._timer = self._loop.call_at(when, self._look)
+
+    def _look(self) -> None:
+        self._armed = float("inf")
+        if self._loop.time() >= min(self._due, self._end):
+            self._scope.reschedule(self._loop.time())
+        else:
+            self._arm()
+
+    def _failure(self) -> CallFailed:
+        times = self._timeouts
+        if self._loop.time() >= self._end:
+            text = f"{self._host} did not finish within {times.total_s:g} s (timeouts.total_s)"
+            return CallFailed(Outcome(Verdict.TEMPORARY, error=text), "timeout")
+        if self._begun:
+            text = f"{self._host} went silent for {times.between_tokens_s:g} s (timeouts.between_tokens_s)"
+        else:
+            text = f"{self._host} sent nothing for {times.first_token_s:g} s (timeouts.first_token_s)"
+        return CallFailed(Outcome(Verdict.HOST, error=text), "timeout")
+
+
+class Answer:
+    """What a server answers, while it comes."""
+
+    def __init__(self, server: ModelServer, response: aiohttp.ClientResponse, patience: Patience) -> None:
+        self._server = server
+        self._response = response
+        self._patience = patience
+        self._size = 0
+        self.status = response.status
+        self.headers = response.headers
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it comes in events. What does not say what it is counts as asked for."""
+        kind = self.headers.get("content-type", "").lower()
+        return not ("json" in kind or "html" in kind)
+
+    async def chunk(self) -> bytes:
+        """The next bytes as they came; empty at the end."""
+        try:
+            chunk = await self._response.content.readany()
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._server.failure(error) from None
+        self._patience.heard()
+        self._server.heard()
+        self._size += len(chunk)
+        if self._size > self._server.options.max_reply_bytes:
+            raise self._server.too_large()
+        return chunk
+
+    async def whole(self) -> bytes:
+        chunks = []
+        while chunk := await self.chunk():
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    async def words(self) -> bytes:
+        """The body of a refusal, or as much of it as anybody would read."""
+        self._patience.hasten()
+        found = b""
+        with contextlib.suppress(CallFailed):  # the status says enough
+            while len(found) < _ERROR_BODY_BYTES and (chunk := await self.chunk()):
+                found += chunk
+        return found[:_ERROR_BODY_BYTES]
+
+    async def drain(self, seconds: float) -> None:
+        """Let a complete answer come to its formal end, so that its connection can be used again."""
+        with contextlib.suppress(TimeoutError, CallFailed):
+            async with asyncio.timeout(seconds):
+                while await self.chunk():
+                    pass
+
+    def rest(self) -> None:
+        self._patience.rest()
+
+    def resume(self) -> None:
+        self._patience.heard()
+
+
+class ModelServer:
+    """The connections to one server."""
+
+    def __init__(self, host: str, options: ModelOptions) -> None:
+        self.host = host
+        self.options = options
+        self._session: aiohttp.ClientSession | None = None
+        self._heard_at = float("-inf")
+
+    async def open(self) -> None:
+        connector = aiohttp.TCPConnector(
+            limit=0,  # slots say how many calls there are
+            ssl=self.options.trust or True,
+            keepalive_timeout=_KEEP_ALIVE_S,
+            socket_factory=_socket,
+        )
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_reuseconn.append(_note_reuse)
+        times = self.options.timeouts
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            trust_env=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(
+                total=None, connect=times.connect_s, sock_connect=times.connect_s, sock_read=None
+            ),
+            headers={
+                "User-Agent": f"penstock/{__version__}",
+                "Accept-Encoding": "identity",
+                **self.options.headers,
+            },
+            trace_configs=[trace],
+        )
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def heard(self) -> None:
+        self._heard_at = asyncio.get_running_loop().time()
+
+    def silent_s(self) -> float:
+        """Since the last byte of any call."""
+        return asyncio.get_running_loop().time() - self._heard_at
+
+    @contextlib.asynccontextmanager
+    async def ask(self, ask: Ask) -> AsyncIterator[Answer]:
+        async with Patience(self.options.timeouts, self.host, ask.streamed) as patience:
+            response = await self._send("POST", ask.endpoint, ask.body)
+            try:
+                yield Answer(self, response, patience)
+            finally:
+                response.close()  # does nothing to one that came to its end
+
+    async def models(self) -> tuple[int, bytes]:
+        """Status and body of the list of models."""
+        times = Timeouts(total_s=min(CHECK_S, self.options.timeouts.total_s))
+        async with Patience(times, self.host, streamed=False) as patience:
+            response = await self._send("GET", "models", None)
+            try:
+                answer = Answer(self, response, patience)
+                return answer.status, await (answer.whole() if answer.status == 200 else answer.words())
+            finally:
+                response.close()
+
+    def failure(self, error: Exception) -> CallFailed:
+        """Of the connection: always the host's, or the network's on the way to it."""
+        text = self.options.key.redact(_told(error, self.host, self.options))
+        return CallFailed(Outcome(Verdict.HOST, error=text), "upstream_error")
+
+    def too_large(self) -> CallFailed:
+        text = (
+            f"{self.host} sent more than {self.options.max_reply_bytes} bytes; ask for less, or raise "
+            f"hosts.{self.host}.max_reply_bytes"
+        )
+        return CallFailed(Outcome(Verdict.PERMANENT, error=text), "reply_too_large")
+
+    async def _send(self, method: str, path: str, body: bytes | None) -> aiohttp.ClientResponse:
+        response = await self._send_once(method, path, body)
+        if response.status == 401 and self._key_changed():
+            response.close()
+            response = await self._send_once(method, path, body)
+        return response
+
+    async def _send_once(self, method: str, path: str, body: bytes | None) -> aiohttp.ClientResponse:
+        if self._session is None:
+            raise RuntimeError("the adapter is not open")
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        try:
+            if (key := self.options.key.value()) is not None:
+                headers["Authorization"] = f"Bearer {key}"
+        except HostError as error:
+            raise CallFailed(Outcome(Verdict.HOST, error=str(error)), "no_key") from None
+        url = f"{self.options.url}/{path}"
+        for _ in range(_STALE_TRIES):
+            sent = SimpleNamespace(reused=False)
+            try:
+                return await self._session.request(
+                    method, url, data=body, headers=headers, allow_redirects=False, trace_request_ctx=sent
+                )
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                if not sent.reused or isinstance(error, aiohttp.ClientConnectorError):
+                    raise self.failure(error) from None
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                raise self.failure(error) from None
+        raise self.failure(aiohttp.ServerDisconnectedError())
+
+    def _key_changed(self) -> bool:
+        try:
+            return self.options.key.read_again()
+        except HostError:
+            return False
+
+
+async def _note_reuse(session: Any, context: Any, params: Any) -> None:
+    context.trace_request_ctx.reused = True
+
+
+def _socket(address: Any) -> socket.socket:
+    """A connection whose other end has gone, or no longer reads, ends by itself."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setblocking(False)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_S * 1000)
+    return made
+
+
+def _told(error: Exception, host: str, options: ModelOptions) -> str:
+    """One line: what went wrong between us and the server, and what to do."""
+    url = options.url
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        reason = one_line(getattr(error.certificate_error, "verify_message", "") or "it does not fit")
+        return f"{host}: the certificate of {url} is not trusted ({reason}); name its authority: ca_file"
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        return f"{host}: no TLS with {url} ({one_line(str(error), 200)}); does it speak https?"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"{host}: the name in {url} has no address; correct hosts.{host}.url"
+    if isinstance(error, TimeoutError):
+        return f"{host}: no connection to {url} within {options.timeouts.connect_s:g} s (timeouts.connect_s)"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        reason = error.os_error.strerror or str(error.os_error)
+        return f"{host}: no connection to {url} ({one_line(reason, 200)}); start it, or correct its url"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return f"{host}: the server closed the connection before it answered"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return f"{host}: the answer was cut off ({one_line(str(error), 200)})"
+    return f"{host}: {type(error).__name__}: {one_line(str(error), 200)}"

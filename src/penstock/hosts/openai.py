@@ -1,0 +1,235 @@
+"""A host that is an OpenAI-compatible server: LM Studio, Ollama, vLLM, llama.cpp, or one in the cloud.
+
+    [hosts.surtr]
+    type = "openai"
+    url = "http://surtr:1234/v1"
+    model = "qwen2.5-32b"
+
+A task's payload becomes one call and its reply the task's value. A call of the front door goes through as it is:
+its `Relay` gets the answer byte for byte, as it comes. Once the client has a byte no other attempt can help, so
+whatever breaks from then on ends the task, and is told in the stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.hosts.base import Health, Job, OwnCoroutine
+from penstock.hosts.model_body import Ask, ask_of_payload, ask_of_relay
+from penstock.hosts.model_errors import classify, said
+from penstock.hosts.model_health import read_models
+from penstock.hosts.model_http import Answer, CallFailed, ModelServer
+from penstock.hosts.model_options import read_options
+from penstock.hosts.model_reply import Unusable, Usage, estimate, read_head, usage_of, value_of
+from penstock.hosts.model_stream import (
+    Assembly,
+    Events,
+    StreamError,
+    Tail,
+    error_event,
+    told_error,
+)
+from penstock.hosts.relay import Refusal, Relay
+from penstock.model import Host, Outcome, Verdict
+
+_DRAIN_S = 0.2  # between a stream's [DONE] and the end of its HTTP answer
+_PASSED = frozenset({"content-type", "retry-after", "retry-after-ms", "x-request-id"})
+_PASSED_PREFIXES = ("openai-", "x-ratelimit-")
+
+
+class OpenAIAdapter:
+    def __init__(self, host: Host, clock: Clock) -> None:
+        self._host = host
+        self._clock = clock
+        self._options = read_options(host)
+        self._server = ModelServer(host.name, self._options)
+        self._seen: tuple[str, ...] = ()  # models that the server told at the last check
+        self.check_every_s = self._options.health_s
+
+    async def open(self) -> None:
+        await self._server.open()
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    def work(self, job: Job) -> OwnCoroutine:
+        payload = job.payload
+        if isinstance(payload, Relay):
+            ask = ask_of_relay(
+                payload.endpoint, payload.body, payload.streamed, job.model, self._host, self._seen
+            )
+            return OwnCoroutine(lambda: self._relay(ask, payload, job.attempt))
+        ask = ask_of_payload(payload, job.kind, job.model, self._host, self._options.defaults, self._seen)
+        return OwnCoroutine(lambda: self._perform(ask))
+
+    async def check(self) -> Health:
+        health = await read_models(self._server, self._host)
+        if health.models:
+            self._seen = health.models
+        return health
+
+    # ---- tasks
+
+    async def _perform(self, ask: Ask) -> Outcome:
+        try:
+            async with self._server.ask(ask) as answer:
+                await self._raise_refusal(ask, answer)
+                if ask.streamed and answer.is_stream:
+                    return await self._assemble(ask, answer)
+                return self._read(ask, await answer.whole())
+        except CallFailed as failed:
+            return failed.outcome
+
+    def _read(self, ask: Ask, body: bytes) -> Outcome:
+        try:
+            head = read_head(body, ask.endpoint)
+            if head.error is not None:
+                raise self._refused(ask, 200, {}, body)
+            value, model = value_of(body, ask.endpoint)
+        except Unusable as error:
+            raise self._unusable(error) from None
+        text = value.get("text")
+        usage = usage_of(head.usage) or estimate(ask.body, len(text) // 4 if isinstance(text, str) else 0)
+        return self._done(value, ask, model, usage)
+
+    async def _assemble(self, ask: Ask, answer: Answer) -> Outcome:
+        events, parts = Events(), Assembly()
+        try:
+            while not parts.done and (chunk := await answer.chunk()):
+                for event in events.feed(chunk):
+                    parts.add(event)
+            if not parts.done and (rest := events.last()) is not None:
+                parts.add(rest)
+            if not (parts.done or parts.finished):
+                raise Unusable("a stream that ended before it was complete")
+            value = parts.value()
+        except Unusable as error:
+            raise self._unusable(error) from None
+        except StreamError as error:
+            raise self._refused(ask, 200, {}, error.body) from None
+        await answer.drain(_DRAIN_S)
+        return self._done(value, ask, parts.model, parts.usage or estimate(ask.body, parts.tokens))
+
+    def _done(self, value: dict[str, Any], ask: Ask, model: str | None, usage: Usage) -> Outcome:
+        used = {"model": model or ask.model, "usage": usage.as_record()}
+        return Outcome(
+            Verdict.DONE,
+            {**value, **used},
+            tokens=usage.total,
+            cost_usd=usage.cost_usd(self._host.prices, ask.model, model),
+        )
+
+    # ---- calls of the front door
+
+    async def _relay(self, ask: Ask, relay: Relay, attempt: int) -> Outcome:
+        relay.refusal = None
+        tail = Tail()
+        try:
+            async with self._server.ask(ask) as answer:
+                await self._raise_refusal(ask, answer)
+                if ask.streamed and answer.is_stream:
+                    return await self._pass_stream(ask, relay, attempt, answer, tail)
+                return await self._pass_whole(ask, relay, attempt, answer)
+        except CallFailed as failed:
+            if not relay.begun:
+                relay.refusal = failed.refusal
+                return failed.outcome
+            return await self._break_off(ask, relay, failed, tail)
+
+    async def _pass_whole(self, ask: Ask, relay: Relay, attempt: int, answer: Answer) -> Outcome:
+        body = await answer.whole()
+        try:
+            head = read_head(body, ask.endpoint)
+        except Unusable as error:
+            raise self._unusable(error) from None
+        if head.error is not None:
+            raise self._refused(ask, 200, answer.headers, body)
+        usage = usage_of(head.usage) or estimate(ask.body, 0)
+        answer.rest()
+        await relay.begin(answer.status, passed_headers(answer.headers), self._host.name, attempt)
+        await relay.send(body)
+        await relay.end()
+        return self._done({}, ask, head.model, usage)
+
+    async def _pass_stream(self, ask: Ask, relay: Relay, attempt: int, answer: Answer, tail: Tail) -> Outcome:
+        chunk = await answer.chunk()
+        if not chunk:
+            raise self._unusable(Unusable("an empty stream"))
+        if (told := told_error(chunk)) is not None:
+            raise self._refused(ask, 200, answer.headers, told)
+        await relay.begin(answer.status, passed_headers(answer.headers), self._host.name, attempt)
+        while chunk:
+            tail.add(chunk)
+            answer.rest()
+            await relay.send(chunk)
+            if tail.done:
+                break
+            answer.resume()
+            chunk = await answer.chunk()
+        end = tail.read()
+        if not (tail.done or end.finished):
+            raise self._unusable(Unusable("a stream that ended before it was complete"))
+        await relay.end()
+        await answer.drain(_DRAIN_S)
+        return self._done({}, ask, end.model, end.usage or estimate(ask.body, tail.events))
+
+    async def _break_off(self, ask: Ask, relay: Relay, failed: CallFailed, tail: Tail) -> Outcome:
+        """The client has a part of the answer: it is told that no more comes, and nobody tries again."""
+        outcome = failed.outcome
+        text = f"{outcome.error}; the answer had begun, so it was not tried again"
+        await relay.send(tail.closing() + error_event(text, failed.code))
+        await relay.end()
+        usage = tail.read().usage or estimate(ask.body, tail.events)
+        return replace(
+            outcome,
+            verdict=Verdict.PERMANENT,
+            error=text,
+            retry_after_s=None,
+            host_fault=outcome.verdict is Verdict.HOST,
+            tokens=usage.total,
+            cost_usd=usage.cost_usd(self._host.prices, ask.model),
+        )
+
+    # ---- refusals
+
+    async def _raise_refusal(self, ask: Ask, answer: Answer) -> None:
+        if not 200 <= answer.status < 300:
+            raise self._refused(ask, answer.status, answer.headers, await answer.words())
+
+    def _refused(self, ask: Ask, status: int, headers: Any, body: bytes) -> CallFailed:
+        key = self._options.key
+        outcome = classify(
+            status,
+            headers,
+            key.redact_bytes(body),
+            host=self._host.name,
+            now=self._clock.now(),
+            model=ask.model,
+            own_model=ask.own,
+            key_remedy=key.remedy,
+        )
+        refusal = None
+        if said(body).shaped and status >= 400:
+            refusal = Refusal(status, passed_headers(headers), key.redact_bytes(body))
+        return CallFailed(outcome, "upstream_error", refusal)
+
+    def _unusable(self, error: Unusable) -> CallFailed:
+        text = self._options.key.redact(f"{self._host.name} sent {error}")
+        return CallFailed(Outcome(Verdict.HOST, error=text), "upstream_error")
+
+
+def passed_headers(headers: Any) -> tuple[tuple[str, str], ...]:
+    """Of a server's headers those that mean something to the client."""
+    return tuple(
+        (name.lower(), value)
+        for name, value in headers.items()
+        if (name.lower() in _PASSED or name.lower().startswith(_PASSED_PREFIXES))
+        and value.isascii()
+        and value.isprintable()
+    )
+
+
+def make(host: Host, clock: Clock) -> OpenAIAdapter:
+    return OpenAIAdapter(host, clock)
