@@ -6,7 +6,8 @@ BENCH ?=
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-# A stamp holds while pyproject.toml and the installer stay the same.
+# A stamp holds while these stay the same.
+SOURCES := pyproject.toml tools/install.sh tools/local-model.txt
 DEV := .venv/.installed-dev
 WITH_BENCH := .venv/.installed-bench
 WITH_DOCS := .venv/.installed-docs
@@ -52,14 +53,14 @@ clean: ## remove .venv, the site and all caches
 	rm -rf .venv site dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(DEV): pyproject.toml tools/install.sh
+$(DEV): $(SOURCES)
 	tools/install.sh dev
 	@touch $@
 
-$(WITH_BENCH): pyproject.toml tools/install.sh
+$(WITH_BENCH): $(SOURCES)
 	tools/install.sh dev bench
 	@touch $(DEV) $@
 
-$(WITH_DOCS): pyproject.toml tools/install.sh
+$(WITH_DOCS): $(SOURCES)
 	tools/install.sh dev docs
 	@touch $(DEV) $@

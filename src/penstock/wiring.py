@@ -67,7 +67,7 @@ def make_adapters(config: Config, clock: Clock) -> dict[str, Adapter]:
     problems: list[str] = []
     for host in config.plant.hosts:
         try:
-            adapters[host.name] = _maker(host.type)(_beside(config, host), clock)
+            adapters[host.name] = _maker(host.type)(_placed(config, host), clock)
         except ConfigError as error:
             problems += error.problems
     if problems:
@@ -75,12 +75,26 @@ def make_adapters(config: Config, clock: Clock) -> dict[str, Adapter]:
     return adapters
 
 
-def _beside(config: Config, host: Host) -> Host:
-    """A Python host also finds what lies beside the config, as a script finds what lies beside it."""
-    if host.type != "python" or config.path is None:
+def _placed(config: Config, host: Host) -> Host:
+    """The host with what its adapter must know of the config it stands in."""
+    options = dict(host.options)
+    if host.type == "python" and config.path is not None:
+        # It also finds what lies beside the config, as a script finds what lies beside it.
+        options["path"] = [*options.get("path", ()), str(config.path.absolute().parent)]
+    elif host.type == "local":
+        from penstock.engine.trees import MARKER, worker_mark
+
+        options["environment"] = {MARKER: worker_mark(_store_tag(config), host.name, 0)}
+    else:
         return host
-    path = [*host.options.get("path", ()), str(config.path.absolute().parent)]
-    return replace(host, options={**host.options, "path": path})
+    return replace(host, options=options)
+
+
+def _store_tag(config: Config) -> str:
+    """Marks the processes of this store's dispatchers, so that a new one finds what a killed one left."""
+    import hashlib
+
+    return hashlib.blake2b(config.store.encode(), digest_size=8).hexdigest()
 
 
 def make_dispatcher(config: Config, store: Store, command: str) -> Dispatcher:
@@ -94,8 +108,6 @@ def make_dispatcher(config: Config, store: Store, command: str) -> Dispatcher:
 
 
 def _local_engine(config: Config) -> MakeEngine:
-    import hashlib
-
     from penstock.clock import SystemClock
     from penstock.engine.base import Engine, Report, Stall
     from penstock.engine.local import LocalEngine
@@ -103,8 +115,7 @@ def _local_engine(config: Config) -> MakeEngine:
     clock = SystemClock()
     adapters = make_adapters(config, clock)
     slots = {h.name: h.slots for h in config.plant.hosts}
-    # Marks the processes of this store's dispatchers, so that a new one finds what a killed one left.
-    tag = hashlib.blake2b(config.store.encode(), digest_size=8).hexdigest()
+    tag = _store_tag(config)
 
     def make(report: Report, on_stall: Callable[[Stall], None]) -> Engine:
         return LocalEngine(adapters, slots, report, on_stall, clock, config.timeout_s, tag)

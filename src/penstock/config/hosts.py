@@ -27,6 +27,8 @@ def read_host(
     slots, auto = _slots(table)
     serves = _serves(table)
     model = table.text("model", None)
+    if model is None and type_ == "local":
+        model = _local_model(options.get("gguf"))
     has_models = type_ in keys.MODEL_TYPES
     return Host(
         name=name,
@@ -84,6 +86,13 @@ def _placed(value: Any, folder: Path) -> Any:
     if isinstance(value, list | tuple):
         return [_placed(one, folder) if isinstance(one, str) else one for one in value]
     return value
+
+
+def _local_model(gguf: Any) -> str:
+    """The name of the one model that a local host has."""
+    if not isinstance(gguf, str):
+        return keys.PACKAGED_MODEL
+    return Path(gguf).stem[: keys.MAX_MODEL] or keys.PACKAGED_MODEL
 
 
 def _models(table: Table, model: str | None, serves: tuple[str, ...], has_models: bool) -> tuple[str, ...]:

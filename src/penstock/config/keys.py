@@ -59,6 +59,7 @@ HostTypes: TypeAlias = Mapping[str, Iterable[str] | None]
 
 MODEL_TYPES = ("openai", "local")  # hosts that have models and take calls of the front door
 AUTO_MODEL = "auto"  # the name of any model of any host
+PACKAGED_MODEL = "smollm2-135m-instruct"  # what a local host has unless `gguf` names a file
 
 _MODEL_SERVER = (
     "url",
@@ -86,7 +87,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     ),
     "simulated": ("duration_s", "jitter", "fail", "seed"),
     "openai": _MODEL_SERVER,
-    "local": ("gguf", "context", "threads", "idle_s", "start_s", "timeouts", "defaults"),
+    "local": ("gguf", "context", "threads", "embeddings", "idle_s", "start_s", "timeouts", "defaults"),
     "agent": _LATER,
     "researcher": _LATER,
     "file_prompt": _LATER,
