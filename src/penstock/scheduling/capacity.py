@@ -22,6 +22,7 @@ OK, LIMITED, DOWN, GATED, PAUSED = range(5)
 
 _SMALL_TIER = 4  # up to here looking at every host is cheaper than keeping them sorted
 _MOST_NAMES = 8
+_MEMORY = 20  # attempts that count for the mean of a host's seconds
 _EPSILON = 1e-9  # units are fractions: 0.1 + 0.2 must fit into 0.3
 
 
@@ -97,6 +98,8 @@ class HostState:
         "last_fault",
         "limited_until",
         "live",
+        "mean_s",
+        "measured",
         "name",
         "paused",
         "probe",
@@ -118,7 +121,9 @@ class HostState:
         self.slots: float = host.slots
         self.free: float = host.slots
         self.extra_free: dict[str, float] = dict(host.units)
-        self.live: dict[str, tuple[Needs, str]] = {}  # task -> what it holds, and its lane
+        self.live: dict[str, tuple[Needs, str, float]] = {}  # task -> what it holds, its lane, since when
+        self.mean_s: float | None = None  # how long attempts that succeed take, of late
+        self.measured = 0
         self.lane_slots: dict[str, float] = {}  # of lanes that have a reserve here
         self.lane_extra: dict[tuple[str, str], float] = {}
         self.reserves: dict[str, dict[str, float]] = {}  # lane -> units
@@ -140,22 +145,33 @@ class HostState:
         self.last_fault = ""  # what was wrong when an attempt last failed because of the host
         self.claim: WorkClass | None = None
 
-    def occupy(self, task: str, needs: Needs, lane: str) -> None:
-        self.live[task] = (needs, lane)
+    def occupy(self, task: str, needs: Needs, lane: str, now: float) -> None:
+        self.live[task] = (needs, lane, now)
         if needs is ONE_SLOT and not self.unused:
             self.free -= 1
         else:
             self._move(needs, lane, -1)
 
-    def vacate(self, task: str) -> bool:
+    def vacate(self, task: str) -> float | None:
+        """Give back what an attempt holds: since when it held it, or None where it holds nothing."""
         held = self.live.pop(task, None)
         if held is None:
-            return False
+            return None
         if held[0] is ONE_SLOT and not self.unused:
             self.free += 1
         else:
             self._move(held[0], held[1], 1)
-        return True
+        return held[2]
+
+    def took(self, seconds: float) -> None:
+        """An attempt succeeded in this time: the plain mean at first, then a mean that forgets."""
+        if self.mean_s is None:
+            self.mean_s = seconds
+            self.measured = 1
+        else:
+            if self.measured < _MEMORY:
+                self.measured += 1
+            self.mean_s += (seconds - self.mean_s) / self.measured
 
     def _move(self, needs: Needs, lane: str, sign: int) -> None:
         slots, extra, _ = needs

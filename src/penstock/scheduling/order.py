@@ -11,6 +11,7 @@ same at every `now`, and `key = ready_at + priority * aging_s` sorts them once a
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 # What the scheduler knows of a task's place; `lifecycle.State` is the users' view of it.
 PENDING, READY, RUNNING, GONE = range(4)
 
+_MANY_LATE = 1024  # more than this that came back are not looked at one by one
 _LATE = 5  # the sixth source of a class: entries that came back out of order
 
 
@@ -77,6 +79,10 @@ class Entry:
         self.faults = 0
         self.host: HostState | None = None  # where it runs; while queued, the host that failed it last
         self.work_class: WorkClass | None = None
+
+
+def _place(entry: Entry) -> tuple[float, float]:
+    return entry.key, entry.seq
 
 
 class WorkClass:
@@ -180,6 +186,19 @@ class WorkClass:
     def overdue(self, before: float, aging_s: float) -> list[Entry]:
         """Entries that have been ready since `before` or longer; call again until there are none."""
         return [e for e in self._heads() if e.key - e.priority * aging_s <= before]
+
+    def ahead(self, key: float, seq: float) -> float:
+        """How many of its tasks go before that place; about so many, where discarded ones still lie between."""
+        place = key, seq
+        before = held = 0
+        for _, fifo in self.sources:
+            held += len(fifo)
+            before += bisect_left(fifo, place, key=_place)
+        late = self.late
+        held += len(late)
+        # Those that came back are older than most.
+        before += len(late) if len(late) > _MANY_LATE else sum((k, s) < place for k, s, _ in late)
+        return before * self.n / held if held else 0.0
 
     def _heads(self) -> list[Entry]:
         """Entries among which the one that has waited longest is."""

@@ -7,7 +7,7 @@ class it looked at with the reason it waits. Decisions 2 to 4 and 6 of the rules
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import ceil
 
 from penstock.scheduling.capacity import DOWN, GATED, LIMITED, OK, PAUSED, HostState, LaneState, Tier
@@ -65,10 +65,11 @@ class Placer:
         for lane in self._world.lanes.values():
             self._woken.update(lane.waiting)
 
-    def vacate(self, host: HostState, task: str, lane: LaneState, now: float) -> None:
-        """An attempt is over: its room is free, once."""
-        if not host.vacate(task):
-            return
+    def vacate(self, host: HostState, task: str, lane: LaneState, now: float) -> float:
+        """An attempt is over: its room is free, once. Returns how long it held it."""
+        since = host.vacate(task)
+        if since is None:
+            return 0.0
         if lane.limited:
             self._moved_lanes[lane] = None
             if len(lane.live) >= lane.limit:
@@ -88,6 +89,15 @@ class Placer:
         for tier in host.tiers:
             if tier.waiting:
                 hinted.update(tier.waiting)
+        return now - since
+
+    def competing(self) -> Iterator[tuple[WorkClass, tuple[Tier, ...]]]:
+        """Classes with queued tasks that nothing but room holds back, and where they may go."""
+        for lane in self._world.lanes.values():
+            if not lane.paused:
+                for work_class in lane.waiting:
+                    if all(gate.open for gate in work_class.shape.gates):
+                        yield work_class, self.open_tiers(work_class)
 
     def refresh_host(self, host: HostState, now: float) -> None:
         """Work out a host's condition again and tell whoever waits for it."""
@@ -259,7 +269,7 @@ class Placer:
         entry.status = RUNNING
         entry.attempt += 1
         entry.host = host
-        host.occupy(entry.id, shape.needs, lane.name)
+        host.occupy(entry.id, shape.needs, lane.name, now)
         if host.free <= 0:
             del self._with_room[host]
         lane.live[entry.id] = entry

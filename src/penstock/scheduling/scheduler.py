@@ -15,7 +15,8 @@ from typing import Any
 
 from penstock.lifecycle import LIVE, step
 from penstock.model import OnCrash, Outcome, Plant, State, Task, TaskRecord, Verdict
-from penstock.scheduling.capacity import OK, HostState
+from penstock.scheduling.capacity import LIMITED, OK, HostState
+from penstock.scheduling.forecast import Ask, predicted_wait_s
 from penstock.scheduling.messages import (
     AllChange,
     CancelAsked,
@@ -67,6 +68,7 @@ class HostFigures:
     slots: float
     state: str
     detail: str
+    mean_s: float | None = None  # seconds of its attempts that succeeded, of late
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,44 @@ class Scheduler:
             return entry.work_class.reason
         return "dependency" if self._unmet.get(task) else "scheduled"
 
+    def predicted_wait_s(self, task: str | Task, now: float) -> float | None:
+        """About how long until a queued task starts, or one that were queued now.
+
+        None when that cannot be told: no host that may take it has finished anything yet, or it waits for
+        something else than room (a dependency, a closed gate, a pause, hosts that are down).
+        """
+        placer = self._placer
+        if placer.paused or placer.draining:
+            return None
+        now = later = max(now, self._now)
+        if isinstance(task, Task):
+            key = (task.queued_at if 0 < task.queued_at <= now else now) + task.priority * self._aging_s
+            lane, needs, gates, own, spare = self._world.reach(task)
+            hosts = own if any(h.condition <= LIMITED for h in own) else own + spare
+            ask = Ask(key, float("inf"), lane, needs, gates, hosts)
+            later = task.not_before or now
+        else:
+            entry = self._tasks.get(task)
+            if entry is None or task in self._unmet:
+                return None
+            if entry.status == RUNNING:
+                return 0.0
+            shape = entry.shape
+            work_class = entry.work_class if entry.status == READY else self._home(entry, now)
+            assert work_class is not None
+            tiers = placer.open_tiers(work_class)
+            ask = Ask(
+                entry.key,
+                entry.seq,
+                shape.lane,
+                shape.needs,
+                shape.gates,
+                [h for tier in tiers for h in tier.hosts],
+            )
+            later = self._not_before.get(task, now)
+        wait_s = predicted_wait_s(ask, placer.competing(), now, self._aging_s)
+        return None if wait_s is None else max(wait_s, later - now)
+
     def statistics(self) -> Statistics:
         world = self._world
         queued: dict[str, int] = {}
@@ -182,7 +222,9 @@ class Scheduler:
             queued[lane.name] = sum(c.n for c in lane.waiting)
         return Statistics(
             hosts={
-                h.name: HostFigures(len(h.live), h.free, h.slots, h.told[0] if h.told else "up", h.detail)
+                h.name: HostFigures(
+                    len(h.live), h.free, h.slots, h.told[0] if h.told else "up", h.detail, h.mean_s
+                )
                 for h in world.hosts.values()
             },
             lanes={
@@ -393,12 +435,13 @@ class Scheduler:
             return
         host = entry.host
         assert host is not None
-        self._placer.vacate(host, task, entry.shape.lane, now)
+        seconds = self._placer.vacate(host, task, entry.shape.lane, now)
         verdict = outcome.verdict
         if outcome.tokens is not None and host.rate is not None:
             host.rate.correct(entry.shape.needs.tokens, outcome.tokens)
             self._placer.refresh_host(host, now)
         if verdict is Verdict.DONE:
+            host.took(seconds)
             if host.breaker.failures or host.breaker.opened or host.throttle.limit < host.throttle.configured:
                 self._host_did_well(host, now)
             if self._beside:

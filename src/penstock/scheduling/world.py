@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from penstock.model import ANY_MODEL, Lane, Plant, Task
 from penstock.scheduling.capacity import ONE_SLOT, HostState, LaneState, Needs, Tier
@@ -10,6 +11,14 @@ from penstock.scheduling.gates import GateState
 from penstock.scheduling.order import Shape, WorkClass
 
 _ShapeKey = tuple[str, str, str | None, str | None, tuple[tuple[str, float], ...] | None]
+
+
+class Reach(NamedTuple):
+    lane: LaneState
+    needs: Needs
+    gates: tuple[GateState, ...]
+    own: list[HostState]
+    spare: list[HostState]
 
 
 class World:
@@ -41,11 +50,9 @@ class World:
     def known_shape(self, task: Task) -> Shape | None:
         return self._shapes.get(_key(task))
 
-    def make_shape(self, task: Task) -> Shape:
-        """The shape of a kind of task seen for the first time."""
-        kind, lane_name, host, model, units = key = _key(task)
-        lane = self.lane(lane_name)
-        needs = _needs(dict(units or ()))
+    def reach(self, task: Task) -> Reach:
+        """What a task needs, what may hold it, and which hosts may take it: own ones and fallback ones."""
+        kind, lane_name, host, model, units = _key(task)
         gates = tuple(
             g for g in self.gates.values() if lane_name in g.gate.holds_lanes or kind in g.gate.holds_kinds
         )
@@ -59,15 +66,25 @@ class World:
         # A task that names a fallback host wants that host: nothing to fall back from.
         own = [h for h in hosts if h.host.fallback is None or host is not None]
         spare = [h for h in hosts if h not in own]
-        tiers = [self._tier(own, needs, lane_name, None)]
+        lane = self.lanes.get(lane_name) or LaneState(Lane(lane_name))  # asking adds none
+        return Reach(lane, _needs(dict(units or ())), gates, own, spare)
+
+    def make_shape(self, task: Task) -> Shape:
+        """The shape of a kind of task seen for the first time."""
+        key = _key(task)
+        lane, needs, gates, own, spare = self.reach(task)
+        self.lanes.setdefault(lane.name, lane)
+        chosen = {*own, *spare}
+        hosts = [h for h in self.hosts.values() if h in chosen]
+        tiers = [self._tier(own, needs, lane.name, None)]
         for after_s in sorted({h.host.fallback.after_s for h in spare if h.host.fallback}):
             same = [h for h in spare if h.host.fallback and h.host.fallback.after_s == after_s]
-            tiers.append(self._tier(same, needs, lane_name, after_s))
-        content = (lane_name, gates, needs, tuple(map(id, tiers)))
+            tiers.append(self._tier(same, needs, lane.name, after_s))
+        content = (lane.name, gates, needs, tuple(map(id, tiers)))
         shape = self._by_content.get(content)
         if shape is None:
-            where = ", ".join(h.name for h in hosts) or f"no host that serves {kind}"
-            shape = Shape(f"lane {lane_name} on {where}", lane, gates, needs, tuple(tiers))
+            where = ", ".join(h.name for h in hosts) or f"no host that serves {task.kind}"
+            shape = Shape(f"lane {lane.name} on {where}", lane, gates, needs, tuple(tiers))
             self._by_content[content] = shape
             self.variant(shape, 0)
         self._shapes[key] = shape
