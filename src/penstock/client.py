@@ -16,7 +16,7 @@ from penstock.config import Config, TaskChecker
 from penstock.errors import TaskError, UnknownTask, Unreachable
 from penstock.lifecycle import ENDED
 from penstock.model import Attempt, OnCrash, Result, State, Task, TaskRecord
-from penstock.store.base import Answer, Request, Snapshot, Store, StoredEvent, TaskFilter
+from penstock.store.base import Answer, Request, Snapshot, Store, StoredEvent, TaskFilter, Token
 from penstock.wiring import make_dispatcher, open_store, read_config
 
 if TYPE_CHECKING:
@@ -153,6 +153,27 @@ class Client:
 
     async def set_slots(self, host: str, slots: int) -> Answer:
         return await self._ask("slots", {"host": host, "slots": slots})
+
+    # ---- tokens
+
+    async def tokens(self) -> list[Token]:
+        return await self._store.tokens()
+
+    async def add_token(self, token: Token) -> bool:
+        """Let somebody in; False when the name is taken. A running `serve` knows it when this returns."""
+        return await self._store.save_token(token) and await self._tokens_changed()
+
+    async def revoke_token(self, name: str) -> bool:
+        """Shut somebody out; False when there is none of that name. `serve` refuses it when this returns."""
+        return await self._store.revoke_token(name) and await self._tokens_changed()
+
+    async def _tokens_changed(self) -> bool:
+        # One that starts from now on reads them after it has become the dispatcher.
+        if (await self.snapshot()).epoch is not None:
+            await self._ask("tokens", {})
+        return True
+
+    # ---- runs from store to store
 
     async def export_run(self, run: str) -> AsyncIterator[Mapping[str, Any]]:
         async for line in self._store.export_run(run):

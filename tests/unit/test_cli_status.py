@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.status import REMEDIES, in_short, starts, status_record
+from penstock.cli.status import REMEDIES, in_short, starts
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.diagnosis.waits import REASONS
 from penstock.model import Gate, Host, Lane, Plant, Result, State, Wait
 from penstock.scheduling.routes import route_key
 from penstock.store.base import HostStatus, Snapshot
+from penstock.store.status import status_record
 from tests.unit.cli_rig import CONFIG, Cli, make_cli
 
 

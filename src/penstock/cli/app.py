@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command, get_command_from_info
+from typer.main import get_command, get_command_from_info, get_group
 
 from penstock.cli.session import Settings
 from penstock.errors import PenstockError, UsageError
@@ -42,6 +42,8 @@ COMMANDS = {
     "resume": "queue",
     "export": "exchange",
     "import": "exchange",
+    "serve": "serve",
+    "token": "tokens",
 }
 
 # What Typer raises for wrong use. Its versions keep the class in different places, below the same children.
@@ -92,12 +94,33 @@ class Commands(TyperGroup):
 
     def _built(self, name: str) -> Any:
         family = import_module(f"penstock.cli.{COMMANDS[name]}").app
-        info = next(info for info in family.registered_commands if info.name == name)
-        info.cls = Command
-        command = get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
-        # The options of every command are taken after its name as well.
+        for info in family.registered_commands:
+            info.cls = Command
+            if info.name == name:
+                command = get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+                return self._with_options(command)
+        group: Any = get_group(family)
+        group.name = name
+        for command in group.commands.values():
+            self._with_options(command)
+        return group
+
+    def _with_options(self, command: Any) -> Any:
+        """The options of every command are taken after its name as well."""
         command.params += [_also_here(param) for param in self.params if param.name in ("config", "settings")]
         return command
+
+
+class Family(TyperGroup):
+    """Commands of one noun: `token add`, `token list`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands:
+            from penstock.config.problems import meant
+
+            hint = meant(args[0], self.commands, "commands")
+            raise UsageError(f"{ctx.info_name}: there is no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
 
 
 def _also_here(param: Any) -> Any:
@@ -131,7 +154,7 @@ def _as_given(param: Any, context: typer.Context, value: Any) -> Any:
     if value is None and (param.multiple or param.nargs == -1):
         value = ()
     if param.required and param.value_is_missing(value):
-        command = context.info_name
+        command = context.command_path.removeprefix(PROGRAM).strip()
         missing = param.metavar or param.name
         raise UsageError(f"{command}: {missing} is missing; see `{PROGRAM} {command} --help`")
     return value if param.callback is None else param.callback(context, param, value)

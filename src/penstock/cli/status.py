@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +11,10 @@ from penstock.cli import render
 from penstock.cli.session import config_of, finish, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from penstock.config import Config
-    from penstock.model import Gate, Host, Plant, Result, Wait
+    from penstock.model import Result, Wait
     from penstock.store.base import Snapshot
 
 app = typer.Typer()
@@ -48,6 +47,8 @@ def status(context: typer.Context, as_json: Json = False) -> int:
 
 
 async def _status(config: Config, as_json: bool) -> int:
+    from penstock.store.status import status_record
+
     async with opened(config) as client:
         snapshot = await client.snapshot()
     record = status_record(config.plant, snapshot)
@@ -56,70 +57,6 @@ async def _status(config: Config, as_json: bool) -> int:
     else:
         _print_status(record, snapshot)
     return 0
-
-
-def status_record(plant: Plant, snapshot: Snapshot) -> dict[str, Any]:
-    """A snapshot under a config's names; what was never recorded is as the config says."""
-    routes = [(json.loads(key), count) for key, count in snapshot.queued.items()]
-    active: dict[str, int] = defaultdict(int)
-    lane_running: dict[str, int] = defaultdict(int)
-    lane_queued: dict[str, int] = defaultdict(int)
-    for (host, lane), count in snapshot.running.items():
-        active[host] += count
-        lane_running[lane] += count
-    for (_, lane, *_), count in routes:
-        lane_queued[lane] += count
-    epoch = snapshot.epoch
-    return {
-        "hosts": {host.name: _host_record(host, snapshot, active[host.name], routes) for host in plant.hosts},
-        "lanes": {
-            lane.name: {
-                "running": lane_running[lane.name],
-                "queued": lane_queued[lane.name],
-                "max_running": lane.max_running,
-                "paused": snapshot.paused or snapshot.lanes_paused.get(lane.name, False),
-            }
-            for lane in plant.lanes
-        },
-        "gates": {gate.name: _gate_record(gate, snapshot) for gate in plant.gates},
-        "queue_depth": sum(snapshot.queued.values()),
-        "dispatcher": None
-        if epoch is None
-        else {
-            "pid": epoch.owner.pid,
-            "machine": epoch.owner.machine,
-            "command": epoch.owner.command,
-            "since": epoch.started_at,
-        },
-    }
-
-
-def _host_record(
-    host: Host, snapshot: Snapshot, active: int, routes: Sequence[tuple[Any, int]]
-) -> dict[str, Any]:
-    told = snapshot.hosts.get(host.name)
-    # A dispatcher's slots are those of its time; the next one begins with the config's.
-    slots = host.slots if told is None or snapshot.epoch is None else told.slots
-    return {
-        "active": active,
-        "available_slots": max(0, slots - active),
-        "slots": slots,
-        "queued": sum(count for route, count in routes if _could_take(host, *route)),
-        "state": "up" if told is None else told.state,
-    }
-
-
-def _could_take(host: Host, kind: str, _: str, pinned: str | None, model: str | None, __: Any) -> bool:
-    return host.serves_kind(kind) and pinned in (None, host.name) and model in (None, host.model)
-
-
-def _gate_record(gate: Gate, snapshot: Snapshot) -> dict[str, Any]:
-    if gate.name in snapshot.gates:
-        is_open, detail = snapshot.gates[gate.name]
-        return {"open": is_open, "detail": detail}
-    if gate.lane is not None:
-        return {"open": True, "detail": ""}
-    return {"open": gate.on_error == "open", "detail": "no reading yet"}
 
 
 def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:

@@ -24,7 +24,7 @@ from penstock.diagnosis.history import Epoch, Owner
 from penstock.dispatcher.payloads import Payloads
 from penstock.dispatcher.probes import Probes
 from penstock.dispatcher.recovery import restore
-from penstock.dispatcher.requests import Desk
+from penstock.dispatcher.requests import Desk, OnTokens
 from penstock.engine.base import Engine, Report, Stall
 from penstock.errors import StoreError, StoreFull, StoreLocked, TaskError, Unreachable
 from penstock.hosts.base import Job
@@ -99,14 +99,17 @@ class Dispatcher:
         on_ready: Callable[[], None] | None = None,
         on_start: Callable[[Sequence[Job]], None] | None = None,
         on_decisions: Callable[[Sequence[Decision]], None] | None = None,
+        on_tokens: OnTokens | None = None,
     ) -> None:
         """Dispatch until stopped, until nothing is left to do, or just until every request is answered.
 
-        `on_start` hears of attempts just before they begin, `on_decisions` of everything that was decided.
+        `on_start` hears of attempts just before they begin, `on_decisions` of everything that was decided,
+        `on_tokens` that the store's tokens are others than before; whoever changed them waits for it.
         """
         self._loop = asyncio.get_running_loop()
         self._on_start = on_start
         self._on_decisions = on_decisions
+        self._on_tokens = on_tokens
         epoch, before = await self._store.acquire(self._owner, self._clock.now())
         try:
             async with self._closing_at_the_end(), asyncio.TaskGroup() as self._tasks:
@@ -192,7 +195,7 @@ class Dispatcher:
 
     async def _open(self, epoch: Epoch, before: Epoch | None, answer_only: bool) -> None:
         self._scheduler = Scheduler(self._config.plant, first_class=epoch.number * _CLASSES_PER_EPOCH)
-        self._desk = Desk(self._store, self._scheduler, self._config.plant, self._states_of)
+        self._desk = Desk(self._store, self._scheduler, self._config.plant, self._states_of, self._on_tokens)
         await self._engine.open()
         if answer_only:
             self._events.append(Drain())

@@ -1,4 +1,4 @@
-"""What clients may ask of the dispatcher, and what it answers: cancel, retry, pause, resume, slots."""
+"""What clients may ask of the dispatcher, and what it answers: cancel, retry, pause, resume, slots, tokens."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from penstock.scheduling.scheduler import Scheduler
 from penstock.store.base import Answer, Request, Store, TaskFilter
 
 _Handled = tuple[Answer, list[Event]]
+OnTokens: TypeAlias = Callable[[], Awaitable[None]]
 StatesOf: TypeAlias = Callable[[Collection[str]], Awaitable[Mapping[str, State]]]
 _MOST_SLOTS = 100_000
 
@@ -19,8 +20,16 @@ _MOST_SLOTS = 100_000
 class Desk:
     """Turns a request into events; the answer is given once they are recorded."""
 
-    def __init__(self, store: Store, scheduler: Scheduler, plant: Plant, states_of: StatesOf) -> None:
+    def __init__(
+        self,
+        store: Store,
+        scheduler: Scheduler,
+        plant: Plant,
+        states_of: StatesOf,
+        on_tokens: OnTokens | None = None,
+    ) -> None:
         self._store = store
+        self._on_tokens = on_tokens
         self._states_of = states_of
         self._scheduler = scheduler
         self._hosts = {h.name for h in plant.hosts}
@@ -37,6 +46,10 @@ class Desk:
             return self._pause(str(args.get("scope")), str(args.get("name", "")), request.verb == "pause")
         if request.verb == "slots":
             return self._slots(str(args.get("host")), args.get("slots"))
+        if request.verb == "tokens":
+            if self._on_tokens is not None:
+                await self._on_tokens()  # whoever is refused from now on is refused before this is answered
+            return Answer(True, "read again"), []
         return Answer(False, f"the dispatcher does not know {request.verb!r}"), []
 
     async def _named(self, args: Mapping[str, Any]) -> list[TaskRecord] | Answer:

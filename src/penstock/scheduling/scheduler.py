@@ -86,6 +86,7 @@ class Statistics:
     hosts: Mapping[str, HostFigures]
     lanes: Mapping[str, LaneFigures]
     gates: Mapping[str, tuple[bool, str]]
+    waiting: Mapping[str, int]  # the first word of a reason -> tasks that wait for it
     live: int
     running: int
     ready: int
@@ -218,8 +219,19 @@ class Scheduler:
     def statistics(self) -> Statistics:
         world = self._world
         queued: dict[str, int] = {}
+        waiting: dict[str, int] = {}
         for lane in world.lanes.values():
             queued[lane.name] = sum(c.n for c in lane.waiting)
+            for work_class in lane.waiting:
+                if work_class.reason is not None:
+                    word = work_class.reason.partition(":")[0]
+                    waiting[word] = waiting.get(word, 0) + work_class.n
+        running = sum(len(lane.live) for lane in world.lanes.values())
+        ready = sum(queued.values())
+        if self._unmet:
+            waiting["dependency"] = len(self._unmet)
+        if scheduled := len(self._tasks) - running - ready - len(self._unmet):
+            waiting["scheduled"] = scheduled
         return Statistics(
             hosts={
                 h.name: HostFigures(
@@ -232,9 +244,10 @@ class Scheduler:
                 for lane in world.lanes.values()
             },
             gates={g.name: (g.open, g.detail) for g in world.gates.values()},
+            waiting=waiting,
             live=len(self._tasks),
-            running=sum(len(lane.live) for lane in world.lanes.values()),
-            ready=sum(queued.values()),
+            running=running,
+            ready=ready,
         )
 
     @property

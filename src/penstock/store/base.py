@@ -44,7 +44,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Something a client asks of the dispatcher: cancel, retry, pause, resume, slots."""
+    """Something a client asks of the dispatcher: cancel, retry, pause, resume, slots, tokens."""
 
     verb: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -86,6 +86,24 @@ class StoredEvent:
     attempt: int | None
     host: str | None
     data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Somebody who may come in through `serve`. Of the secret only the digest is kept.
+
+    `lane` is where its tasks go, `priority` the most urgent they may be; None leaves it to the tasks.
+    """
+
+    name: str
+    id: str  # the open part of the secret: finds the token
+    digest: str
+    scopes: tuple[str, ...]
+    lane: str | None = None
+    priority: int | None = None
+    requests_per_min: float | None = None
+    max_queued: int | None = None
+    created_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +176,12 @@ class Store(Protocol):
         self, after: int = 0, *, task: str | None = None, limit: int = 1000
     ) -> list[StoredEvent]: ...
 
+    async def last_event(self) -> int:
+        """The number of the newest event; 0 before the first."""
+
+    async def runs_of(self, ids: Iterable[str]) -> dict[str, str]:
+        """The runs of these tasks; those that are not known are left out."""
+
     async def ended_in_run(self, run: str, after: int) -> list[tuple[int, TaskRecord]]:
         """Tasks of a run that ended, with the number of the ending event, in that order, beyond `after`."""
 
@@ -176,7 +200,7 @@ class Store(Protocol):
         """Wake the dispatcher, in whatever process it is. Cheap, and lost when there is none."""
 
     def bell(self) -> Bell:
-        """Be woken when the dispatcher recorded something, in whatever process it is."""
+        """Be woken when the dispatcher recorded something or tasks were submitted, in whatever process."""
 
     async def export_run(self, run: str) -> AsyncIterator[Mapping[str, Any]]:
         """The run as JSON-ready records, in an order in which `import_run` takes them."""
@@ -184,6 +208,15 @@ class Store(Protocol):
 
     async def import_run(self, lines: Iterable[Mapping[str, Any]]) -> str:
         """Keep an exported run under its name; refused with TaskError when one of its tasks exists."""
+
+    async def save_token(self, token: Token) -> bool:
+        """Keep a token; False, and nothing is changed, when its name is taken."""
+
+    async def tokens(self) -> list[Token]:
+        """All of them, by name."""
+
+    async def revoke_token(self, name: str) -> bool:
+        """Forget a token; False when there is none of that name."""
 
     async def prune(self, before: float) -> int:
         """Forget tasks that ended before then, with their attempts and events; how many.

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock.model import Attempt, OnCrash, State, Task, TaskRecord, Verdict
-from penstock.store.base import Epoch, Owner, StoredEvent
+from penstock.store.base import Epoch, Owner, StoredEvent, Token
 
 STATES: Mapping[str, State] = {str(state): state for state in State}
 VERDICTS: Mapping[str | None, Verdict | None] = {None: None, **{str(verdict): verdict for verdict in Verdict}}
@@ -115,3 +115,13 @@ def epoch_of(row: Sequence[Any]) -> Epoch:
 def event_of(row: Sequence[Any]) -> StoredEvent:
     data = row[6]
     return StoredEvent(row[0], row[1], row[2], row[3], row[4], row[5], {} if data is None else decode(data))
+
+
+def token_row(token: Token) -> tuple[Any, ...]:
+    limits = (token.requests_per_min, token.max_queued)
+    scopes = json_text(token.scopes)
+    return (token.name, token.id, token.digest, scopes, token.lane, token.priority, *limits, token.created_at)
+
+
+def token_of(row: Sequence[Any]) -> Token:
+    return Token(row[0], row[1], row[2], _decode_names(row[3]), *row[4:])

@@ -34,11 +34,12 @@ from penstock.store.base import (
     Snapshot,
     StoredEvent,
     TaskFilter,
+    Token,
 )
 from penstock.store.bell import Bells, LocalBells, PipeBells
 from penstock.store.fold import EVENT_WIDTH, event_data
 from penstock.store.queries import printable
-from penstock.store.rows import NOT_JSON, STATES, attempt_of, decode, json_text
+from penstock.store.rows import NOT_JSON, STATES, attempt_of, decode, json_text, token_of, token_row
 from penstock.store.settling import settle
 from penstock.store.sqlite_open import MEMORY, QUERIES, Place
 from penstock.store.sqlite_owner import (
@@ -161,7 +162,7 @@ class SQLiteStore:
         if not batch.rows:
             return []
         future = self._future()
-        self._writing.put(SubmitJob(future=future, ring=Ring.DISPATCHER, batch=batch))
+        self._writing.put(SubmitJob(future=future, ring=Ring.EVERYBODY, batch=batch))
         ids: list[str] = await future
         return ids
 
@@ -196,6 +197,13 @@ class SQLiteStore:
         self, after: int = 0, *, task: str | None = None, limit: int = 1000
     ) -> list[StoredEvent]:
         return await self._scan(partial(read_events, after=after, task=task, limit=limit))
+
+    async def last_event(self) -> int:
+        ((number,),) = await self._rows("last_event")
+        return int(number)
+
+    async def runs_of(self, ids: Iterable[str]) -> dict[str, str]:
+        return dict(await self._rows("runs_of", json_text(list(ids))))
 
     async def ended_in_run(self, run: str, after: int) -> list[tuple[int, TaskRecord]]:
         return await self._scan(partial(read_ended, run=run, after=after))
@@ -247,6 +255,16 @@ class SQLiteStore:
         bundle = await self._scan(lambda _: read_bundle(lines))  # the thread is wanted, not the connection
         batch = await self._scan(lambda _: admitted(bundle, now, self._max_payload_bytes))
         return await self._write(lambda c: write_import(c, bundle, batch, now), Ring.DISPATCHER, alone=True)
+
+    async def save_token(self, token: Token) -> bool:
+        row = token_row(token)
+        return await self._write(lambda c: c.execute(QUERIES["add_token"], row).rowcount == 1)
+
+    async def tokens(self) -> list[Token]:
+        return [token_of(row) for row in await self._rows("tokens")]
+
+    async def revoke_token(self, name: str) -> bool:
+        return await self._write(lambda c: c.execute(QUERIES["drop_token"], (name,)).rowcount == 1)
 
     async def prune(self, before: float) -> int:
         from penstock.store.sqlite_prune import prune_events, prune_explanations, prune_tasks

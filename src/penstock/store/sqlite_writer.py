@@ -44,6 +44,7 @@ class Ring(Enum):
     NOBODY = 0
     DISPATCHER = 1
     CLIENTS = 2
+    EVERYBODY = 3
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -304,9 +305,9 @@ class Writer:
         return None
 
     def _ring(self, rings: set[Ring]) -> None:
-        if Ring.DISPATCHER in rings:
+        if Ring.DISPATCHER in rings or Ring.EVERYBODY in rings:
             self._bells.ring_dispatcher()
-        if Ring.CLIENTS in rings:
+        if Ring.CLIENTS in rings or Ring.EVERYBODY in rings:
             self._bells.ring_clients()
 
 

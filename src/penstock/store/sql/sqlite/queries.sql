@@ -180,6 +180,24 @@ SELECT id, state FROM tasks WHERE id IN (SELECT value FROM json_each(?))
 -- name: foreign_states
 SELECT id, state FROM foreign_tasks WHERE id IN (SELECT value FROM json_each(?))
 
+-- name: runs_of
+SELECT id, run FROM tasks WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: last_event
+SELECT seq FROM sqlite_sequence WHERE name = 'events'
+
+-- ==== tokens
+
+-- name: add_token
+INSERT OR IGNORE INTO tokens (name, id, digest, scopes, lane, priority, requests_per_min, max_queued, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: tokens
+SELECT name, id, digest, scopes, lane, priority, requests_per_min, max_queued, created_at FROM tokens ORDER BY name
+
+-- name: drop_token
+DELETE FROM tokens WHERE name = ?
+
 -- ==== snapshot
 
 -- name: live_counts

@@ -1,0 +1,103 @@
+"""Serving: `serve` is the dispatcher with HTTP around it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli import render
+from penstock.cli.session import Settings, config_of, hearing_interrupts, one_of, whole
+
+if TYPE_CHECKING:
+    from penstock.config import Config
+
+app = typer.Typer()
+
+INTERRUPTED = 130
+
+
+@app.command(
+    "serve",
+    epilog="\b\nExamples:\n"
+    "  penstock serve\n"
+    "  penstock serve --port 9000 --log-format json 2>> penstock.log\n"
+    "  penstock serve --host 0.0.0.0",
+)
+def serve(
+    context: typer.Context,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="The address to listen on; any but loopback needs a token."),
+    ] = None,
+    port: Annotated[
+        str | None, typer.Option("--port", metavar="N", help="The port to listen on; 0 takes a free one.")
+    ] = None,
+    log_format: Annotated[
+        str, typer.Option("--log-format", metavar="text|json", help="Of the lines on stderr.")
+    ] = "text",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and failures.")] = False,
+) -> int:
+    """Dispatch, and serve the HTTP API and its events.
+
+    Ctrl-C or SIGTERM takes in nothing more and finishes what runs; the second time what runs is put back.
+    Without any token it is open to the programs of this machine; see `penstock token`.
+    """
+    as_json = one_of("--log-format", log_format, ("text", "json")) == "json"
+    settings: Settings = context.obj
+    if host is not None:
+        settings.settings.append(f"server.host={json.dumps(host)}")
+    if port is not None:
+        settings.settings.append(f"server.port={whole('--port', port, 0)}")
+    config = config_of(context)
+    from penstock.dispatcher import precise
+
+    return precise.run(_serve(config, as_json, quiet))
+
+
+async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
+    from penstock.cli.logs import Log, telling
+    from penstock.web.service import Service, bind, urls
+    from penstock.wiring import make_dispatcher, open_store
+
+    heard: list[int] = []
+    with ExitStack() as stack:
+        sockets = bind(config.server.host, config.server.port)
+        for one in sockets:
+            stack.enter_context(closing(one))
+        store = open_store(config)
+        dispatcher = make_dispatcher(config, store, "penstock serve")
+        log = Log(as_json=as_json, quiet=quiet, task=dispatcher.task)
+        service = Service(config, store, dispatcher, sockets)
+
+        def stop(number: int) -> None:
+            heard.append(number)
+            if len(heard) == 1:
+                log.line("stopping", detail="finishing what runs; once more puts it back")
+            elif len(heard) == 2:
+                log.line("stopping", detail="putting back what runs")
+            service.stop()
+
+        def ready() -> None:
+            interrupts.tell(stop)  # what came before has been kept
+            slots = sum(host.slots for host in config.plant.hosts)
+            hosts = render.counted(len(config.plant.hosts), "host")
+            what = f"serving {store.name} with {hosts} and {render.counted(slots, 'slot')}"
+            log.line("ready", detail=f"{what} at {' '.join(urls(sockets))}")
+
+        interrupts = stack.enter_context(hearing_interrupts())
+        stack.enter_context(telling(log.warning))
+        await store.open()
+        try:
+            await service.check()
+            await service.run(on_ready=ready, on_start=log.started, on_decisions=log.decided)
+            left = sum((await store.snapshot(time.time())).queued.values())
+        finally:
+            interrupts.tell(heard.append)  # it is as good as stopped
+            await store.close()
+    log.line("stopped", detail=f"{render.counted(left, 'task')} queued")
+    return INTERRUPTED if heard and heard[0] == signal.SIGINT else 0

@@ -1,0 +1,41 @@
+"""The secrets of tokens: how one is made, and whether one that is shown is the right one.
+
+    ps_3f9a01c2_pV8…          `ps_`, eight open digits that find the token, 32 random bytes
+
+A secret of 256 random bits cannot be guessed or looked up, so a plain SHA-256 of it is a safe thing to keep.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+
+from penstock.store.base import Token
+
+PREFIX = "ps_"
+SCOPES = ("submit", "read", "admin")
+
+_FORM = re.compile(r"ps_([0-9a-f]{8})_[A-Za-z0-9_-]{43}", re.ASCII)
+
+
+def new_secret() -> tuple[str, str]:
+    """The id and the whole of a new secret."""
+    id = secrets.token_hex(4)
+    return id, f"{PREFIX}{id}_{secrets.token_urlsafe(32)}"
+
+
+def id_of(secret: str) -> str | None:
+    """Which token a secret claims to be of; None when it has not the form of ours."""
+    found = _FORM.fullmatch(secret)
+    return None if found is None else found[1]
+
+
+def digest_of(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def is_secret_of(token: Token, secret: str) -> bool:
+    """In a time that tells nothing of how much of it is right."""
+    return hmac.compare_digest(digest_of(secret), token.digest)

@@ -1,0 +1,1 @@
+"""Figures for the outside, folded from what the dispatcher decides."""

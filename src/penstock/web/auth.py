@@ -1,0 +1,201 @@
+"""Who a request comes from, and whether it comes in at all.
+
+Without any token the server is open to programs on this machine, and to nothing else: it listens on loopback
+only, answers only to loopback's names (another name is a web page that has its own name point here), and to
+no page of another site. From the first token on every request needs one. A server that has had tokens stays
+shut when the last is revoked; an unknown secret that has the form of ours is refused even where none is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from penstock.config.server import Server
+from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY
+from penstock.store.base import Token
+from penstock.store.tokens import PREFIX, SCOPES, id_of, is_secret_of
+from penstock.web.refusals import Refused
+
+LOCAL = "local"  # the name of whoever comes without a token
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever a request comes from, with what he may do."""
+
+    name: str
+    scopes: frozenset[str]
+    max_queued: int
+    lane: str | None = None
+    priority: int | None = None
+    requests_per_min: float | None = None
+    token_id: str = ""  # "" for the one without a token
+
+    def must_have(self, scope: str) -> None:
+        if scope not in self.scopes:
+            raise Refused(
+                403,
+                "forbidden",
+                f"the token {self.name!r} has not the scope {scope!r}",
+                "use one that has it: `penstock token add NAME --scope …`",
+            )
+
+    def lane_of(self, asked: str | None) -> str:
+        """The lane of what he submits; his own unless he is free to choose."""
+        if self.lane is None or "admin" in self.scopes:
+            return asked or self.lane or DEFAULT_LANE
+        if asked not in (None, self.lane):
+            raise Refused(
+                403,
+                "forbidden",
+                f"the token {self.name!r} submits to lane {self.lane!r} only",
+                "leave the lane out",
+            )
+        return self.lane
+
+    def priority_of(self, asked: int | None) -> int:
+        """The priority of what he submits: never more urgent than his own."""
+        if asked is None:
+            return DEFAULT_PRIORITY if self.priority is None else self.priority
+        if self.priority is not None and asked < self.priority and "admin" not in self.scopes:
+            raise Refused(
+                403,
+                "forbidden",
+                f"priority {asked} is more urgent than the token {self.name!r} may ask for",
+                f"ask for {self.priority} or a larger number, or leave it out",
+            )
+        return asked
+
+
+class Tokens:
+    """The tokens as the store had them when they were last read."""
+
+    def __init__(self, server: Server, *, loopback: bool) -> None:
+        self._server = server
+        self._known: dict[str, tuple[Token, Caller]] = {}  # by id
+        self._local = Caller(
+            LOCAL, frozenset(SCOPES), server.max_queued, requests_per_min=server.requests_per_min
+        )
+        self._gone: dict[str, asyncio.Event] = {}  # by id: set when its streams must end
+        self.is_open = loopback
+
+    def take(self, tokens: Iterable[Token]) -> None:
+        """These are all there are from now on; whoever is not among them is shut out."""
+        before = self._known
+        self._known = {token.id: (token, self._caller(token)) for token in tokens}
+        gone = [id for id in before if id not in self._known]
+        if self._known and self.is_open:
+            self.is_open = False
+            gone.append("")
+        for id in gone:
+            if id in self._gone:
+                self._gone.pop(id).set()
+
+    def caller(self, headers: Mapping[bytes, bytes]) -> Caller:
+        secret = _secret(headers)
+        id = None if secret is None else id_of(secret)
+        if secret is not None and id in self._known:
+            token, caller = self._known[id]
+            if is_secret_of(token, secret):
+                return caller
+        if self.is_open and (secret is None or not secret.startswith(PREFIX)):
+            return self._local
+        how = "send `Authorization: Bearer SECRET`; `penstock token add NAME` makes one"
+        what = "a token is needed" if secret is None else "this token is not known, or was revoked"
+        raise Refused(401, "unauthorized", what, how, headers={"WWW-Authenticate": "Bearer"})
+
+    def gone(self, caller: Caller) -> asyncio.Event:
+        """Set when the caller is shut out: what he has open must end."""
+        if caller.token_id not in self._gone:
+            self._gone[caller.token_id] = asyncio.Event()
+        still_in = caller.token_id in self._known or (caller.token_id == "" and self.is_open)
+        if not still_in:
+            self._gone[caller.token_id].set()
+        return self._gone[caller.token_id]
+
+    def _caller(self, token: Token) -> Caller:
+        server = self._server
+        rate = token.requests_per_min
+        return Caller(
+            name=token.name,
+            scopes=frozenset(token.scopes),
+            max_queued=server.max_queued if token.max_queued is None else token.max_queued,
+            lane=token.lane,
+            priority=token.priority,
+            requests_per_min=server.requests_per_min if rate is None else rate,
+            token_id=token.id,
+        )
+
+
+def _secret(headers: Mapping[bytes, bytes]) -> str | None:
+    scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
+    given = secret.strip() if scheme.lower() == b"bearer" else b""
+    given = given or headers.get(b"x-api-key", b"").strip() or headers.get(b"api-key", b"").strip()
+    return given.decode("latin-1") if given else None
+
+
+# ---- pages of other sites
+
+
+class Origins:
+    """Which web pages may call: those of this server, and those of the origins in [server] cors."""
+
+    def __init__(self, bound: Iterable[str], allowed: Sequence[str]) -> None:
+        self._names = _LOOPBACK_NAMES | {name.lower() for name in bound}
+        self._allowed = frozenset(allowed)
+
+    def check_host(self, headers: Mapping[bytes, bytes]) -> None:
+        """A page of another name that resolves to this machine carries that name."""
+        host = headers.get(b"host", b"").decode("latin-1")
+        if host and _name_of(host) not in self._names:
+            raise Refused(
+                403,
+                "host_refused",
+                "without tokens this server answers to loopback's names only",
+                "call it as localhost or 127.0.0.1, or make a token: `penstock token add NAME`",
+            )
+
+    def check_origin(self, method: str, headers: Mapping[bytes, bytes]) -> None:
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if origin:
+            if self._allowed & {origin, "*"} or _is_same(origin, headers.get(b"host", b"").decode("latin-1")):
+                return
+        else:
+            site = headers.get(b"sec-fetch-site", b"")
+            shown = method in ("GET", "HEAD") and headers.get(b"sec-fetch-dest") == b"document"
+            if site in (b"", b"none", b"same-origin") or shown:
+                return
+        raise Refused(
+            403,
+            "cross_site",
+            "pages of other sites may not call this server",
+            "name their origin in `cors` of [server] if they should",
+        )
+
+
+def _name_of(host: str) -> str:
+    """The name in a Host header, without its port."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _is_same(origin: str, host: str) -> bool:
+    try:
+        return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:
+        return False
+
+
+def caller_of(scope: Mapping[str, Any]) -> Caller:
+    """The caller of a request that has come in."""
+    caller: Caller = scope["state"]["caller"]
+    return caller

@@ -1,0 +1,98 @@
+"""The first thing a request meets: host and origin, the token, the length of the body.
+
+Plain ASGI, so that streams pass through untouched. Who came in is `request.state.caller` from here on; only
+`/health` is reached without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from penstock.web.auth import Origins, Tokens
+from penstock.web.refusals import JSON, Refused
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_OPEN = frozenset({"/health"})
+
+
+class Door:
+    def __init__(self, app: App, tokens: Tokens, origins: Origins, body_limit_bytes: int) -> None:
+        self._app = app
+        self._tokens = tokens
+        self._origins = origins
+        self._limit = body_limit_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._let_in(scope)
+        except Refused as refused:
+            await refuse(refused, scope, send)
+            return
+        if scope["type"] == "http":
+            receive = self._limited(receive)
+        await self._app(scope, receive, send)
+
+    def _let_in(self, scope: Scope) -> None:
+        headers = dict(scope["headers"])
+        if self._tokens.is_open:
+            self._origins.check_host(headers)
+        self._origins.check_origin(scope.get("method", "GET"), headers)
+        state = scope.setdefault("state", {})
+        try:
+            state["caller"] = self._tokens.caller(headers)
+        except Refused:
+            if scope["path"] not in _OPEN or scope["type"] != "http":
+                raise
+            state["caller"] = None
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length[:20]) > self._limit:
+            raise self._too_long()
+
+    def _limited(self, receive: Receive) -> Receive:
+        """A body in chunks does not say how long it will be."""
+        got = 0
+
+        async def limited() -> Message:
+            nonlocal got
+            message = await receive()
+            got += len(message.get("body", b""))
+            if got > self._limit:
+                raise self._too_long()
+            return message
+
+        return limited
+
+    def _too_long(self) -> Refused:
+        return Refused(
+            413,
+            "too_large",
+            f"the body is over {self._limit} bytes",
+            "send less at a time, or raise `body_limit_bytes` of [server]",
+        )
+
+
+async def refuse(refused: Refused, scope: Scope, send: Send) -> None:
+    """Answer, on whatever kind of connection."""
+    body = refused.body(scope["path"])
+    headers = [
+        (b"content-type", JSON.encode()),
+        (b"content-length", str(len(body)).encode()),
+        *((name.lower().encode(), value.encode("latin-1")) for name, value in refused.headers.items()),
+    ]
+    kind = "http"
+    if scope["type"] == "websocket":
+        if "websocket.http.response" not in scope.get("extensions", {}):
+            await send({"type": "websocket.close", "code": 1008, "reason": refused.type})
+            return
+        kind = "websocket.http"
+    await send({"type": f"{kind}.response.start", "status": refused.status, "headers": headers})
+    await send({"type": f"{kind}.response.body", "body": body})

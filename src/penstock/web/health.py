@@ -1,0 +1,168 @@
+"""/health and /metrics: whether the store keeps, the dispatcher starts and the hosts answer, and the figures.
+
+A look at the store is shared by all who ask within a second, so that asking often costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+
+from penstock.errors import StoreError
+from penstock.store.base import Snapshot
+from penstock.store.status import status_record
+from penstock.telemetry.metrics import CONTENT_TYPE
+from penstock.web.auth import caller_of
+from penstock.web.refusals import JSON
+from penstock.web.shapes import HealthRecord, errors
+
+if TYPE_CHECKING:
+    from penstock.web.app import Parts
+
+_LOOK_S = 2.0  # a store that has not answered by then is not well
+_FRESH_S = 1.0
+_SILENT_BEATS = 5  # heartbeats a dispatcher may miss
+_DOWN = ("down", "half-open", "probing")
+
+
+class Doctor:
+    """Looks at the store, the dispatcher and the hosts."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._looking = asyncio.Lock()
+        self._seen: dict[str, Any] = {}
+        self.snapshot: Snapshot | None = None  # of the last look that succeeded
+        self._seen_at = -_FRESH_S
+
+    async def look(self) -> Mapping[str, Any]:
+        async with self._looking:  # those who come meanwhile share what is found
+            if time.monotonic() - self._seen_at > _FRESH_S:
+                self._seen = await self._look()
+                self._seen_at = time.monotonic()
+            return self._seen
+
+    async def _look(self) -> dict[str, Any]:
+        store = await self._store()
+        dispatcher = self._dispatcher(store)
+        hosts = self._hosts()
+        checks = {"store": store, "dispatcher": dispatcher, "hosts": hosts}
+        reasons = [
+            f"{name}: {check['detail']}" for name, check in checks.items() if check["state"] == "failing"
+        ]
+        worst = {check["state"] for check in checks.values()}
+        status = "failing" if "failing" in worst else "degraded" if "degraded" in worst else "ok"
+        return {"status": status, "reasons": reasons, **checks}
+
+    async def _store(self) -> dict[str, Any]:
+        store = self._parts.store
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                snapshot = await store.snapshot(time.time())
+                await asyncio.shield(store.record([]))  # passes when all before it is on the disk
+        except TimeoutError:
+            return _check("failing", f"it has not answered for {_LOOK_S:g} s", queued=0)
+        except StoreError as error:
+            return _check("failing", str(error), queued=0)
+        if store.trouble is not None:
+            return _check("failing", store.trouble, queued=0)
+        self.snapshot = snapshot
+        return _check("ok", "", queued=sum(snapshot.queued.values()))
+
+    def _dispatcher(self, store: Mapping[str, Any]) -> dict[str, Any]:
+        parts = self._parts
+        if not parts.dispatching:
+            return _check("failing", "it does not run")
+        if parts.draining:
+            return _check("failing", "it finishes what runs and takes in nothing more")
+        if store["state"] != "ok":
+            return _check("degraded", "it waits for the store")
+        epoch = None if self.snapshot is None else self.snapshot.epoch
+        if epoch is None:
+            return _check("failing", "it has lost the store")
+        silent_s = time.time() - epoch.seen_at
+        if silent_s > _SILENT_BEATS * parts.config.heartbeat_s + _LOOK_S:
+            return _check("failing", f"it has shown no sign of life for {silent_s:.0f} s")
+        return _check("ok", "")
+
+    def _hosts(self) -> dict[str, Any]:
+        if not self._parts.dispatching:
+            return _check("ok", "", up=0, down=0)
+        states = {name: host.state for name, host in self._parts.dispatcher.statistics.hosts.items()}
+        down = sorted(name for name, state in states.items() if state in _DOWN)
+        detail = f"down: {', '.join(down[:20])}" if down else ""
+        state = "ok" if not down else "failing" if len(down) == len(states) else "degraded"
+        return _check(state, detail, up=len(states) - len(down), down=len(down))
+
+
+def _check(state: str, detail: str, **figures: int) -> dict[str, Any]:
+    return {"state": state, "detail": detail, **figures}
+
+
+def add_routes(app: FastAPI, parts: Parts) -> None:
+    doctor = Doctor(parts)
+
+    @app.get(
+        "/health",
+        summary="Whether all is well",
+        tags=["server"],
+        responses={200: {"model": HealthRecord}, 503: {"model": HealthRecord}, **errors(403, 405, 413)},
+        response_class=Response,
+    )
+    async def health(request: Request) -> Response:
+        """200 when the store keeps, the dispatcher starts and a host is up, else 503 with the reasons.
+
+        Without a token, or without the scope `read`, only the status is told.
+        """
+        found = await doctor.look()
+        caller = request.state.caller
+        told = found if caller is not None and "read" in caller.scopes else {"status": found["status"]}
+        return Response(
+            msgspec.json.encode(told),
+            503 if found["status"] == "failing" else 200,
+            {"Cache-Control": "no-store"},
+            media_type=JSON,
+        )
+
+    @app.get(
+        "/metrics",
+        summary="Figures for Prometheus",
+        tags=["server"],
+        responses={
+            200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+            **errors(401, 403, 405, 413),
+        },
+        response_class=Response,
+    )
+    async def metrics(request: Request) -> Response:
+        """Needs the scope `read`."""
+        caller_of(request.scope).must_have("read")
+        await doctor.look()
+        parts.metrics.stand(_standing(parts, doctor.snapshot))
+        return Response(parts.metrics.text(), media_type=CONTENT_TYPE)
+
+
+def _standing(parts: Parts, snapshot: Snapshot | None) -> dict[str, dict[tuple[str, ...], float]]:
+    standing: dict[str, dict[tuple[str, ...], float]] = {
+        "penstock_dispatcher_up": {(): float(parts.dispatching and not parts.draining)},
+    }
+    if snapshot is not None:
+        lanes = status_record(parts.config.plant, snapshot)["lanes"]
+        standing["penstock_queue_depth"] = {(name,): lane["queued"] for name, lane in lanes.items()}
+    if parts.dispatching:
+        figures = parts.dispatcher.statistics
+        hosts = figures.hosts.items()
+        standing |= {
+            "penstock_waiting_tasks": {(reason,): tasks for reason, tasks in figures.waiting.items()},
+            "penstock_running": {(name,): host.active for name, host in hosts},
+            "penstock_slots": {(name,): host.slots for name, host in hosts},
+            "penstock_host_up": {(name,): float(host.state not in _DOWN) for name, host in hosts},
+            "penstock_gate_open": {(name,): float(is_open) for name, (is_open, _) in figures.gates.items()},
+        }
+    return standing

@@ -1,0 +1,105 @@
+"""How much a caller may do: requests in any minute, and tasks or calls that wait at the same time.
+
+Both are counted per token, and together for all who come without one. What waits is what this server took in
+since it started: a task counts from its submit until its attempt starts, and again while it is queued for
+another try.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from penstock.model import Rate
+from penstock.scheduling.messages import Decision, End, Requeue, Start
+from penstock.scheduling.rates import RateWindow
+from penstock.web.auth import Caller
+from penstock.web.refusals import RETRY_LATER_S, Refused
+
+
+class Limits:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._windows: dict[tuple[str, float], RateWindow] = {}
+        self._waiting: defaultdict[str, int] = defaultdict(int)  # by token
+        self._owners: dict[str, str] = {}  # live task -> token
+        self._queued: set[str] = set()  # those of them that wait
+
+    def admit(self, caller: Caller) -> None:
+        """Count one request; Refused with 429 when there were too many in the last minute."""
+        rate = caller.requests_per_min
+        if rate is None:
+            return
+        window = self._windows.get((caller.token_id, rate))
+        if window is None:
+            window = self._windows[caller.token_id, rate] = RateWindow(Rate(requests_per_min=rate))
+        now = self._now()
+        free_at = window.free_at(now)
+        if free_at > now:
+            raise Refused(
+                429,
+                "rate_limited",
+                f"{caller.name!r} may make {rate:g} requests a minute, and has",
+                "try again after the seconds of Retry-After",
+                retry_after_s=free_at - now,
+            )
+        window.take(now, 0.0)
+
+    def enter(self, caller: Caller, count: int = 1) -> None:
+        """So many more wait; Refused with 429 when those would be too many. `leave` undoes it."""
+        waiting = self._waiting[caller.token_id]
+        if waiting + count > caller.max_queued:
+            raise Refused(
+                429,
+                "queue_full",
+                f"{caller.name!r} has {waiting} waiting and may have {caller.max_queued}",
+                "wait until some have started",
+                retry_after_s=RETRY_LATER_S,
+            )
+        self._waiting[caller.token_id] += count
+
+    def leave(self, caller: Caller, count: int = 1) -> None:
+        self._leave(caller.token_id, count)
+
+    def waiting(self, caller: Caller) -> int:
+        return self._waiting.get(caller.token_id, 0)
+
+    # ---- tasks
+
+    def enter_tasks(self, caller: Caller, ids: Sequence[str]) -> None:
+        """As `enter`, for tasks that are about to be submitted; they leave by what is decided of them."""
+        self.enter(caller, len(ids))
+        self._owners.update(dict.fromkeys(ids, caller.token_id))
+        self._queued.update(ids)
+
+    def forget_tasks(self, ids: Iterable[str]) -> None:
+        """They were not submitted after all, or have ended."""
+        for id in ids:
+            owner = self._owners.pop(id, None)
+            if owner is not None and id in self._queued:
+                self._queued.discard(id)
+                self._leave(owner, 1)
+
+    def decided(self, decisions: Sequence[Decision]) -> None:
+        owners = self._owners
+        if not owners:
+            return
+        for decision in decisions:
+            if isinstance(decision, Start):
+                if decision.task in self._queued:
+                    self._queued.discard(decision.task)
+                    self._leave(owners[decision.task], 1)
+            elif isinstance(decision, Requeue):
+                if decision.task in owners and decision.task not in self._queued:
+                    self._queued.add(decision.task)
+                    self._waiting[owners[decision.task]] += 1
+            elif isinstance(decision, End):
+                self.forget_tasks((decision.task,))
+
+    def _leave(self, token_id: str, count: int) -> None:
+        left = self._waiting[token_id] - count
+        if left > 0:
+            self._waiting[token_id] = left
+        else:
+            del self._waiting[token_id]

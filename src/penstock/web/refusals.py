@@ -1,0 +1,99 @@
+"""What a request that is not served is answered: a status, one line of what is wrong, what to do about it.
+
+Below /v1 the same refusal has the form that clients of OpenAI's API expect.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from penstock.errors import (
+    DispatcherError,
+    PenstockError,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+    UnknownTask,
+    UsageError,
+)
+
+JSON = "application/json"
+RETRY_LATER_S = 5.0  # for what may be over soon, when nobody knows how soon
+
+_OPENAI_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    429: "rate_limit_error",
+}
+
+
+class Refused(Exception):
+    """Raised anywhere on a request's way; it is answered with this and changes nothing."""
+
+    def __init__(
+        self,
+        status: int,
+        type: str,
+        message: str,
+        remedy: str | None = None,
+        *,
+        retry_after_s: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.type = type
+        self.message = message
+        self.remedy = remedy
+        self.headers = dict(headers or {})
+        if retry_after_s is not None:
+            self.headers["Retry-After"] = str(max(1, math.ceil(retry_after_s)))
+
+    def body(self, path: str = "") -> bytes:
+        return msgspec.json.encode(self.as_openai() if is_v1(path) else self.as_record())
+
+    def as_record(self) -> dict[str, Any]:
+        error = {"message": self.message, "type": self.type}
+        if self.remedy is not None:
+            error["remedy"] = self.remedy
+        return {"error": error}
+
+    def as_openai(self) -> dict[str, Any]:
+        message = self.message if self.remedy is None else f"{self.message}; {self.remedy}"
+        usual = "server_error" if self.status >= 500 else "invalid_request_error"
+        type = _OPENAI_TYPES.get(self.status, usual)
+        return {"error": {"message": message, "type": type, "param": None, "code": self.type}}
+
+
+def is_v1(path: str) -> bool:
+    return path == "/v1" or path.startswith("/v1/")
+
+
+def refusal_of(error: PenstockError) -> Refused:
+    """One of our errors, as it is told over HTTP."""
+    text = " ".join(str(error).split())
+    message, semicolon, remedy = text.partition("; ")
+    told = (message, remedy if semicolon else None)
+    if isinstance(error, UnknownTask):
+        return Refused(404, "not_found", *told)
+    if isinstance(error, UsageError):
+        return Refused(422, "invalid_request", text)
+    if isinstance(error, StoreFull | StoreLocked | DispatcherError):
+        return Refused(503, "unavailable", *told, retry_after_s=RETRY_LATER_S)
+    if isinstance(error, StoreError):
+        return Refused(503, "store_failed", *told)
+    return Refused(500, "internal", "something went wrong here; the server's log says what")
+
+
+def of_status(status: int, headers: Mapping[str, str] | None = None) -> Refused:
+    """For what the framework refuses by itself."""
+    if status == 404:
+        return Refused(404, "not_found", "there is nothing here", "/docs lists what there is")
+    if status == 405:
+        allowed = (headers or {}).get("Allow", "")
+        return Refused(405, "method_not_allowed", f"only {allowed} is possible here", headers=headers)
+    return Refused(status, "invalid_request", "the request cannot be understood", headers=headers)
