@@ -8,12 +8,13 @@ import re
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 
 from penstock.testing.behaviour import ModelBehaviour
-from penstock.testing.calls import ModelRequest, count_tokens
+from penstock.testing.calls import ModelRequest
 from penstock.testing.schemas import example
 
 _TOKEN = re.compile(r"\s*\S+\s*$|\s*\S+|\s+")
@@ -52,23 +53,18 @@ def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
 
 
 def reply_to(request: ModelRequest, behaviour: ModelBehaviour) -> Reply:
-    prompt_tokens = count_tokens(request.prompt)
-    most = asked_tokens(request.body)
-    named, required = _tool_choice(request.body)
-    if behaviour.answer is None and (named or required):
-        tool = _tool(request.body, named)
-        if tool is not None:
-            return _tool_reply(tool, prompt_tokens, "stop" if named else "tool_calls")
-    text, extra, cut = _answer(request, behaviour, most)
-    before_stop = _stopped(text, request.body.get("stop"))
-    pieces = _TOKEN.findall(before_stop)
-    calls, extra = _scripted_calls(extra)
-    reason = "tool_calls" if calls else "stop"
-    if most is not None and len(pieces) > most:
+    body, prompt_tokens = request.body, request.prompt_tokens
+    most = asked_tokens(body)
+    tool = None if behaviour.answer is not None or "tool_choice" not in body else _required_tool(body)
+    if tool is not None:
+        return _tool_reply(tool, prompt_tokens)
+    draft = _draft(request, behaviour, most)
+    if "stop" in body:
+        draft = _stopped(draft, body["stop"])
+    pieces, reason = draft.pieces, "tool_calls" if draft.calls else "stop"
+    if most is not None and (len(pieces) > most or draft.goes_on):
         pieces, reason = pieces[:most], "length"
-    elif cut and before_stop == text:
-        reason = "length"
-    return Reply(pieces, calls, reason, prompt_tokens, extra)
+    return Reply(pieces, draft.calls, reason, prompt_tokens, draft.extra)
 
 
 def asked_tokens(body: Mapping[str, Any]) -> int | None:
@@ -79,24 +75,45 @@ def asked_tokens(body: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _answer(
-    request: ModelRequest, behaviour: ModelBehaviour, most: int | None
-) -> tuple[str, Mapping[str, Any], bool]:
-    """The text, further fields of its message, and whether max_tokens alone ended it."""
+class _Draft(NamedTuple):
+    """What the model would say; `goes_on`: only max_tokens ends it."""
+
+    pieces: Sequence[str]
+    calls: Sequence[ToolCall] = ()
+    extra: Mapping[str, Any] = MappingProxyType({})
+    goes_on: bool = False
+
+
+def _draft(request: ModelRequest, behaviour: ModelBehaviour, most: int | None) -> _Draft:
     answer = behaviour.answer
     if answer is not None:
-        given = answer if isinstance(answer, str) else answer(request)
-        if isinstance(given, str):
-            return given, {}, False
-        extra = {key: value for key, value in given.items() if key not in ("content", "role")}
-        return given.get("content") or "", extra, False
+        return _scripted(answer if isinstance(answer, str) else answer(request))
     json = _json_answer(request.body.get("response_format"))
     if json is not None:
-        return json, {}, False
-    wanted = behaviour.tokens or most or _USUAL_TOKENS
+        return _Draft(_TOKEN.findall(json))
     words = request.last_text.split() or ["ok"]
-    # A model that would write on is cut off by max_tokens; one whose answer has a length of its own ends.
-    return " ".join(islice(cycle(words), wanted)), {}, behaviour.tokens is None and most is not None
+    wanted = behaviour.tokens or most or _USUAL_TOKENS
+    pieces = list(islice(cycle([f" {word}" for word in words]), wanted))
+    pieces[0] = words[0]
+    return _Draft(pieces, goes_on=behaviour.tokens is None and most is not None)
+
+
+def _scripted(given: str | Mapping[str, Any]) -> _Draft:
+    """An answer that a test wrote: its text, or its message with further fields."""
+    if isinstance(given, str):
+        return _Draft(_TOKEN.findall(given))
+    functions = [call["function"] for call in given.get("tool_calls") or ()]
+    calls = [ToolCall(one["name"], _TOKEN.findall(one["arguments"])) for one in functions]
+    extra = {key: value for key, value in given.items() if key not in ("content", "role", "tool_calls")}
+    return _Draft(_TOKEN.findall(given.get("content") or ""), calls, extra)
+
+
+def _stopped(draft: _Draft, stop: Any) -> _Draft:
+    text = whole = "".join(draft.pieces)
+    for one in [stop] if isinstance(stop, str) else stop if isinstance(stop, list) else []:
+        if isinstance(one, str) and one:
+            text = text.partition(one)[0]
+    return draft if text == whole else draft._replace(pieces=_TOKEN.findall(text), goes_on=False)
 
 
 def _json_answer(wanted: Any) -> str | None:
@@ -116,46 +133,31 @@ def _spaced(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
 
 
-def _stopped(text: str, stop: Any) -> str:
-    for one in [stop] if isinstance(stop, str) else stop if isinstance(stop, list) else []:
-        if isinstance(one, str) and one:
-            text = text.partition(one)[0]
-    return text
-
-
 # ---- tools
 
 
-def _tool_choice(body: Mapping[str, Any]) -> tuple[str | None, bool]:
-    """The tool that must be called, and whether any must."""
-    choice = body.get("tool_choice")
-    if isinstance(choice, Mapping):
-        function = choice.get("function")
-        name = function.get("name") if isinstance(function, Mapping) else None
-        return (name if isinstance(name, str) else None), True
-    return None, choice == "required"
+class _Tool(NamedTuple):
+    function: Mapping[str, Any]
+    reason: str  # a call by name ends with "stop", one that was free to choose with "tool_calls"
 
 
-def _tool(body: Mapping[str, Any], name: str | None) -> Mapping[str, Any] | None:
-    tools = body.get("tools")
+def _required_tool(body: Mapping[str, Any]) -> _Tool | None:
+    choice, tools = body["tool_choice"], body.get("tools")
+    named = choice.get("function") if isinstance(choice, Mapping) else None
+    name = named.get("name") if isinstance(named, Mapping) else None
+    if name is None and choice != "required":
+        return None
     for tool in tools if isinstance(tools, list) else ():
         function = tool.get("function") if isinstance(tool, Mapping) else None
-        if isinstance(function, Mapping) and (name is None or function.get("name") == name):
-            return function
+        if isinstance(function, Mapping) and name in (None, function.get("name")):
+            return _Tool(function, "tool_calls" if name is None else "stop")
     return None
 
 
-def _tool_reply(function: Mapping[str, Any], prompt_tokens: int, reason: str) -> Reply:
-    arguments = example(function.get("parameters") or {"type": "object"})
-    call = ToolCall(str(function.get("name", "")), _TOKEN.findall(_spaced(arguments)))
-    return Reply((), (call,), reason, prompt_tokens, {})
-
-
-def _scripted_calls(extra: Mapping[str, Any]) -> tuple[list[ToolCall], Mapping[str, Any]]:
-    """Tool calls of a message that a test wrote, and the rest of it."""
-    functions = [call["function"] for call in extra.get("tool_calls") or ()]
-    calls = [ToolCall(one["name"], _TOKEN.findall(one["arguments"])) for one in functions]
-    return calls, {key: value for key, value in extra.items() if key != "tool_calls"}
+def _tool_reply(tool: _Tool, prompt_tokens: int) -> Reply:
+    arguments = example(tool.function.get("parameters") or {"type": "object"})
+    call = ToolCall(str(tool.function.get("name", "")), _TOKEN.findall(_spaced(arguments)))
+    return Reply((), (call,), tool.reason, prompt_tokens, {})
 
 
 # ---- embeddings

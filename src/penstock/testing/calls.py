@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelRequest:
     """A call as it came in. `number` counts from 0 over all calls that the server got."""
 
@@ -16,7 +17,7 @@ class ModelRequest:
     headers: Mapping[str, str]
     body: Mapping[str, Any]
 
-    @property
+    @cached_property
     def endpoint(self) -> str:
         return self.path.rpartition("/v1/")[2]
 
@@ -34,12 +35,16 @@ class ModelRequest:
         """All text of the call: of messages, prompt or input."""
         return "\n".join(self.texts)
 
-    @property
+    @cached_property
     def texts(self) -> list[str]:
         body = self.body
         if "messages" in body:
             return list(_texts_of_messages(body["messages"]))
         return texts_of_input(body.get("prompt", body.get("input")))
+
+    @cached_property
+    def prompt_tokens(self) -> int:
+        return sum(map(count_tokens, self.texts))
 
     @property
     def last_text(self) -> str:
@@ -66,9 +71,9 @@ def texts_of_input(given: Any) -> list[str]:
 
 def _texts_of_messages(messages: Any) -> Iterator[str]:
     for message in messages if isinstance(messages, list) else ():
-        content = message.get("content") if isinstance(message, Mapping) else None
+        content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, str):
             yield content
         elif isinstance(content, list):
-            texts = [part.get("text") for part in content if isinstance(part, Mapping)]
+            texts = [part.get("text") for part in content if isinstance(part, dict)]
             yield " ".join(text for text in texts if isinstance(text, str))

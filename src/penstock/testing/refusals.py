@@ -46,7 +46,7 @@ def check_form(request: ModelRequest) -> None:
                 raise wrong(
                     "Missing required parameter: 'messages'.", "missing_required_parameter", "messages"
                 )
-            if not all(isinstance(one, Mapping) and isinstance(one.get("role"), str) for one in messages):
+            if not all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in messages):
                 raise wrong("Invalid 'messages': each needs a role.", "invalid_type", "messages")
         case "completions":
             if not isinstance(body.get("prompt"), (str, list)):

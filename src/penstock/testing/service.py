@@ -14,7 +14,7 @@ from aiohttp import web
 from penstock.testing import refusals, wire
 from penstock.testing.answers import reply_to
 from penstock.testing.behaviour import ModelBehaviour
-from penstock.testing.calls import ModelRequest, count_tokens
+from penstock.testing.calls import ModelRequest
 from penstock.testing.delivery import JSON, Delivery, LeftOff
 from penstock.testing.faults import Fault
 from penstock.testing.refusals import Refusal
@@ -133,7 +133,7 @@ class Service:
             raise _as_refusal(fault)
         refusals.check_form(call)
         model = refusals.check_model(call, behaviour)
-        prompt_tokens = count_tokens(call.prompt)
+        prompt_tokens = call.prompt_tokens
         headers = self._metered(prompt_tokens)
         refusals.check_context(call, behaviour, prompt_tokens)
         try:

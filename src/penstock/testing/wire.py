@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.testing.answers import Reply, embedding, usage
 from penstock.testing.behaviour import ModelBehaviour
-from penstock.testing.calls import ModelRequest, count_tokens, texts_of_input
+from penstock.testing.calls import ModelRequest
 
 DONE = b"data: [DONE]\n\n"
 _LOGPROB = -0.1
@@ -188,17 +188,17 @@ def _text_logprobs(request: ModelRequest, pieces: Sequence[str]) -> dict[str, An
 def embeddings_body(model: str, request: ModelRequest, behaviour: ModelBehaviour) -> dict[str, Any]:
     wanted = request.body.get("dimensions")
     dimensions = wanted if isinstance(wanted, int) and 1 <= wanted <= 65_536 else behaviour.dimensions
-    texts = texts_of_input(request.body.get("input"))
     as_base64 = request.body.get("encoding_format") == "base64"
-    tokens = sum(map(count_tokens, texts))
     return {
         "object": "list",
         "data": [
             {"object": "embedding", "index": index, "embedding": _vector_form(vector, as_base64)}
-            for index, vector in enumerate(embedding(text, dimensions) for text in texts)
+            for index, vector in enumerate(embedding(text, dimensions) for text in request.texts)
         ],
         "model": model,
-        "usage": {key: value for key, value in usage(tokens, 0).items() if key != "completion_tokens"},
+        "usage": {
+            key: value for key, value in usage(request.prompt_tokens, 0).items() if key != "completion_tokens"
+        },
     }
 
 
