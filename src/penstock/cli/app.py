@@ -29,6 +29,7 @@ _OUTPUT_FAULTS = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUO
 # In the order of --help: the module that has the command.
 COMMANDS = {
     "demo": "demo",
+    "simulate": "simulate",
     "run": "work",
     "work": "work",
     "submit": "submit",

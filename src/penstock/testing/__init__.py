@@ -11,7 +11,16 @@ from __future__ import annotations
 from penstock.testing.behaviour import ModelBehaviour, RateLimit
 from penstock.testing.calls import ModelRequest
 from penstock.testing.faults import Fault
+from penstock.testing.process import ServerProcess
 from penstock.testing.server import ModelServer
 from penstock.testing.stats import ServerStats
 
-__all__ = ["Fault", "ModelBehaviour", "ModelRequest", "ModelServer", "RateLimit", "ServerStats"]
+__all__ = [
+    "Fault",
+    "ModelBehaviour",
+    "ModelRequest",
+    "ModelServer",
+    "RateLimit",
+    "ServerProcess",
+    "ServerStats",
+]

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -17,6 +17,7 @@ from penstock.errors import UsageError
 from penstock.testing.behaviour import ModelBehaviour
 from penstock.testing.calls import ModelRequest
 from penstock.testing.faults import Fault
+from penstock.testing.process import ServerProcess, server_process
 from penstock.testing.service import Service
 from penstock.testing.stats import Condition, ServerStats, Watch
 
@@ -186,7 +187,7 @@ class ModelServer:
     def _not_seen(self, timeout_s: float) -> TimeoutError:
         return TimeoutError(f"{self.root_url}: not within {timeout_s:g} s; it has {self.stats.as_record()}")
 
-    # ---- in a thread of its own
+    # ---- in a thread or a process of its own
 
     @classmethod
     @contextmanager
@@ -204,6 +205,13 @@ class ModelServer:
                 end()
         finally:
             thread.join()
+
+    @classmethod
+    def in_process(
+        cls, behaviour: ModelBehaviour | None = None, **options: Any
+    ) -> AbstractContextManager[ServerProcess]:
+        """A server in a process of its own, for measurements. The behaviour must be picklable."""
+        return server_process(behaviour, options)
 
     async def _lived(self, ready: Future[Callable[[], None]]) -> None:
         loop = asyncio.get_running_loop()
