@@ -176,6 +176,15 @@ class Dispatcher:
         if task_id in self._calls:
             self._tell(CancelAsked(task_id))
 
+    def predicted_wait_s(self, task: Task) -> float | None:
+        """About how long a task that came now would wait; None when that cannot be told."""
+        return self._scheduler.predicted_wait_s(task, self._clock.now())
+
+    @property
+    def models(self) -> dict[str, tuple[str, ...]]:
+        """The models that hosts told of themselves when they were last checked."""
+        return {}
+
     @property
     def now(self) -> float:
         """The time as the dispatcher reckons it."""

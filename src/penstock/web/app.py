@@ -22,6 +22,7 @@ from penstock.store.base import Store
 from penstock.telemetry.metrics import Metrics
 from penstock.version import __version__
 from penstock.web.auth import Origins, Tokens
+from penstock.web.calls import OUR_HEADERS
 from penstock.web.door import Door
 from penstock.web.limits import Limits
 from penstock.web.refusals import JSON, Refused, of_status, refusal_of
@@ -69,9 +70,9 @@ def build_app(parts: Parts) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    from penstock.web import health
+    from penstock.web import health, openai_api
 
-    for routes in (health,):
+    for routes in (health, openai_api):
         routes.add_routes(app, parts)
     _answer_errors(app)
     app.add_middleware(
@@ -86,7 +87,7 @@ def build_app(parts: Parts) -> FastAPI:
             allow_origins=server.cors,
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
-            expose_headers=["Retry-After", "X-Penstock-Host", "X-Penstock-Attempt", "X-Penstock-Queue-S"],
+            expose_headers=["Retry-After", *OUR_HEADERS],
         )
     return app
 

@@ -46,8 +46,11 @@ class Limits:
             )
         window.take(now, 0.0)
 
-    def enter(self, caller: Caller, count: int = 1) -> None:
-        """So many more wait; Refused with 429 when those would be too many. `leave` undoes it."""
+    def enter(self, caller: Caller, count: int = 1, wait_s: Callable[[], float | None] | None = None) -> None:
+        """So many more wait; Refused with 429 when those would be too many. `leave` undoes it.
+
+        `wait_s` tells how long one would wait now, if it can.
+        """
         waiting = self._waiting[caller.token_id]
         if waiting + count > caller.max_queued:
             raise Refused(
@@ -55,7 +58,7 @@ class Limits:
                 "queue_full",
                 f"{caller.name!r} has {waiting} waiting and may have {caller.max_queued}",
                 "wait until some have started",
-                retry_after_s=RETRY_LATER_S,
+                retry_after_s=(wait_s() if wait_s is not None else None) or RETRY_LATER_S,
             )
         self._waiting[caller.token_id] += count
 

@@ -6,6 +6,8 @@ where a host takes any model, whatever that host's server knows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from penstock.config import Config
 from penstock.config.keys import AUTO_MODEL
 from penstock.config.problems import meant
@@ -24,7 +26,7 @@ class Names:
                 if name != ANY_MODEL:
                     self._owners.setdefault(name, []).append(host.name)
         self.has_hosts = bool(hosts)
-        self.any_name = any(ANY_MODEL in host.models for host in hosts)
+        self._takers = [host.name for host in hosts if ANY_MODEL in host.models]
 
     def asked(self, name: str | None) -> str | None:
         """What the hosts are asked for; None when nobody knows the name. No name at all is any model."""
@@ -35,7 +37,7 @@ class Names:
             name = self._followed(self._aliases[EVERY_NAME])
             if name in self._owners:
                 return name
-        return name if self.any_name else None
+        return name if self._takers else None
 
     def _followed(self, name: str) -> str:
         while (
@@ -51,6 +53,15 @@ class Names:
             asked = self.asked(alias)
             if alias != EVERY_NAME and asked is not None:
                 names.setdefault(alias, self._owners.get(asked, []))
+        return names
+
+    def listed(self, told: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+        """As `known`, with the models that hosts told of themselves, where a host takes any."""
+        names = {name: list(hosts) for name, hosts in self.known().items()}
+        for host in self._takers:
+            for name in told.get(host, ()):
+                if host not in names.setdefault(name, []):
+                    names[name].append(host)
         return names
 
     def unknown(self, name: str) -> str:

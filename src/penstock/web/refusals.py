@@ -22,6 +22,7 @@ from penstock.errors import (
 )
 
 JSON = "application/json"
+_LONGEST_WAIT_S = 3600.0
 RETRY_LATER_S = 5.0  # for what may be over soon, when nobody knows how soon
 
 _OPENAI_TYPES = {
@@ -43,15 +44,19 @@ class Refused(Exception):
         *,
         retry_after_s: float | None = None,
         headers: Mapping[str, str] | None = None,
+        param: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.type = type
         self.message = message
         self.remedy = remedy
+        self.param = param  # the field or header that is wrong, for clients of OpenAI's API
         self.headers = dict(headers or {})
         if retry_after_s is not None:
-            self.headers["Retry-After"] = str(max(1, math.ceil(retry_after_s)))
+            wait_s = min(_LONGEST_WAIT_S, max(0.001, retry_after_s))
+            self.headers["Retry-After"] = str(math.ceil(wait_s))
+            self.headers["Retry-After-Ms"] = str(math.ceil(wait_s * 1000))
 
     def body(self, path: str = "") -> bytes:
         return msgspec.json.encode(self.as_openai() if is_v1(path) else self.as_record())
@@ -66,7 +71,7 @@ class Refused(Exception):
         message = self.message if self.remedy is None else f"{self.message}; {self.remedy}"
         usual = "server_error" if self.status >= 500 else "invalid_request_error"
         type = _OPENAI_TYPES.get(self.status, usual)
-        return {"error": {"message": message, "type": type, "param": None, "code": self.type}}
+        return {"error": {"message": message, "type": type, "param": self.param, "code": self.type}}
 
 
 def is_v1(path: str) -> bool:

@@ -1,0 +1,216 @@
+"""One call of the front door from its task to its answer: queued, started, streamed back, or refused.
+
+The adapter sends the answer straight into the client's connection, so that a piece of it is on its way as soon as
+it came. What is left to do here is to notice who goes first: the call ends, or its client leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from penstock.errors import StoreError, TemporaryError, Unreachable
+from penstock.hosts.relay import Headers, Relay
+from penstock.model import State, Task, Verdict
+from penstock.scheduling.messages import End
+from penstock.web.refusals import JSON, RETRY_LATER_S, Refused, refusal_of
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from penstock.dispatcher.loop import Dispatcher
+
+OUR_HEADERS = (
+    "X-Penstock-Task",
+    "X-Penstock-Host",
+    "X-Penstock-Attempt",
+    "X-Penstock-Lane",
+    "X-Penstock-Queue-Seconds",
+)
+STALLED_S = 120.0  # a client that reads nothing for so long has left
+
+_log = logging.getLogger("penstock.web")
+
+
+class ClientStalled(TemporaryError):
+    """The client does not read its answer."""
+
+
+class ConnectionRelay(Relay):
+    """A relay into one HTTP connection."""
+
+    def __init__(
+        self, endpoint: str, body: bytes, *, streamed: bool, task: Task, on_start: Callable[[], None]
+    ) -> None:
+        super().__init__(endpoint, body, streamed=streamed)
+        self._task = task
+        self._on_start: Callable[[], None] | None = on_start
+        self._send: Send | None = None
+        self._begun = False
+        self.started_at: float | None = None
+        self.ended = False
+
+    def connect(self, send: Send) -> None:
+        self._send = send
+
+    def started(self, host: str, attempt: int, at: float) -> None:
+        self.started_at = at
+        self.waits_no_more()
+
+    def waits_no_more(self) -> None:
+        """It has left the queue, one way or another."""
+        if self._on_start is not None:
+            on_start, self._on_start = self._on_start, None
+            on_start()
+
+    @property
+    def begun(self) -> bool:
+        return self._begun
+
+    async def begin(self, status: int, headers: Headers, host: str, attempt: int) -> None:
+        self._begun = True
+        waited_s = max(0.0, (self.started_at or 0.0) - self._task.queued_at)
+        own = (
+            ("x-penstock-task", self._task.id),
+            ("x-penstock-host", host),
+            ("x-penstock-attempt", str(attempt)),
+            ("x-penstock-lane", self._task.lane),
+            ("x-penstock-queue-seconds", f"{waited_s:.3f}"),
+        )
+        await self._tell({"type": "http.response.start", "status": status, "headers": _raw((*headers, *own))})
+
+    async def send(self, data: bytes) -> None:
+        await self._tell({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self) -> None:
+        if not self.ended:
+            self.ended = True
+            await self._tell({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def refuse(self, refused: Refused) -> None:
+        """The call is answered with what is wrong."""
+        await self.pass_on(
+            refused.status, (("content-type", JSON), *refused.headers.items()), refused.body("/v1")
+        )
+
+    async def pass_on(self, status: int, headers: Headers, body: bytes) -> None:
+        """Answer all at once."""
+        self._begun = self.ended = True
+        own = (
+            ("content-length", str(len(body))),
+            ("x-penstock-task", self._task.id),
+            ("x-penstock-lane", self._task.lane),
+        )
+        await self._tell({"type": "http.response.start", "status": status, "headers": _raw((*headers, *own))})
+        await self._tell({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def _tell(self, message: dict[str, object]) -> None:
+        assert self._send is not None
+        try:
+            async with asyncio.timeout(STALLED_S):
+                await self._send(message)
+        except TimeoutError:
+            raise ClientStalled(f"the client has read nothing for {STALLED_S:g} s") from None
+
+
+def _raw(headers: Headers) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers]
+
+
+class CallResponse(Response):
+    """The answer to a call, as it comes. The call is queued when this is about to be sent."""
+
+    def __init__(self, dispatcher: Dispatcher, task: Task, relay: ConnectionRelay) -> None:
+        self._dispatcher = dispatcher
+        self._task = task
+        self._relay = relay
+        self.background = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        relay = self._relay
+        relay.connect(send)
+        try:
+            ended = self._dispatcher.call(self._task, relay)
+        except (Unreachable, StoreError) as error:
+            relay.waits_no_more()
+            await relay.refuse(refusal_of(error))
+            return
+        try:
+            await self._see_through(receive, ended)
+        finally:
+            if not ended.done():  # the server gives this connection up
+                self._dispatcher.cancel_call(self._task.id)
+            relay.waits_no_more()
+
+    async def _see_through(self, receive: Receive, ended: asyncio.Future[End]) -> None:
+        relay = self._relay
+        async with asyncio.TaskGroup() as group:
+            leaving = group.create_task(_left(receive))
+            first: set[asyncio.Future[Any]] = {leaving, ended}
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            if not ended.done() and not relay.ended:
+                self._dispatcher.cancel_call(self._task.id)
+            # What it has begun to send must be over before the connection is anybody else's.
+            await asyncio.wait({ended})
+            leaving.cancel()
+            if not relay.begun:
+                await self._refuse(ended)
+            elif not relay.ended:
+                await relay.end()
+
+    async def _refuse(self, ended: asyncio.Future[End]) -> None:
+        """The call ended and its client has not been told anything yet."""
+        relay = self._relay
+        if ended.cancelled():
+            await relay.refuse(_stopping())
+            return
+        end = ended.result()
+        refusal = relay.refusal
+        if end.state is State.FAILED and refusal is not None and _is_the_clients(refusal.status):
+            await relay.pass_on(refusal.status, refusal.headers, refusal.body)
+        elif end.step == "expire":
+            await relay.refuse(_too_late(self._dispatcher.predicted_wait_s(self._task)))
+        elif end.state is State.CANCELLED and self._dispatcher.is_stopping:
+            await relay.refuse(_stopping())
+        else:
+            await relay.refuse(_failed(end, refusal is not None))
+
+
+async def _left(receive: Receive) -> None:
+    """Until the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _is_the_clients(status: int) -> bool:
+    """Whether a host's refusal is about what the client asked, not about the host or our key for it."""
+    return 400 <= status < 500 and status not in (401, 403, 407, 429)
+
+
+def _stopping() -> Refused:
+    return Refused(503, "stopping", "Penstock is stopping", "ask again when it is back", retry_after_s=5.0)
+
+
+def _too_late(wait_s: float | None) -> Refused:
+    return Refused(
+        429,
+        "queue_timeout",
+        "the call could not start within its patience",
+        "ask again after the seconds of Retry-After, or with a longer X-Penstock-Patience",
+        retry_after_s=RETRY_LATER_S if wait_s is None else wait_s,
+    )
+
+
+def _failed(end: End, in_words: bool) -> Refused:
+    error = end.error or "no reason given"
+    if end.state is State.CANCELLED:
+        return Refused(503, "cancelled", f"the call was cancelled: {error}")
+    if "timed out" in error:
+        return Refused(504, "timeout", f"no host answered in time: {error}")
+    if not in_words and end.outcome is not None and end.outcome.verdict is Verdict.PERMANENT:
+        return Refused(400, "refused", error)
+    return Refused(502, "host_failed", f"no host could answer: {error}")

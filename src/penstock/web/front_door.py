@@ -1,0 +1,155 @@
+"""What a call of `/v1` becomes: a task, in a lane, for the hosts that its `model` names.
+
+Bodies pass through unchanged but for `model`. Lane, priority, run and patience of a call come from its token or
+from `X-Penstock-*` headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from time import strftime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.config import Config, TaskChecker
+from penstock.config.problems import meant
+from penstock.config.tasks import ID
+from penstock.model import PRIORITIES, OnCrash, Task
+from penstock.store.ids import new_ids
+from penstock.web.calls import CallResponse, ConnectionRelay
+from penstock.web.limits import Limits
+from penstock.web.names import Names
+from penstock.web.refusals import Refused
+
+if TYPE_CHECKING:
+    from penstock.dispatcher.loop import Dispatcher
+    from penstock.web.auth import Caller
+
+KINDS = {"chat/completions": "chat", "completions": "completion", "embeddings": "embedding"}
+_LONGEST_PATIENCE_S = 86_400.0
+_MOST_SHAPES = 10_000  # clients may ask for any name where a host takes any
+
+
+class _Head(msgspec.Struct):
+    """All that we must know of a body."""
+
+    model: str | None = None
+    stream: bool | None = None
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+
+
+class FrontDoor:
+    """Lets calls in: who may, to which hosts, in which lane."""
+
+    def __init__(self, config: Config, dispatcher: Dispatcher, limits: Limits) -> None:
+        self._server = config.server
+        self._record_bodies = config.server.record_bodies
+        self._lanes = {lane.name for lane in config.plant.lanes}
+        self._check = TaskChecker(config)
+        self._fitting: set[tuple[str, str, str | None]] = set()  # kind, lane and model that some host takes
+        self._dispatcher = dispatcher
+        self._limits = limits
+        self.names = Names(config)
+
+    def answer(self, caller: Caller, endpoint: str, body: bytes, headers: Mapping[str, str]) -> CallResponse:
+        """The answer to a call, yet to be sent. Raises Refused."""
+        head = _head(body)
+        asked = self.names.asked(head.model)
+        if asked is None:
+            raise Refused(404, "model_not_found", self.names.unknown(head.model or ""), param="model")
+        task = self._task(caller, endpoint, body, head, asked, headers)
+        self._admit(caller, task)
+        relay = ConnectionRelay(
+            endpoint,
+            body,
+            streamed=bool(head.stream),
+            task=task,
+            on_start=lambda: self._limits.leave(caller),
+        )
+        return CallResponse(self._dispatcher, task, relay)
+
+    def _task(
+        self,
+        caller: Caller,
+        endpoint: str,
+        body: bytes,
+        head: _Head,
+        asked: str,
+        headers: Mapping[str, str],
+    ) -> Task:
+        now = self._dispatcher.now
+        patience_s = _patience(headers.get("x-penstock-patience"), self._server.patience_s)
+        run = headers.get("x-penstock-run") or strftime("v1-%Y-%m-%d")
+        if not ID.fullmatch(run):
+            raise _wrong_header("X-Penstock-Run", "letters, digits, '_', '.' and '-', at most 128")
+        figures = {"endpoint": endpoint, "model": head.model, "stream": bool(head.stream), "bytes": len(body)}
+        payload: Any = {**figures, "caller": caller.name}
+        if self._record_bodies:
+            payload["body"] = msgspec.Raw(body)
+        return Task(
+            KINDS[endpoint],
+            payload,
+            priority=caller.priority_of(_priority(headers.get("x-penstock-priority"))),
+            lane=self._lane(caller, headers.get("x-penstock-lane")),
+            run=run,
+            model=asked,
+            deadline=now + patience_s,
+            on_crash=OnCrash.CANCEL,
+            id=new_ids(1)[0],
+            queued_at=now,
+        )
+
+    def _lane(self, caller: Caller, wanted: str | None) -> str:
+        lane = caller.lane_of(wanted)
+        if lane not in self._lanes:
+            hint = meant(lane, self._lanes, "lanes")
+            raise Refused(
+                400, "unknown_lane", f"there is no lane {lane[:80]!r}{hint}", param="X-Penstock-Lane"
+            )
+        return lane
+
+    def _admit(self, caller: Caller, task: Task) -> None:
+        shape = task.kind, task.lane, task.model
+        if shape not in self._fitting:
+            if found := self._check.problems(Task(task.kind, lane=task.lane, model=task.model)):
+                raise Refused(400, "unfit", "; ".join(f"{field}: {what}" for field, what in found))
+            if len(self._fitting) < _MOST_SHAPES:
+                self._fitting.add(shape)
+        self._limits.enter(caller, wait_s=lambda: self._dispatcher.predicted_wait_s(task))
+
+
+def _head(body: bytes) -> _Head:
+    try:
+        return _HEAD.decode(body)
+    except msgspec.ValidationError as error:
+        raise Refused(400, "invalid_body", f"the body is not as expected: {error}", param="model") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused(400, "invalid_json", f"the body is not valid JSON: {error}") from None
+
+
+def _patience(text: str | None, default_s: float) -> float:
+    if text is None:
+        return default_s
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not isfinite(seconds) or not 0 <= seconds <= _LONGEST_PATIENCE_S:
+        raise _wrong_header("X-Penstock-Patience", f"seconds, 0 to {_LONGEST_PATIENCE_S:g}")
+    return seconds
+
+
+def _priority(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if text not in {str(priority) for priority in PRIORITIES}:
+        raise _wrong_header("X-Penstock-Priority", "0 (most urgent) to 4")
+    return int(text)
+
+
+def _wrong_header(name: str, rule: str) -> Refused:
+    return Refused(400, "invalid_header", f"{name} must be {rule}", param=name)
