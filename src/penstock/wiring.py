@@ -27,6 +27,7 @@ MakeAdapter = Callable[["Host", "Clock"], "Adapter"]
 
 _ADAPTERS = {
     "command": "penstock.hosts.command:make",
+    "local": "penstock.hosts.local:make",
     "openai": "penstock.hosts.openai:make",
     "python": "penstock.hosts.python:make",
     "simulated": "penstock.hosts.simulated:make",

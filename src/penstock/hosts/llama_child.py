@@ -79,7 +79,10 @@ def _serve(order: Order) -> Any:
     params.cors_origins = ""
     params.cache_ram_mib = 0  # it would keep up to 8 GiB of past prompts
     params.verbosity = _WARNINGS
-    return xllamacpp.Server(params)  # returns when the model is loaded
+    try:
+        return xllamacpp.Server(params)  # returns when the model is loaded
+    except RuntimeError:
+        sys.exit(1)  # the log has said why, better than a traceback could
 
 
 def _wait_healthy(url: str) -> None:

@@ -19,12 +19,14 @@ _HIDDEN = "[key]"
 class Key:
     """A key is read when first needed and again when the server refuses it, so that a rotated one is found."""
 
-    def __init__(self, host: str, env: str | None = None, file: str | None = None) -> None:
+    def __init__(
+        self, host: str, env: str | None = None, file: str | None = None, *, value: str | None = None
+    ) -> None:
         self._host = host
         self._env = env
         self._file = file
-        self._value: str | None = None
-        self._hide: tuple[str, ...] = ()  # all that were ever used: an old one is still a secret
+        self._value = value  # given for a server that we started ourselves
+        self._hide = (value,) if value else ()  # all that were ever used: an old one is still a secret
 
     def __repr__(self) -> str:
         return f"Key({self.place})"

@@ -40,13 +40,12 @@ _PASSED_PREFIXES = ("openai-", "x-ratelimit-")
 
 
 class OpenAIAdapter:
-    def __init__(self, host: Host, clock: Clock) -> None:
+    def __init__(self, host: Host, clock: Clock, server: ModelServer | None = None) -> None:
         self._host = host
         self._clock = clock
-        self._options = read_options(host)
-        self._server = ModelServer(host.name, self._options)
+        self._server = server or ModelServer(host.name, read_options(host))
         self._seen: tuple[str, ...] = ()  # models that the server told at the last check
-        self.check_every_s = self._options.health_s
+        self.check_every_s = self._server.options.health_s
 
     async def open(self) -> None:
         await self._server.open()
@@ -61,7 +60,9 @@ class OpenAIAdapter:
                 payload.endpoint, payload.body, payload.streamed, job.model, self._host, self._seen
             )
             return OwnCoroutine(lambda: self._relay(ask, payload, job.attempt))
-        ask = ask_of_payload(payload, job.kind, job.model, self._host, self._options.defaults, self._seen)
+        ask = ask_of_payload(
+            payload, job.kind, job.model, self._host, self._server.options.defaults, self._seen
+        )
         return OwnCoroutine(lambda: self._perform(ask))
 
     async def check(self) -> Health:
@@ -199,7 +200,7 @@ class OpenAIAdapter:
             raise self._refused(ask, answer.status, answer.headers, await answer.words())
 
     def _refused(self, ask: Ask, status: int, headers: Any, body: bytes) -> CallFailed:
-        key = self._options.key
+        key = self._server.options.key
         outcome = classify(
             status,
             headers,
@@ -216,7 +217,7 @@ class OpenAIAdapter:
         return CallFailed(outcome, "upstream_error", refusal)
 
     def _unusable(self, error: Unusable) -> CallFailed:
-        text = self._options.key.redact(f"{self._host.name} sent {error}")
+        text = self._server.options.key.redact(f"{self._host.name} sent {error}")
         return CallFailed(Outcome(Verdict.HOST, error=text), "upstream_error")
 
 
