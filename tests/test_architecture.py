@@ -43,6 +43,7 @@ TASK_OWNERS: Mapping[str, str] = {
 # Who may catch everything. Only code that runs what users wrote does, and it records what it caught.
 CATCH_ALL: Mapping[str, str] = {
     "src/penstock/dispatcher/background.py": "a thread's error is raised where somebody waits for it",
+    "src/penstock/dispatcher/health.py": "a plug-in's check: whatever it raises is an answer",
     "src/penstock/dispatcher/probes.py": "a user's probe: whatever it raises is a failed reading",
     "src/penstock/engine/callables.py": "an attempt begins with the import of user code",
     "src/penstock/engine/calls.py": "runs the attempt: whatever user code raises becomes its outcome",

@@ -16,6 +16,7 @@ from penstock.engine.local import EngineLimits, LocalEngine
 from penstock.engine.trees import MARKER, prefix
 from penstock.hosts.base import Adapter, Job
 from penstock.hosts.command import CommandAdapter
+from penstock.hosts.openai import OpenAIAdapter
 from penstock.hosts.python import PythonAdapter
 from penstock.hosts.simulated import SimulatedAdapter
 from penstock.model import Host, Outcome
@@ -63,6 +64,8 @@ def adapter_for(host: Host, clock: Clock) -> Adapter:
         return PythonAdapter(host)
     if host.type == "command":
         return CommandAdapter(host)
+    if host.type == "openai":
+        return OpenAIAdapter(host, clock)
     assert host.type == "simulated"
     return SimulatedAdapter(host, clock)
 

@@ -426,3 +426,18 @@ async def test_closing_leaves_a_stuck_thread_behind_and_says_so(
 async def test_every_sort_of_callable(make: MakeEngine, function: str, value: object) -> None:
     async with Rig(python_host("host", function), make=make) as rig:
         assert (await rig.outcome_of("host", {"act": "return", "value": 1})).value == value
+
+
+@every_engine
+async def test_hosts_that_want_it_can_be_asked_how_they_are(make: MakeEngine) -> None:
+    """D6: a host whose adapter names a time is watched; whatever a check says or raises comes through."""
+    servers = [
+        Host(f"every-{health_s}", "openai", options={"url": "http://127.0.0.1:1/v1", "health_s": health_s})
+        for health_s in (0, 7.5)
+    ]
+    async with Rig(*HOSTS, *servers, make=make) as rig:
+        assert dict(rig.engine.watched()) == {"every-7.5": 7.5}
+        assert not (await rig.engine.check("every-7.5")).up
+        assert (await rig.engine.check("simulated")).up
+        with pytest.raises(KeyError):
+            await rig.engine.check("nobody")

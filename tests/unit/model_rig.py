@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -150,10 +151,13 @@ class Wire:
 
 
 @asynccontextmanager
-async def wire(act: Act, tls: ssl.SSLContext | None = None) -> AsyncIterator[Wire]:
+async def wire(
+    act: Act, tls: ssl.SSLContext | None = None, sock: socket.socket | None = None
+) -> AsyncIterator[Wire]:
     """On leaving, every connection must have been closed by the client, or be closed by an answer."""
     made = Wire(act)
-    server = await asyncio.get_running_loop().create_server(lambda: Line(made), "127.0.0.1", 0, ssl=tls)
+    listening = sock or socket.create_server(("127.0.0.1", 0))
+    server = await asyncio.get_running_loop().create_server(lambda: Line(made), sock=listening, ssl=tls)
     made.port = server.sockets[0].getsockname()[1]
     made.scheme = "https" if tls is not None else "http"
     try:

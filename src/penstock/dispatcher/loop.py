@@ -21,6 +21,7 @@ from typing import Any
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.diagnosis.history import Epoch, Owner
+from penstock.dispatcher.health import watch_health
 from penstock.dispatcher.payloads import Payloads
 from penstock.dispatcher.probes import Probes
 from penstock.dispatcher.recovery import restore
@@ -115,14 +116,14 @@ class Dispatcher:
             async with self._closing_at_the_end(), asyncio.TaskGroup() as self._tasks:
                 await self._open(epoch, before, answer_only)
                 self._until_empty = until_empty
-                chores = [
-                    self._tasks.create_task(chore, name=name)
-                    for name, chore in (
-                        ("penstock intake", self._take_in()),
-                        ("penstock heartbeat", self._beat(epoch.number)),
-                        ("penstock retention", self._prune()),
-                    )
+                wanted = [
+                    ("penstock intake", self._take_in()),
+                    ("penstock heartbeat", self._beat(epoch.number)),
+                    ("penstock retention", self._prune()),
                 ]
+                if not answer_only:
+                    wanted.append(("penstock health", watch_health(self._engine, self._tell, self._clock)))
+                chores = [self._tasks.create_task(chore, name=name) for name, chore in wanted]
                 if on_ready is not None:
                     on_ready()
                 self._poke()

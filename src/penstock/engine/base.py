@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from penstock.hosts.base import Job
+from penstock.hosts.base import Health, Job
 from penstock.model import Outcome
 
 
@@ -40,3 +40,9 @@ class Engine(Protocol):
 
     def stop(self, task: str, attempt: int) -> None:
         """Make an attempt end; it is reported with Verdict.CANCELLED unless it ended by itself first."""
+
+    def watched(self) -> Mapping[str, float]:
+        """The hosts whose health must be asked for, and every how many seconds."""
+
+    async def check(self, host: str) -> Health:
+        """Ask a host how it is; what its adapter raises comes through."""

@@ -29,7 +29,7 @@ from penstock.engine.timers import Timers
 from penstock.engine.trees import kill_orphans
 from penstock.engine.watchdog import Watchdog
 from penstock.errors import HostError
-from penstock.hosts.base import Adapter, Call, Job, OwnCoroutine, Program, Work
+from penstock.hosts.base import Adapter, Call, Health, Job, OwnCoroutine, Program, Watched, Work
 from penstock.model import Outcome
 
 _CHORES = 32  # threads for killing and looking; each may have to wait for a process to die
@@ -159,6 +159,16 @@ class LocalEngine:
         run = self._live.get((task, attempt))
         if run is not None:
             self._end(run, Reason.STOPPED)
+
+    def watched(self) -> Mapping[str, float]:
+        return {
+            name: adapter.check_every_s
+            for name, adapter in self._adapters.items()
+            if isinstance(adapter, Watched) and adapter.check_every_s > 0
+        }
+
+    async def check(self, host: str) -> Health:
+        return await self._adapters[host].check()
 
     # ---- beginning
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -28,6 +29,7 @@ _KEEP_ALIVE_S = 4.0
 _STALE_TRIES = 8  # idle connections that the server may have closed meanwhile
 _UNREAD_S = 30  # how long a server may leave what we sent unread before the connection is given up
 _ERROR_BODY_BYTES = 65_536
+_ONE_PIECE_BYTES = 262_144
 CHECK_S = 10.0
 
 
@@ -275,7 +277,12 @@ class ModelServer:
             sent = SimpleNamespace(reused=False)
             try:
                 return await self._session.request(
-                    method, url, data=body, headers=headers, allow_redirects=False, trace_request_ctx=sent
+                    method,
+                    url,
+                    data=_in_pieces(body),
+                    headers=headers,
+                    allow_redirects=False,
+                    trace_request_ctx=sent,
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                 if not sent.reused or isinstance(error, aiohttp.ClientConnectorError):
@@ -289,6 +296,11 @@ class ModelServer:
             return self.options.key.read_again()
         except HostError:
             return False
+
+
+def _in_pieces(body: bytes | None) -> bytes | io.BytesIO | None:
+    """A large body is written piece by piece, so that the loop turns in between."""
+    return io.BytesIO(body) if body is not None and len(body) > _ONE_PIECE_BYTES else body
 
 
 async def _note_reuse(session: Any, context: Any, params: Any) -> None:

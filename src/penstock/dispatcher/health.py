@@ -1,0 +1,74 @@
+"""Looking after hosts that can be down without any attempt having failed: who is asked, how often, what is told.
+
+Every host is asked at once when the dispatcher starts, and nothing waits for the answers. One that is well is asked
+every `check_every_s`; one that is down every two seconds, and less and less often until that. The scheduler hears
+only what changed: telling it that a host is up closes the host's breaker, which its own faults have opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from penstock.clock import Clock
+from penstock.engine.base import Engine
+from penstock.hosts.base import Health
+from penstock.scheduling.messages import HostHealth
+
+_DOWN_S = 2.0  # between the first two looks at a host that is down
+_PATIENCE_S = 30.0  # for one answer; adapters have shorter limits of their own
+_AT_ONCE = 64
+_DETAIL_CHARS = 300
+
+_log = logging.getLogger("penstock.dispatcher")
+
+
+async def watch_health(
+    engine: Engine, tell: Callable[[HostHealth], None], clock: Clock, patience_s: float = _PATIENCE_S
+) -> None:
+    """Until it is cancelled. A host has at most one check under way."""
+    room = asyncio.Semaphore(_AT_ONCE)
+    async with asyncio.TaskGroup() as group:
+        for host, every_s in engine.watched().items():
+            watcher = _Watcher(engine, host, every_s, patience_s, room)
+            group.create_task(watcher.run(tell, clock), name=f"penstock health of {host}")
+
+
+class _Watcher:
+    def __init__(
+        self, engine: Engine, host: str, every_s: float, patience_s: float, room: asyncio.Semaphore
+    ) -> None:
+        self._engine = engine
+        self._host = host
+        self._every_s = every_s
+        self._patience_s = patience_s
+        self._room = room
+
+    async def run(self, tell: Callable[[HostHealth], None], clock: Clock) -> None:
+        known = HostHealth(self._host, True)  # as the scheduler believes of every host
+        down_s = _DOWN_S
+        while True:
+            health = await self._check()
+            found = HostHealth(self._host, health.up, "" if health.up else health.detail[:_DETAIL_CHARS])
+            if found != known:
+                if found.up != known.up:
+                    level, word = (logging.INFO, "up") if found.up else (logging.WARNING, "down")
+                    _log.log(level, "host %s is %s: %s", self._host, word, health.detail)
+                known = found
+                tell(found)
+            if found.up:
+                down_s = _DOWN_S
+                await clock.sleep(self._every_s)
+            else:
+                await clock.sleep(min(down_s, self._every_s))
+                down_s *= 2
+
+    async def _check(self) -> Health:
+        try:
+            async with self._room, asyncio.timeout(self._patience_s):
+                return await self._engine.check(self._host)
+        except TimeoutError:
+            return Health(False, f"its check has not answered for {self._patience_s:g} s")
+        except Exception as error:  # noqa: BLE001 - an adapter may be a plug-in's: what it raises is an answer
+            return Health(False, f"its check failed: {type(error).__name__}: {error}")
