@@ -22,7 +22,7 @@ help: ## list the targets
 
 install: $(DEV) ## make .venv with the penstock command
 
-demo: $(DEV) ## watch Penstock at work on simulated hosts
+demo: $(DEV) ## watch Penstock at work, and a real model answer
 	$(BIN)/penstock demo
 
 test: $(DEV) ## run the tests

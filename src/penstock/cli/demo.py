@@ -27,8 +27,8 @@ def demo(
     """Watch Penstock at work on simulated hosts.
 
     Four scenes beside the legacy way and the ideal, all real: dispatchers, stores on the disk, a process that
-    is killed. Only the hosts pretend to work, and their seconds are shortened. Exit status 1: something that
-    Penstock promises did not hold.
+    is killed. Only the hosts pretend to work, and their seconds are shortened. At the end a real small model
+    answers a question, where it is installed. Exit status 1: something that Penstock promises did not hold.
     """
     import tempfile
 
@@ -46,15 +46,23 @@ def _play(folder: Path, scale: float, as_json: bool, kept: Path | None) -> bool:
     import asyncio
     from contextlib import closing
 
-    from penstock.demo.play import Options, play
+    from penstock.demo import play, question
 
-    options = Options(folder, scale)
+    options = play.Options(folder, scale)
     if as_json:
         from penstock.demo.plain import NoShow
 
-        scenes = asyncio.run(play(options, NoShow()))
-        ok = all(scene.ok for scene in scenes)
-        render.emit({"ok": ok, "second_lasts_s": scale, "scenes": [scene.as_record() for scene in scenes]})
+        scenes = asyncio.run(play.play(options, NoShow()))
+        last = asyncio.run(question.ask_model(folder))
+        ok = all(scene.ok for scene in (*scenes, last))
+        render.emit(
+            {
+                "ok": ok,
+                "second_lasts_s": scale,
+                "scenes": [scene.as_record() for scene in scenes],
+                "question": {**last.facts, "checks": [check.as_record() for check in last.checks]},
+            }
+        )
         return ok
     from penstock.demo.live import LiveShow
     from penstock.demo.plain import PlainShow
@@ -63,6 +71,10 @@ def _play(folder: Path, scale: float, as_json: bool, kept: Path | None) -> bool:
     screen = Screen(highlight=False)
     moving = screen.is_terminal and not screen.is_dumb_terminal
     with closing(LiveShow(screen) if moving else PlainShow(screen)) as show:
-        scenes = asyncio.run(play(options, show))
-        show.summary(scenes, kept)
-    return all(scene.ok for scene in scenes)
+        scenes = asyncio.run(play.play(options, show))
+        show.summary(scenes)
+        show.introduce(question.TITLE, question.ABOUT)
+        last = asyncio.run(question.ask_model(folder))
+        show.end(last)
+        show.verdict([*scenes, last], kept)
+    return all(scene.ok for scene in (*scenes, last))

@@ -35,8 +35,11 @@ class Show:
         self.console = console
 
     def begin(self, number: int, title: str, about: str) -> None:
+        self.introduce(f"{number}. {title}", about)
+
+    def introduce(self, title: str, about: str) -> None:
         self.console.print()
-        self.console.print(Text(f"{number}. {title}", "bold"))
+        self.console.print(Text(title, "bold"))
         self.say(about)
 
     def end(self, scene: Scene) -> None:
@@ -49,13 +52,15 @@ class Show:
         for line in scene.lines:
             self.say(line)
 
-    def summary(self, scenes: Sequence[Scene], kept: Path | None) -> None:
+    def summary(self, scenes: Sequence[Scene]) -> None:
         self.console.print()
         self.console.print(Text("What it came to, in seconds of the story", "bold"))
         self._figures(_summary_table(scenes))
         self.console.print(Text("What tasks waited for most, in task-seconds", "bold"))
         for scene in scenes:
             self.say(f"{scene.title}: {_most(scene.waits) or 'nothing'}")
+
+    def verdict(self, scenes: Sequence[Scene], kept: Path | None) -> None:
         self.console.print()
         failed = [check for scene in scenes for check in scene.checks if not check.ok]
         total = sum(len(scene.checks) for scene in scenes)
