@@ -20,8 +20,8 @@ from penstock.model import Host, Plant, Result, Task
 NAME = "question"
 TITLE = "A question for a real model"
 ABOUT = (
-    "Nothing is simulated in this one: a `local` host runs llama.cpp's own server with SmolLM2, a tiny model of 135 "
-    "million parameters, on one thread. It writes fluently and knows little: take no answer of it for true."
+    "Nothing is simulated in this one: a `local` host runs llama.cpp's own server with SmolLM2, a tiny model of "
+    "135 million parameters, on one thread. It writes fluently and knows little: take no answer of it for true."
 )
 QUESTION = "What is a queue? Answer in one sentence."
 
