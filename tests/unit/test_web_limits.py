@@ -41,7 +41,7 @@ def test_so_many_requests_in_any_minute_and_not_one_more() -> None:
     with pytest.raises(Refused) as caught:
         limits.admit(ONE)
     assert (caught.value.status, caught.value.type) == (429, "rate_limited")
-    assert caught.value.headers == {"Retry-After": "50"}
+    assert caught.value.headers == {"Retry-After": "50", "Retry-After-Ms": "49500"}
     limits.admit(OTHER)
     watch.now += 49.5
     limits.admit(ONE)

@@ -59,7 +59,8 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 
 def _bound(family: int, address: object) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol must be named: asyncio turns Nagle's delay off only where it reads TCP there.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
