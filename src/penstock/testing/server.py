@@ -152,14 +152,14 @@ class ModelServer:
 
     def hold(self) -> None:
         """Nothing goes on: no answer begins, no token comes, until `release`."""
-        self._with_service(lambda service: service.clock.hold(True))
+        self._with_service(lambda service: service.clock.hold(True), must_run=True)
 
     def release(self) -> None:
         self._with_service(lambda service: service.clock.hold(False))
 
     def fail_next(self, *faults: Fault | None) -> None:
         """The faults of the next calls, one each, before those of the behaviour."""
-        self._with_service(lambda service: service.extra_faults.extend(faults))
+        self._with_service(lambda service: service.extra_faults.extend(faults), must_run=True)
 
     # ---- wait for it
 
@@ -235,10 +235,12 @@ class ModelServer:
             return await step()
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(step(), loop))
 
-    def _with_service(self, step: Callable[[Service], None]) -> None:
+    def _with_service(self, step: Callable[[Service], None], *, must_run: bool = False) -> None:
         service = self._service
         if service is not None:
             self._with_loop(lambda: step(service))
+        elif must_run:
+            raise UsageError("the simulated server does not run; start it first")
 
     def _with_loop(self, step: Callable[[], None]) -> None:
         loop = self._loop
