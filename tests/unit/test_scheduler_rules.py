@@ -133,6 +133,51 @@ def test_a_probe_gate_is_closed_until_it_has_spoken() -> None:
     assert started(s.apply(m.GateRead("cpu", 20.0), 5.0)) == ["b"]
 
 
+@pytest.mark.parametrize("holds", [{"holds_hosts": ("h",)}, {"holds_lanes": ("default",)}], ids=str)
+def test_why_and_status_hear_of_a_failed_reading(holds: dict[str, Any]) -> None:
+    """E1, E5: a closed gate that stays closed because its probe fails says so, once per kind of failure."""
+    gate = Gate("cpu", probe="psutil:cpu_percent", max=80.0, **holds)
+    s = Scheduler(plant(Host("h", "none", 1), gates=(gate,)))
+    s.apply(m.Submitted(tasks("a")), 1.0)
+    told: list[tuple[str, str]] = []
+    for at, reading in enumerate(
+        [
+            m.GateRead("cpu", 90.0),
+            m.GateRead("cpu", 91.0),
+            m.GateRead("cpu", None, "no answer for 5 s"),
+            m.GateRead("cpu", None, "no answer for 6 s"),
+            m.GateRead("cpu", None, "refused"),
+            m.GateRead("cpu", 92.0),
+        ],
+        2,
+    ):
+        decisions = s.apply(reading, float(at))
+        changes = [d.detail for d in decisions if isinstance(d, m.GateChange)]
+        waits = [d.detail for d in decisions if isinstance(d, m.WaitChange)]
+        assert changes == waits
+        told += [(f"{at}", detail) for detail in changes]
+        assert s.waiting_reason("a") == "gate:cpu"
+    failed = "psutil:cpu_percent failed:"
+    assert told == [
+        ("2", "psutil:cpu_percent = 90 > 80"),
+        ("4", f"{failed} no answer for 5 s; on_error = closed"),
+        ("6", f"{failed} refused; on_error = closed"),
+        ("7", "psutil:cpu_percent = 92 > 80"),
+    ]
+
+
+def test_an_open_gate_tells_that_its_reading_failed() -> None:
+    """E5: `on_error = "open"` leaves it open, and it says why it is."""
+    gate = Gate("cpu", probe="psutil:cpu_percent", max=80.0, on_error="open", holds_hosts=("h",))
+    s = Scheduler(plant(Host("h", "none", 2), gates=(gate,)))
+    assert started(s.apply(m.Submitted(tasks("a")), 1.0)) == ["a"]
+    assert s.apply(m.GateRead("cpu", 20.0), 2.0) == [m.GateChange("cpu", 2.0, True, "")]
+    (told,) = s.apply(m.GateRead("cpu", None, "no answer"), 3.0)
+    assert told == m.GateChange("cpu", 3.0, True, "psutil:cpu_percent failed: no answer; on_error = open")
+    assert not s.apply(m.GateRead("cpu", None, "no answer"), 4.0)
+    assert s.apply(m.GateRead("cpu", 21.0), 5.0) == [m.GateChange("cpu", 5.0, True, "")]
+
+
 def test_units_limit_what_runs_together() -> None:
     """C7: two tasks of 16 GB do not fit into 24, whatever slots there are."""
     s = Scheduler(plant(Host("h", "none", 4, units={"vram_gb": 24.0})))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from penstock.model import Gate
 from penstock.scheduling.order import WorkClass
 
+_NUMBER = re.compile(r"\d+")
+
 
 class GateState:
-    __slots__ = ("detail", "gate", "limit", "name", "open", "waiting", "was_open")
+    __slots__ = ("detail", "fault", "gate", "limit", "name", "open", "told", "waiting")
 
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
@@ -16,8 +20,15 @@ class GateState:
         # Until a probe has spoken the gate is as after a failed reading: starting blindly is what it prevents.
         self.open = gate.lane is not None or gate.on_error == "open"
         self.detail = "" if gate.lane is not None else "no reading yet"
-        self.was_open = self.open
+        self.fault = self.detail  # why there is no reading
+        self.told = self.standing
         self.waiting: dict[WorkClass, None] = {}
+
+    @property
+    def standing(self) -> tuple[bool, str]:
+        """What is worth telling when it changes: also a failure that leaves the gate as it was, and another
+        failure, but not the numbers in it, or a probe that counts its failures would fill the store."""
+        return self.open, _NUMBER.sub("", self.fault)
 
     def running(self, count: int) -> bool:
         """The lane it reads has this many running; whether that moved the gate."""
@@ -30,6 +41,7 @@ class GateState:
 
     def read(self, value: float | None, error: str) -> None:
         gate = self.gate
+        self.fault = "" if value is not None else error or "no reading"
         if value is None:
             self.open = gate.on_error == "open"
             self.detail = f"{gate.probe} failed: {error}; on_error = {gate.on_error}"

@@ -54,12 +54,23 @@ class Placer:
         self._woken[work_class] = None
 
     def gate_moved(self, gate: GateState, now: float) -> None:
-        if gate.open != gate.was_open:
-            gate.was_open = gate.open
+        standing = gate.standing
+        if standing != gate.told:
+            if not gate.open:
+                self._tell_again(gate)
+            gate.told = standing
             self._out.append(GateChange(gate.name, now, gate.open, gate.detail))
             self._woken.update(gate.waiting)
             for name in gate.gate.holds_hosts:
                 self.refresh_host(self._world.hosts[name], now)
+
+    def _tell_again(self, gate: GateState) -> None:
+        """What waits for this gate goes on waiting for it, but not for what was recorded."""
+        reason = f"gate:{gate.name}"
+        books = [gate.waiting]
+        books += [t.waiting for name in gate.gate.holds_hosts for t in self._world.hosts[name].tiers]
+        for work_class in (c for book in books for c in book if c.recorded == reason):
+            work_class.recorded = ""  # no reason: whatever comes next is recorded, also that nothing waits
 
     def wake_all(self) -> None:
         for lane in self._world.lanes.values():
