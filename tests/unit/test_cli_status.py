@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.cli.status import REMEDIES, in_short, starts
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.diagnosis.waits import REASONS
+from penstock.dispatcher import probes
 from penstock.model import Gate, Host, Lane, Plant, Result, State, Wait
 from penstock.scheduling.routes import route_key
 from penstock.store.base import HostStatus, Snapshot
@@ -117,6 +121,70 @@ def test_status_for_people(cli: Cli) -> None:
     ]
     assert ["fast", "0/3", "0"] in [line.split() for line in lines]
     assert ["cpu", "closed", "no", "reading", "yet"] in [line.split() for line in lines]
+
+
+FAILING_GATE = """
+[gates.g]
+probe = "{probe}"
+min = 1
+every_s = 0.05
+on_error = "{on_error}"
+holds = {{ kinds = ["summarize"] }}
+"""
+
+FAILING_FUNCTIONS = """
+import threading
+
+def broken():
+    raise ValueError("boom")
+
+def hanging():
+    threading.Event().wait(60)
+"""
+
+
+async def dispatch_until_the_probe_has_failed(config: Path) -> None:
+    async with penstock.open(config) as client, client.watching() as change, asyncio.timeout(30):
+        await client.submit(penstock.Task("summarize", id="held"))
+        while " failed: " not in (await client.snapshot()).gates.get("g", (True, ""))[1]:
+            await change()
+
+
+@pytest.mark.parametrize(
+    ("probe", "error"),
+    [
+        ("python:failing_gates:broken", "ValueError: boom"),
+        ("python:failing_gates:hanging", "no reading for 0.15 s"),
+        ("psutil:disk_free_gb#/no/such/folder", "No such file or directory"),
+        ("prometheus:http://127.0.0.1:9/metrics#m", "cannot connect"),
+        ("nvml:memory_free_gb#a GPU that nobody has", "NVIDIA"),
+    ],
+    ids=["broken", "hanging", "psutil", "prometheus", "nvml"],
+)
+@pytest.mark.parametrize("on_error", ["open", "closed"])
+def test_e5_a_failed_reading_is_told(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, probe: str, error: str, on_error: str
+) -> None:
+    """E5, C5: a probe that fails or hangs leaves its gate as `on_error` says; status and why say so."""
+    if probe.endswith("hanging"):
+        monkeypatch.setattr(probes, "_LEAST_PATIENCE_S", 0.05)
+        monkeypatch.setattr(probes, "_GOODBYE_S", 0.05)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    cli.file("failing_gates.py", FAILING_FUNCTIONS)
+    cli.file("penstock.toml", CONFIG + FAILING_GATE.format(probe=probe, on_error=on_error))
+    asyncio.run(dispatch_until_the_probe_has_failed(cli.folder / "penstock.toml"))
+    monkeypatch.delitem(sys.modules, "failing_gates", raising=False)
+    told = cli.good("status", "--json").json["gates"]["g"]
+    assert told["open"] == (on_error == "open")
+    assert told["detail"].startswith(f"{probe} failed: ")
+    assert error in told["detail"]
+    assert told["detail"].endswith(f"; on_error = {on_error}")
+    (row,) = [line for line in cli.good("status").lines if line.startswith("g ")]
+    assert row.split(maxsplit=2) == ["g", on_error, told["detail"]]
+    if on_error == "closed":
+        waits = cli.good("why", "held", "--json").json["waits"]
+        assert told["detail"] in [wait["detail"] for wait in waits if wait["reason"] == "gate:g"]
+        assert f"{probe} failed: " in cli.good("why", "held").out
 
 
 # ---- why

@@ -403,6 +403,42 @@ HOLDS = '\nholds = { lanes = ["x"] }'
         ),
         ('probe = "psutil:load1#/x"\nmax = 1', "6: gates.g.probe: only psutil:disk_free_gb takes a #FOLDER"),
         (
+            'probe = "nvml:memory_free"\nmin = 1',
+            "6: gates.g.probe: unknown nvml probe 'memory_free'; did you mean 'memory_free_gb'?",
+        ),
+        ('probe = "nvml:power_w#"\nmax = 1', "6: gates.g.probe: names no GPU after #; give its number"),
+        (
+            'probe = "prometheus:ftp://h/metrics#m"\nmin = 1',
+            '6: gates.g.probe: must be like "prometheus:http://HOST:8000/metrics#METRIC"',
+        ),
+        ('probe = "prometheus:http://h:x/metrics#m"\nmin = 1', "6: gates.g.probe: must be like"),
+        ('probe = "prometheus:http:///metrics#m"\nmin = 1', "6: gates.g.probe: must be like"),
+        (
+            'probe = "prometheus:http://h/metrics"\nmin = 1',
+            "6: gates.g.probe: has no metric; write it behind",
+        ),
+        (
+            'probe = "prometheus:http://me:hunter2@h/metrics#m"\nmin = 1',
+            "6: gates.g.probe: has a user or password in its URL, where everybody reads it; remove it",
+        ),
+        (
+            'probe = "prometheus:http://h/metrics?token=hunter2#m"\nmin = 1',
+            "6: gates.g.probe: has a secret ('token') in its URL, where everybody reads it; remove it",
+        ),
+        (
+            'probe = "prometheus:http://h/metrics#9m"\nmin = 1',
+            "6: gates.g.probe: '9m' is no metric; write METRIC",
+        ),
+        ('probe = "prometheus:http://h/metrics#max(m"\nmin = 1', "6: gates.g.probe: 'max(m' is no metric"),
+        (
+            'probe = "prometheus:http://h/metrics#maxx(m)"\nmin = 1',
+            "6: gates.g.probe: unknown function 'maxx'; did you mean 'max'?",
+        ),
+        (
+            "probe = 'prometheus:http://h/metrics#m{a=b}'\nmin = 1",
+            "6: gates.g.probe: 'a=b' is no list of labels; write label=",
+        ),
+        (
             'probe = "pyhton:a:b"\nmin = 1',
             "6: gates.g.probe: unknown probe scheme 'pyhton'; did you mean 'python'?",
         ),

@@ -16,7 +16,7 @@ import pytest
 
 from penstock.clock import ManualClock
 from penstock.config.keys import PSUTIL_PROBES
-from penstock.dispatcher import probes
+from penstock.dispatcher import probes, readings
 from penstock.dispatcher.probes import Probes
 from penstock.model import Gate
 from penstock.scheduling.messages import GateRead
@@ -166,7 +166,7 @@ async def test_a_failed_reading_says_what_went_wrong(
         ("python:no_such_module_here:f", "No module named 'no_such_module_here'"),
         ("python:math:no_such_function", "no attribute 'no_such_function'"),
         ("psutil:nothing", "unknown psutil probe 'nothing'"),
-        ("prometheus:x", "unknown probe scheme 'prometheus'"),
+        ("nothing:x", "unknown probe scheme 'nothing'"),
         ("psutil:disk_free_gb#/no/such/folder", "No such file or directory"),
     ],
 )
@@ -328,7 +328,7 @@ async def test_the_first_cpu_reading_is_one(bench: Bench, monkeypatch: pytest.Mo
     import psutil
 
     values = iter([0.0, 42.0, 43.0])
-    monkeypatch.setattr(probes, "_FIRST_CPU_S", 0)
+    monkeypatch.setattr(readings, "_FIRST_CPU_S", 0)
     monkeypatch.setattr(psutil, "cpu_percent", lambda interval: next(values))
     await bench.open(gate("psutil:cpu_percent"))
     assert (await bench.next()).value == 42
@@ -347,7 +347,7 @@ async def test_gates_on_lanes_need_no_probe(bench: Bench) -> None:
     assert not probe_threads()
 
 
-def test_psutil_comes_only_with_a_gate_that_needs_it() -> None:
-    code = "import sys, penstock.dispatcher.probes; print('psutil' in sys.modules)"
+def test_what_a_probe_needs_comes_only_with_a_gate_that_needs_it() -> None:
+    code = "import sys, penstock.dispatcher.probes; print(bool({'psutil', 'pynvml', 'aiohttp'} & {*sys.modules}))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.strip() == "False"

@@ -105,6 +105,14 @@ AVAILABLE: HostTypes = {name: OPTIONS[name] for name in ("command", "local", "op
 SECRETS = frozenset({"access_token", "api-key", "api_key", "apikey", "key", "password", "secret", "token"})
 
 PSUTIL_PROBES = ("cpu_percent", "disk_free_gb", "load1", "memory_free_gb", "memory_percent")
+NVML_PROBES = (
+    "memory_free_gb",
+    "memory_percent",
+    "memory_used_gb",
+    "power_w",
+    "temperature_c",
+    "utilization_percent",
+)
 PROBE_SCHEMES = ("nvml", "prometheus", "psutil", "python")
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.config import keys
+from penstock.config import keys, probes
 from penstock.config.hosts import given
-from penstock.config.problems import Near, quoted
 from penstock.config.tables import Table
 from penstock.model import Gate, Lane, RetryRule
 
@@ -127,19 +126,10 @@ def _probe(table: Table) -> str | None:
     probe = table.text("probe", None)
     if probe is None:
         return None
-    scheme, colon, rest = probe.partition(":")
-    if not colon or scheme not in keys.PROBE_SCHEMES:
-        near = Near(scheme, keys.PROBE_SCHEMES, "available")
-        table.refuse(f"unknown probe scheme {quoted(scheme)}", "probe", near=near)
-    elif scheme == "psutil":
-        what, _, path = rest.partition("#")
-        if what not in keys.PSUTIL_PROBES:
-            near = Near(what, keys.PSUTIL_PROBES, "known")
-            table.refuse(f"unknown psutil probe {quoted(what)}", "probe", near=near)
-        elif path and what != "disk_free_gb":
-            table.refuse("only psutil:disk_free_gb takes a #FOLDER", "probe")
-    elif scheme == "python" and not keys.is_callable_path(rest):
-        table.refuse('must be like "python:package.module:function"', "probe")
+    try:
+        probes.check(probe)
+    except probes.BadProbe as wrong:
+        table.refuse(wrong.message, "probe", near=wrong.near)
     return probe
 
 

@@ -1,7 +1,7 @@
 """Gate probes: what they read is sampled here, outside the core, and told to the dispatcher as `GateRead`.
 
-A probe may be a user's function, and may hang. So each has a daemon thread of its own: a thread that does
-not come back blocks nobody and dies with the process. The loop only asks and listens.
+A probe may be a user's function or a driver, and may hang. So each source (`readings.py`) has a daemon thread of
+its own: a thread that does not come back blocks nobody and dies with the process. The loop only asks and listens.
 
     loop    ask ──► wait, at most `every_s * 3` ──► on_reading ──► sleep every_s ──► ask …
     thread  take the request, read, hand the reading to the loop
@@ -10,28 +10,27 @@ not come back blocks nobody and dies with the process. The loop only asks and li
 from __future__ import annotations
 
 import asyncio
-import importlib
 import math
-import os
 import queue
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from penstock.clock import Clock, SystemClock
+from penstock.dispatcher.readings import Read, Source, make_source, source_name
 from penstock.engine.outcomes import failure, one_line
 from penstock.model import Gate
 from penstock.scheduling.messages import GateRead
 
 _LEAST_PATIENCE_S = 5.0
 _GOODBYE_S = 1.0  # how long a reading in progress may take when the probes are closed
-_FIRST_CPU_S = 0.1
-_GIB = 1024**3
 _MAX_ERROR = 200
 
-Read: TypeAlias = Callable[[], Any]
+
+class _Request(NamedTuple):
+    gate: Gate
+    reading: asyncio.Future[tuple[float | None, str]]
 
 
 class Probes:
@@ -76,19 +75,19 @@ class Probes:
                 raise
 
     async def _sample_all(self) -> None:
-        readers: list[_Reader] = []
+        readers: dict[str, _Reader] = {}
         try:
             async with asyncio.TaskGroup() as group:
                 for gate in self._gates:
-                    readers.append(_Reader(gate, asyncio.get_running_loop()))
-                    group.create_task(self._sample(gate, readers[-1]), name=f"probe {gate.name}")
+                    reader = _reader_of(gate, readers, self._clock)
+                    group.create_task(self._sample(gate, reader), name=f"probe {gate.name}")
         finally:
-            await _dismiss(readers)
+            await _dismiss(list(readers.values()))
 
     async def _sample(self, gate: Gate, reader: _Reader) -> None:
         patience_s = max(_LEAST_PATIENCE_S, 3 * gate.every_s)
         while True:
-            reading = reader.ask()
+            reading = reader.ask(gate)
             if not await self._comes_within(reading, patience_s):
                 self._on_reading(GateRead(gate.name, None, f"no reading for {patience_s:g} s"))
             value, error = await reading
@@ -106,6 +105,30 @@ class Probes:
         await self._clock.sleep(seconds)
 
 
+async def read_once(
+    gates: Iterable[Gate], within_s: float, *, search_path: Iterable[str] = ()
+) -> list[GateRead]:
+    """One reading of each gate's probe; what has not come by then has failed."""
+    sys.path.extend(folder for folder in search_path if folder not in sys.path)
+    readers: dict[str, _Reader] = {}
+    clock = SystemClock()
+    asked = [(g, _reader_of(g, readers, clock).ask(g)) for g in gates if g.probe is not None]
+    try:
+        if asked:
+            await asyncio.wait([reading for _, reading in asked], timeout=within_s)
+        late = None, f"no reading for {within_s:g} s"
+        return [GateRead(g.name, *(reading.result() if reading.done() else late)) for g, reading in asked]
+    finally:
+        await _dismiss(list(readers.values()))
+
+
+def _reader_of(gate: Gate, readers: dict[str, _Reader], clock: Clock) -> _Reader:
+    name = source_name(gate)
+    if name not in readers:
+        readers[name] = _Reader(name, asyncio.get_running_loop(), clock)
+    return readers[name]
+
+
 async def _dismiss(readers: list[_Reader]) -> None:
     """End the threads that can end."""
     for reader in readers:
@@ -118,29 +141,27 @@ async def _dismiss(readers: list[_Reader]) -> None:
 
 
 class _Reader:
-    """A thread that reads one probe when asked."""
+    """A thread that reads the probes of one source when asked."""
 
-    def __init__(self, gate: Gate, loop: asyncio.AbstractEventLoop) -> None:
-        assert gate.probe is not None
-        self._probe = gate.probe
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._loop = loop
-        self._requests: queue.SimpleQueue[asyncio.Future[tuple[float | None, str]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._clock = clock
+        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        self._read: Read | None = None
+        self._source: Source | None = None
+        self._reads: dict[str, Read] = {}
         self._own: asyncio.Runner | None = None  # for async functions; theirs alone
         self._awaiting: asyncio.Task[Any] | None = None
         self.gone: asyncio.Future[None] = loop.create_future()
-        self._thread = threading.Thread(target=self._work, name=f"probe {gate.name}", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=f"probe {name}", daemon=True)
         self._thread.start()
 
     # ---- called on the dispatcher's loop
 
-    def ask(self) -> asyncio.Future[tuple[float | None, str]]:
-        reading: asyncio.Future[tuple[float | None, str]] = self._loop.create_future()
-        self._requests.put(reading)
-        return reading
+    def ask(self, gate: Gate) -> asyncio.Future[tuple[float | None, str]]:
+        request = _Request(gate, self._loop.create_future())
+        self._requests.put(request)
+        return request.reading
 
     def stop(self) -> None:
         self._stopping.set()
@@ -159,18 +180,22 @@ class _Reader:
 
     def _work(self) -> None:
         try:
-            while (reading := self._requests.get()) is not None and not self._stopping.is_set():
-                self._tell(_settle, reading, self._reading())
+            while (request := self._requests.get()) is not None and not self._stopping.is_set():
+                self._tell(_settle, request.reading, self._reading(request.gate))
+            if self._source is not None:
+                self._source.close()
             if self._own is not None:
                 self._own.close()
         finally:
             self._tell(_settle, self.gone, None)
 
-    def _reading(self) -> tuple[float | None, str]:
+    def _reading(self, gate: Gate) -> tuple[float | None, str]:
         try:
-            if self._read is None:
-                self._read = _resolve(self._probe)
-            return _number(self._finished(self._read())), ""
+            if self._source is None:
+                self._source = make_source(gate, self._clock)
+            if gate.name not in self._reads:
+                self._reads[gate.name] = self._source.read_of(gate)
+            return _number(self._finished(self._reads[gate.name]())), ""
         except BaseException as raised:  # noqa: BLE001 - user code: whatever it throws is a failed reading
             return None, one_line(failure(raised).error or type(raised).__name__, _MAX_ERROR)
 
@@ -211,58 +236,3 @@ def _number(value: Any) -> float:
     if not math.isfinite(number):
         raise ValueError(f"a probe returns a finite number, not {number}")
     return number
-
-
-# ---- what the names of probes stand for
-
-
-def _resolve(probe: str) -> Read:
-    scheme, _, rest = probe.partition(":")
-    match scheme:
-        case "psutil":
-            return _psutil_read(rest)
-        case "python":
-            return _python_read(rest)
-    raise ValueError(f"unknown probe scheme {scheme!r}")
-
-
-def _python_read(target: str) -> Read:
-    module_name, _, path = target.partition(":")
-    importlib.invalidate_caches()  # the file may have been added since the last reading
-    found: Any = importlib.import_module(module_name)
-    for part in path.split("."):
-        found = getattr(found, part)
-    if not callable(found):
-        raise TypeError(f"{target} is not a function")
-    return found  # type: ignore[no-any-return]
-
-
-def _psutil_read(rest: str) -> Read:
-    import psutil
-
-    what, _, folder = rest.partition("#")
-    reads: dict[str, Read] = {
-        "cpu_percent": _cpu_percent(psutil),
-        "memory_percent": lambda: psutil.virtual_memory().percent,
-        "memory_free_gb": lambda: psutil.virtual_memory().available / _GIB,
-        "load1": lambda: psutil.getloadavg()[0],
-        "disk_free_gb": lambda: psutil.disk_usage(folder or os.curdir).free / _GIB,
-    }
-    if what not in reads:
-        raise ValueError(f"unknown psutil probe {what!r}; known: {', '.join(sorted(reads))}")
-    return reads[what]
-
-
-def _cpu_percent(psutil: Any) -> Read:
-    """Use since the last reading. The first has none before it and would be 0, so it takes a moment."""
-    begun = False
-
-    def read() -> float:
-        nonlocal begun
-        if not begun:
-            begun = True
-            psutil.cpu_percent(interval=None)
-            time.sleep(_FIRST_CPU_S)
-        return float(psutil.cpu_percent(interval=None))
-
-    return read
