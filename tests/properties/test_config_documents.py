@@ -141,7 +141,12 @@ def valid_documents(draw: st.DrawFn) -> dict[str, Any]:
     conditions = st.sampled_from(["default", *lanes]).flatmap(
         lambda lane: st.fixed_dictionaries({"lane": st.just(lane), "max_running": st.integers(0, 9)})
     ) | st.fixed_dictionaries(
-        {"probe": st.sampled_from(["psutil:load1", "python:a.b:c.d"]), "min": seconds},
+        {
+            "probe": st.sampled_from(
+                ["psutil:load1", "python:a.b:c.d", "nvml:power_w#0", "prometheus:http://h/m#a"]
+            ),
+            "min": seconds,
+        },
         optional={"every_s": st.floats(0.05, 100), "on_error": st.sampled_from(["open", "closed"])},
     )
     gates = draw(
