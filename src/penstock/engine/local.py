@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -82,6 +83,7 @@ class LocalEngine:
 
     async def open(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._chores = ThreadPoolExecutor(_CHORES, thread_name_prefix="penstock chore")
         self._watchdog = Watchdog(self._pass_stall, self._limits.stall_s)
         self._watchdog.watch(self._loop, "dispatcher")
@@ -234,6 +236,9 @@ class LocalEngine:
         self._inbox.append((run, outcome))
         if not self._awaited:
             self._awaited = True
+            if threading.get_ident() == self._thread:  # an adapter's own coroutine: nobody has to be woken
+                self._loop.call_soon(self._look_in)
+                return
             with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits for this any more
                 self._loop.call_soon_threadsafe(self._look_in)
 

@@ -149,9 +149,7 @@ class OpenAIAdapter:
             raise self._refused(ask, 200, answer.headers, body)
         usage = usage_of(head.usage) or estimate(ask.body, 0)
         answer.rest()
-        await relay.begin(answer.status, passed_headers(answer.headers), self._host.name, attempt)
-        await relay.send(body)
-        await relay.end()
+        await relay.whole(answer.status, passed_headers(answer.headers), self._host.name, attempt, body)
         return self._done({}, ask, head.model, usage)
 
     async def _pass_stream(self, ask: Ask, relay: Relay, attempt: int, answer: Answer, tail: Tail) -> Outcome:

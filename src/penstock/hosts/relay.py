@@ -44,6 +44,12 @@ class Relay(ABC):
     async def begin(self, status: int, headers: Headers, host: str, attempt: int) -> None:
         """Send the status line and headers of the answer."""
 
+    async def whole(self, status: int, headers: Headers, host: str, attempt: int, body: bytes) -> None:
+        """Send an answer that is there already."""
+        await self.begin(status, headers, host, attempt)
+        await self.send(body)
+        await self.end()
+
     @abstractmethod
     async def send(self, data: bytes) -> None:
         """Send a piece of the answer; waits while the client is slow."""

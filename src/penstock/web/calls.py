@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
@@ -83,6 +83,11 @@ class ConnectionRelay(Relay):
         )
         await self._tell({"type": "http.response.start", "status": status, "headers": _raw((*headers, *own))})
 
+    async def whole(self, status: int, headers: Headers, host: str, attempt: int, body: bytes) -> None:
+        self.ended = True
+        await self.begin(status, (*headers, ("content-length", str(len(body)))), host, attempt)
+        await self._tell({"type": "http.response.body", "body": body, "more_body": False})
+
     async def send(self, data: bytes) -> None:
         await self._tell({"type": "http.response.body", "body": data, "more_body": True})
 
@@ -147,20 +152,36 @@ class CallResponse(Response):
             relay.waits_no_more()
 
     async def _see_through(self, receive: Receive, ended: asyncio.Future[End]) -> None:
+        """Until the client has its answer, or has left.
+
+        What waits here is the connection alone: it is over in either case. Only a call that ended without an
+        answer needs somebody to send one meanwhile.
+        """
         relay = self._relay
-        async with asyncio.TaskGroup() as group:
-            leaving = group.create_task(_left(receive))
-            first: set[asyncio.Future[Any]] = {leaving, ended}
-            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        refusing: list[asyncio.Task[None]] = []
+
+        def on_end(_: object) -> None:
+            if not relay.ended:
+                refusing.append(asyncio.get_running_loop().create_task(self._complete(ended)))
+
+        ended.add_done_callback(on_end)
+        try:
+            while (await receive())["type"] != "http.disconnect":
+                pass
             if not ended.done() and not relay.ended:
                 self._dispatcher.cancel_call(self._task.id)
             # What it has begun to send must be over before the connection is anybody else's.
             await asyncio.wait({ended})
-            leaving.cancel()
-            if not relay.begun:
-                await self._refuse(ended)
-            elif not relay.ended:
-                await relay.end()
+        finally:
+            ended.remove_done_callback(on_end)
+            for task in refusing:
+                await task
+
+    async def _complete(self, ended: asyncio.Future[End]) -> None:
+        if self._relay.begun:
+            await self._relay.end()
+        else:
+            await self._refuse(ended)
 
     async def _refuse(self, ended: asyncio.Future[End]) -> None:
         """The call ended and its client has not been told anything yet."""
@@ -178,12 +199,6 @@ class CallResponse(Response):
             await relay.refuse(_stopping())
         else:
             await relay.refuse(_failed(end, refusal is not None))
-
-
-async def _left(receive: Receive) -> None:
-    """Until the client is gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _is_the_clients(status: int) -> bool:
