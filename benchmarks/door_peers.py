@@ -32,7 +32,12 @@ from benchmarks.ours_door import CALL_S, CALLS, IDEAL_S, LITELLM, ROUTER, SLOTS,
 
 DIRECT = "directly"
 SEMAPHORES = "openai + semaphores"
-_QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "LITELLM_TELEMETRY": "False"}
+_QUIET = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_LOG": "ERROR",
+    "LITELLM_TELEMETRY": "False",
+    "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",  # it listens on loopback only
+}
 
 _CONFIG = """
 model_list:
