@@ -31,7 +31,7 @@ async def read_models(server: ModelServer, host: Host) -> Health:
 
 def judge(status: int, body: bytes, host: Host, server: ModelServer) -> Health:
     options = server.options
-    words = options.key.redact(said(body).message)[:200]
+    words = said(options.key.redact_bytes(body)).message[:200]  # hidden before it is cut
     place = f"GET {options.url}/models"
     if status in (401, 403):
         return Health(False, f"{place}: {status} {words}; {options.key.remedy}")

@@ -11,6 +11,7 @@ import io
 import socket
 import ssl
 from collections.abc import AsyncIterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,8 +28,8 @@ from penstock.version import __version__
 # Servers close idle connections after some seconds (uvicorn and Node: 5); sending on one of those is in vain.
 _KEEP_ALIVE_S = 4.0
 _STALE_TRIES = 8  # idle connections that the server may have closed meanwhile
-_UNREAD_S = 30  # how long a server may leave what we sent unread before the connection is given up
 _ERROR_BODY_BYTES = 65_536
+_WORDS_S = 5.0  # for the body of a refusal, once its status is known
 _ONE_PIECE_BYTES = 262_144
 CHECK_S = 10.0
 
@@ -87,11 +88,6 @@ class Patience:
         """It is not the server that is waited for."""
         self._due = self._end
 
-    def hasten(self) -> None:
-        """A refusal is short: its words come at once."""
-        self._streamed = True
-        self.heard()
-
     def _arm(self) -> None:
         when = min(self._due, self._end)
         if when < self._armed:
@@ -138,10 +134,7 @@ class Answer:
 
     async def chunk(self) -> bytes:
         """The next bytes as they came; empty at the end."""
-        try:
-            chunk = await self._response.content.readany()
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._server.failure(error) from None
+        chunk = await self._read()
         self._patience.heard()
         self._server.heard()
         self._size += len(chunk)
@@ -156,12 +149,13 @@ class Answer:
         return b"".join(chunks)
 
     async def words(self) -> bytes:
-        """The body of a refusal, or as much of it as anybody would read."""
-        self._patience.hasten()
+        """The body of a refusal, or as much of it as anybody would read; without it the status says enough."""
+        self._patience.rest()
         found = b""
-        with contextlib.suppress(CallFailed):  # the status says enough
-            while len(found) < _ERROR_BODY_BYTES and (chunk := await self.chunk()):
-                found += chunk
+        with contextlib.suppress(CallFailed, TimeoutError):
+            async with asyncio.timeout(_WORDS_S):
+                while len(found) < _ERROR_BODY_BYTES and (chunk := await self._read()):
+                    found += chunk
         return found[:_ERROR_BODY_BYTES]
 
     async def drain(self, seconds: float) -> None:
@@ -170,6 +164,12 @@ class Answer:
             async with asyncio.timeout(seconds):
                 while await self.chunk():
                     pass
+
+    async def _read(self) -> bytes:
+        try:
+            return await self._response.content.readany()
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._server.failure(error) from None
 
     def rest(self) -> None:
         self._patience.rest()
@@ -192,7 +192,7 @@ class ModelServer:
             limit=0,  # slots say how many calls there are
             ssl=self.options.trust or True,
             keepalive_timeout=_KEEP_ALIVE_S,
-            socket_factory=_socket,
+            socket_factory=partial(_socket, self.options.timeouts.first_token_s),
         )
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_note_reuse)
@@ -246,7 +246,7 @@ class ModelServer:
 
     def failure(self, error: Exception) -> CallFailed:
         """Of the connection: always the host's, or the network's on the way to it."""
-        text = self.options.key.redact(_told(error, self.host, self.options))
+        text = _told(error, self.host, self.options)
         return CallFailed(Outcome(Verdict.HOST, error=text), "upstream_error")
 
     def too_large(self) -> CallFailed:
@@ -307,14 +307,17 @@ async def _note_reuse(session: Any, context: Any, params: Any) -> None:
     context.trace_request_ctx.reused = True
 
 
-def _socket(address: Any) -> socket.socket:
-    """A connection whose other end has gone, or no longer reads, ends by itself."""
+def _socket(unread_s: float, address: Any) -> socket.socket:
+    """A connection whose other end has gone, or leaves what we sent unread for so long, ends by itself.
+
+    One that was closed with a part of a large body unsent would else be kept for as long as the server lives.
+    """
     family, kind, protocol, _, _ = address
     made = socket.socket(family, kind, protocol)
     made.setblocking(False)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_S * 1000)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(min(unread_s, 86_400) * 1000))
     return made
 
 
@@ -325,7 +328,7 @@ def _told(error: Exception, host: str, options: ModelOptions) -> str:
         reason = one_line(getattr(error.certificate_error, "verify_message", "") or "it does not fit")
         return f"{host}: the certificate of {url} is not trusted ({reason}); name its authority: ca_file"
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
-        return f"{host}: no TLS with {url} ({one_line(str(error), 200)}); does it speak https?"
+        return f"{host}: no TLS with {url} ({one_line(options.key.redact(str(error)), 200)}); does it speak https?"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"{host}: the name in {url} has no address; correct hosts.{host}.url"
     if isinstance(error, TimeoutError):
@@ -336,5 +339,5 @@ def _told(error: Exception, host: str, options: ModelOptions) -> str:
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return f"{host}: the server closed the connection before it answered"
     if isinstance(error, aiohttp.ClientPayloadError):
-        return f"{host}: the answer was cut off ({one_line(str(error), 200)})"
-    return f"{host}: {type(error).__name__}: {one_line(str(error), 200)}"
+        return f"{host}: the answer was cut off ({one_line(options.key.redact(str(error)), 200)})"
+    return f"{host}: {type(error).__name__}: {one_line(options.key.redact(str(error)), 200)}"

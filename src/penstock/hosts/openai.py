@@ -149,7 +149,7 @@ class OpenAIAdapter:
             raise self._refused(ask, 200, answer.headers, body)
         usage = usage_of(head.usage) or estimate(ask.body, 0)
         answer.rest()
-        await relay.whole(answer.status, passed_headers(answer.headers), self._host.name, attempt, body)
+        await relay.whole(answer.status, self._passed(answer.headers), self._host.name, attempt, body)
         return self._done({}, ask, head.model, usage)
 
     async def _pass_stream(self, ask: Ask, relay: Relay, attempt: int, answer: Answer, tail: Tail) -> Outcome:
@@ -158,7 +158,7 @@ class OpenAIAdapter:
             raise self._unusable(Unusable("an empty stream"))
         if (told := told_error(chunk)) is not None:
             raise self._refused(ask, 200, answer.headers, told)
-        await relay.begin(answer.status, passed_headers(answer.headers), self._host.name, attempt)
+        await relay.begin(answer.status, self._passed(answer.headers), self._host.name, attempt)
         while chunk:
             tail.add(chunk)
             answer.rest()
@@ -211,23 +211,22 @@ class OpenAIAdapter:
         )
         refusal = None
         if said(body).shaped and status >= 400:
-            refusal = Refusal(status, passed_headers(headers), key.redact_bytes(body))
+            refusal = Refusal(status, self._passed(headers), key.redact_bytes(body))
         return CallFailed(outcome, "upstream_error", refusal)
+
+    def _passed(self, headers: Any) -> tuple[tuple[str, str], ...]:
+        """Of a server's headers those that mean something to the client."""
+        return tuple(
+            (name.lower(), self._server.options.key.redact(value))
+            for name, value in headers.items()
+            if (name.lower() in _PASSED or name.lower().startswith(_PASSED_PREFIXES))
+            and value.isascii()
+            and value.isprintable()
+        )
 
     def _unusable(self, error: Unusable) -> CallFailed:
         text = self._server.options.key.redact(f"{self._host.name} sent {error}")
         return CallFailed(Outcome(Verdict.HOST, error=text), "upstream_error")
-
-
-def passed_headers(headers: Any) -> tuple[tuple[str, str], ...]:
-    """Of a server's headers those that mean something to the client."""
-    return tuple(
-        (name.lower(), value)
-        for name, value in headers.items()
-        if (name.lower() in _PASSED or name.lower().startswith(_PASSED_PREFIXES))
-        and value.isascii()
-        and value.isprintable()
-    )
 
 
 def make(host: Host, clock: Clock) -> OpenAIAdapter:
