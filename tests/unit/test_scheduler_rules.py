@@ -267,6 +267,17 @@ def test_a_host_at_fault_is_left_for_another_and_tried_by_one_task() -> None:
     assert started(s.apply(m.Finished("b", 1, DONE), 8.0)) == ["c", "d"]
 
 
+def test_a_fault_in_the_midst_of_an_answer_ends_the_task_and_still_counts_for_the_host() -> None:
+    """Rule 5: no other attempt can help a client that has a part of its answer, but the breaker opens."""
+    s = Scheduler(plant(Host("bad", "none", 4, breaker=BreakerRule(failures=2)), retry=GOOD_RETRY))
+    s.apply(m.Submitted(tasks("a", "b", "c")), 1.0)
+    broke_off = Outcome(Verdict.PERMANENT, error="it broke off", host_fault=True)
+    assert ended(s.apply(m.Finished("a", 1, broke_off), 2.0)) == {"a": State.FAILED}
+    s.apply(m.Finished("b", 1, broke_off), 2.0)
+    s.apply(m.Submitted(tasks("d")), 3.0)
+    assert s.waiting_reason("d") == "host-down"
+
+
 def test_a_throttled_host_is_asked_for_less_and_costs_no_retry() -> None:
     """Rule 5: 429 lowers the slots; they come back with time."""
     s = Scheduler(plant(Host("h", "none", 4), retry=RetryRule(retries=0)))

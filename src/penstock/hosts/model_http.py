@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -334,7 +335,8 @@ def _told(error: Exception, host: str, options: ModelOptions) -> str:
     if isinstance(error, TimeoutError):
         return f"{host}: no connection to {url} within {options.timeouts.connect_s:g} s (timeouts.connect_s)"
     if isinstance(error, aiohttp.ClientConnectorError):
-        reason = error.os_error.strerror or str(error.os_error)
+        cause = error.os_error
+        reason = os.strerror(cause.errno) if cause.errno else str(cause)
         return f"{host}: no connection to {url} ({one_line(reason, 200)}); start it, or correct its url"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return f"{host}: the server closed the connection before it answered"
