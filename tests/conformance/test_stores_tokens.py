@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.model import Task
+from penstock.model import State, Task
 from penstock.store.base import Store, Token
 from tests.conformance.store_rig import (
     EVERY,
@@ -19,6 +19,7 @@ from tests.conformance.store_rig import (
     MakeSpot,
     opened,
     run_through,
+    start,
     tasks,
 )
 
@@ -83,6 +84,15 @@ async def test_runs_of_tasks(store: Store) -> None:
     a, b = await store.submit([Task("count", run="one"), Task("count", run="two")])
     assert await store.runs_of([a, b, "nobody"]) == {a: "one", b: "two"}
     assert await store.runs_of([]) == {}
+
+
+async def test_the_states_of_a_run_are_counted(store: Store) -> None:
+    await store.acquire(ME, T0)
+    ids = await store.submit(tasks(4), "nightly")
+    await store.submit(tasks(2), "other")
+    await store.record([*run_through(ids[:2]), start(ids[2])])
+    assert await store.states_in_run("nightly") == {State.DONE: 2, State.RUNNING: 1, State.QUEUED: 1}
+    assert await store.states_in_run("none") == {}
 
 
 @pytest.mark.parametrize("make", SHARED)

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -86,6 +86,7 @@ class Dispatcher:
         self._putting_back = False
         self._until_empty = False
         self._stopped = asyncio.Event()
+        self._answering = asyncio.Lock()  # held while a request is acted on
         self._answered = asyncio.Event()  # no request was left at the last look
         self._failure: BaseException | None = None
         self._calls: dict[str, asyncio.Future[End]] = {}  # those whose callers wait
@@ -131,6 +132,7 @@ class Dispatcher:
                     await self._answered.wait()
                     self.stop()
                 await self._stopped.wait()
+                await self._finish_answering()
                 for chore in (*chores, *self._launching):
                     chore.cancel()
         except BaseExceptionGroup as group:
@@ -297,8 +299,9 @@ class Dispatcher:
                 await self._take_in_page(arrivals)
                 arrivals = await self._store.arrivals(self._seen, _PAGE) if len(arrivals) == _PAGE else []
             for request in requests:
-                await self._settled()  # and the state of what it is about is on the disk
-                await self._serve(request)
+                async with self._answering:
+                    await self._settled()  # and the state of what it is about is on the disk
+                    await self._serve(request)
             if not arrived and not requests:
                 self._answered.set()
                 await self._bell.wait()
@@ -324,6 +327,13 @@ class Dispatcher:
         self._tell_first(events)
         await self._settled()
         await self._store.answer(request.number, answer)
+
+    async def _finish_answering(self) -> None:
+        """A request that was acted on is answered before we go; a disk that stays full must not keep us."""
+        if self._failure is None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FLUSH_S), self._answering:
+                    pass
 
     async def _states_of(self, needed: Collection[str]) -> dict[str, State]:
         """The states of tasks that others wait after, but for those the scheduler still holds.

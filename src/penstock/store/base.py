@@ -185,6 +185,9 @@ class Store(Protocol):
     async def ended_in_run(self, run: str, after: int) -> list[tuple[int, TaskRecord]]:
         """Tasks of a run that ended, with the number of the ending event, in that order, beyond `after`."""
 
+    async def states_in_run(self, run: str) -> dict[State, int]:
+        """How many tasks of a run are in each state; empty when there is no such run."""
+
     async def live_in_run(self, run: str) -> int:
         """How many tasks of a run have not ended."""
 

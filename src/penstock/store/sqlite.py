@@ -208,6 +208,10 @@ class SQLiteStore:
     async def ended_in_run(self, run: str, after: int) -> list[tuple[int, TaskRecord]]:
         return await self._scan(partial(read_ended, run=run, after=after))
 
+    async def states_in_run(self, run: str) -> dict[State, int]:
+        counted = await self._scan(lambda c: c.execute(QUERIES["states_in_run"], (run,)).fetchall())
+        return {STATES[state]: count for state, count in counted}
+
     async def live_in_run(self, run: str) -> int:
         ((count,),) = await self._rows("live_in_run", run)
         return int(count)

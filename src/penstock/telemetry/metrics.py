@@ -8,13 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.registry import Collector
 
 from penstock.model import Task
 from penstock.scheduling.messages import Decision, End, Requeue, Start, Stop, WaitChange
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+disable_created_metrics()  # type: ignore[no-untyped-call] # the time at which a counter was made would double every line
 
 _SECONDS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 
@@ -110,7 +119,10 @@ class Metrics:
                 self._over(decision.task, decision.at, str(decision.verdict))
                 self._queued_at[decision.task] = decision.at
             elif isinstance(decision, WaitChange):
-                if decision.reason is not None:
+                # After the starts of the same step: those still count as having waited.
+                if decision.reason is None:
+                    self._reasons.pop(decision.work_class, None)
+                else:
                     self._reasons[decision.work_class] = decision.reason.partition(":")[0]
             elif isinstance(decision, Stop):
                 self.count("penstock_stops_total", decision.host)
@@ -118,12 +130,14 @@ class Metrics:
     def _started(self, start: Start) -> None:
         self._running[start.task] = _Running(start.host, start.lane, start.at)
         queued_at = self._queued_at.pop(start.task, None)
-        if queued_at is None:
-            task = self._task(start.task)
-            if task is None:
-                return
-            queued_at = task.queued_at
-        reason = self._reasons.get(start.work_class, "none")
+        task = self._task(start.task)
+        if task is None:
+            return
+        reason = self._reasons.get(start.work_class)
+        if reason is None:  # what a task waits for by itself is not its class's
+            delayed = queued_at is not None or task.not_before is not None
+            reason = "dependency" if task.after and queued_at is None else "scheduled" if delayed else "none"
+        queued_at = task.queued_at if queued_at is None else queued_at
         self.observe("penstock_wait_seconds", max(0.0, start.at - queued_at), start.lane, reason)
 
     def _ended(self, end: End) -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
+from starlette.routing import Route
 
 from penstock.client import Client
 from penstock.config import Config
@@ -21,11 +23,21 @@ from penstock.errors import PenstockError
 from penstock.store.base import Store
 from penstock.telemetry.metrics import Metrics
 from penstock.version import __version__
+from penstock.web import api, control, health, openai_api, pages, streams
 from penstock.web.auth import Origins, Tokens
 from penstock.web.calls import OUR_HEADERS
 from penstock.web.door import Door
+from penstock.web.events import HEARTBEAT_S, Feed
 from penstock.web.limits import Limits
 from penstock.web.refusals import JSON, Refused, of_status, refusal_of
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Of event streams."""
+
+    heartbeat_s: float = HEARTBEAT_S
+    stall_s: float = 30.0  # a reader who has taken nothing for so long is let go
 
 
 @dataclass(slots=True)
@@ -38,8 +50,10 @@ class Parts:
     dispatcher: Dispatcher
     tokens: Tokens
     metrics: Metrics
+    feed: Feed
     bound: Sequence[str] = ()  # names and addresses that were bound
     limits: Limits = field(default_factory=Limits)
+    timing: Timing = Timing()
     dispatching: bool = False  # the dispatcher is at work
     draining: bool = False  # it has been told to stop: nothing more is taken in
 
@@ -70,16 +84,23 @@ def build_app(parts: Parts) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    from penstock.web import health, openai_api
-
-    for routes in (health, openai_api):
-        routes.add_routes(app, parts)
+    for add_routes in (
+        health.add_routes,
+        api.add_routes,
+        control.add_routes,
+        streams.add_routes,
+        openai_api.add_routes,
+        pages.add_routes,
+    ):
+        add_routes(app, parts)
+    _describe(app)
     _answer_errors(app)
     app.add_middleware(
         Door,
         tokens=parts.tokens,
         origins=Origins(parts.bound, server.cors),
         body_limit_bytes=server.body_limit_bytes,
+        metrics=parts.metrics,
     )
     if server.cors:
         app.add_middleware(
@@ -90,6 +111,28 @@ def build_app(parts: Parts) -> FastAPI:
             expose_headers=["Retry-After", *OUR_HEADERS],
         )
     return app
+
+
+def _describe(app: FastAPI) -> None:
+    """Every route but /health wants a token, and the document says so."""
+    made = app.openapi
+
+    def described() -> dict[str, Any]:
+        fresh = app.openapi_schema is None
+        document = made()
+        if fresh:
+            schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
+            schemes["token"] = {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "`penstock token add NAME`",
+            }
+            for path, methods in document["paths"].items():
+                for operation in methods.values():
+                    operation["security"] = [{"token": []}] if path != "/health" else []
+        return document
+
+    app.openapi = described  # type: ignore[method-assign] # as FastAPI's documentation does it
 
 
 def answer(refused: Refused, path: str) -> Response:
@@ -107,7 +150,8 @@ def _answer_errors(app: FastAPI) -> None:
 
     async def on_framework(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return answer(of_status(error.status_code, error.headers), request.url.path)
+        allowed = _allowed(app, request.url.path) if error.status_code == 405 else None
+        return answer(of_status(error.status_code, allowed), request.url.path)
 
     async def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -121,6 +165,12 @@ def _answer_errors(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, on_framework)
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(Exception, on_defect)
+
+
+def _allowed(app: FastAPI, path: str) -> dict[str, str]:
+    """Every method of a path: the framework looks no further than its first route."""
+    routes = [route for route in app.routes if isinstance(route, Route) and route.path_regex.match(path)]
+    return {"Allow": ", ".join(sorted({method for route in routes for method in route.methods or ()}))}
 
 
 def _invalid(error: RequestValidationError) -> Refused:

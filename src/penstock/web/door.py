@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from penstock.telemetry.metrics import Metrics
 from penstock.web.auth import Origins, Tokens
 from penstock.web.refusals import JSON, Refused
 
@@ -19,10 +20,14 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _OPEN = frozenset({"/health"})
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class Door:
-    def __init__(self, app: App, tokens: Tokens, origins: Origins, body_limit_bytes: int) -> None:
+    def __init__(
+        self, app: App, tokens: Tokens, origins: Origins, body_limit_bytes: int, metrics: Metrics
+    ) -> None:
+        self._metrics = metrics
         self._app = app
         self._tokens = tokens
         self._origins = origins
@@ -32,6 +37,8 @@ class Door:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        if scope["type"] == "http":
+            send = self._counting(scope, send)
         try:
             self._let_in(scope)
         except Refused as refused:
@@ -40,6 +47,16 @@ class Door:
         if scope["type"] == "http":
             receive = self._limited(receive)
         await self._app(scope, receive, send)
+
+    def _counting(self, scope: Scope, send: Send) -> Send:
+        async def counting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                route = getattr(scope.get("route"), "path", "")  # nothing of what was sent
+                method = scope["method"] if scope["method"] in _METHODS else "other"
+                self._metrics.count("penstock_http_requests_total", method, route, str(message["status"]))
+            await send(message)
+
+        return counting
 
     def _let_in(self, scope: Scope) -> None:
         headers = dict(scope["headers"])

@@ -151,6 +151,7 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
 def _standing(parts: Parts, snapshot: Snapshot | None) -> dict[str, dict[tuple[str, ...], float]]:
     standing: dict[str, dict[tuple[str, ...], float]] = {
         "penstock_dispatcher_up": {(): float(parts.dispatching and not parts.draining)},
+        "penstock_http_streams": {(): parts.feed.readers},
     }
     if snapshot is not None:
         lanes = status_record(parts.config.plant, snapshot)["lanes"]

@@ -11,8 +11,10 @@ import errno
 import ipaddress
 import logging
 import socket
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import uvicorn
 
@@ -26,6 +28,7 @@ from penstock.store.base import Store
 from penstock.telemetry.metrics import Metrics
 from penstock.web.app import Parts, build_app
 from penstock.web.auth import Tokens
+from penstock.web.events import Feed
 
 _GRACE_S = 5  # for answers under way when all work is done
 _TICK_S = 1.0
@@ -123,6 +126,30 @@ class _Server(uvicorn.Server):
             ticks += 10  # of a tenth of a second
 
 
+class _Faults(logging.Handler):
+    """uvicorn's errors in a line of ours: of what kind, and where. What was asked is left out: it may be secret."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            frames = traceback.extract_tb(error.__traceback__)[-3:]
+            places = ", ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
+            log.error("a request failed: %s at %s", type(error).__name__, places)
+
+
+@contextmanager
+def _telling_faults() -> Iterator[None]:
+    logger = logging.getLogger("uvicorn")
+    handler = _Faults(logging.ERROR)
+    logger.addHandler(handler)
+    propagates, logger.propagate = logger.propagate, False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates
+
+
 class Service:
     def __init__(
         self, config: Config, store: Store, dispatcher: Dispatcher, sockets: Sequence[socket.socket]
@@ -137,6 +164,7 @@ class Service:
             dispatcher=dispatcher,
             tokens=Tokens(config.server, loopback=self._loopback),
             metrics=Metrics(dispatcher.task),
+            feed=Feed(store),
             bound=[config.server.host, *(one.getsockname()[0] for one in sockets)],
         )
         self._server = _Server(
@@ -176,32 +204,45 @@ class Service:
         on_decisions: Callable[[Sequence[Decision]], None],
     ) -> None:
         """Dispatch and serve until stopped."""
-        dispatched = asyncio.Event()
 
         def decided(decisions: Sequence[Decision]) -> None:
             self._decided(decisions)
             on_decisions(decisions)
 
         try:
-            async with asyncio.TaskGroup() as group:
-                serving = group.create_task(self._serve(dispatched, on_ready), name="penstock http")
-                try:
-                    await self.parts.dispatcher.run(
-                        on_ready=dispatched.set,
-                        on_start=on_start,
-                        on_decisions=decided,
-                        on_tokens=self._read_tokens,
-                    )
-                finally:
-                    self.parts.dispatching = False
-                    self._server.stop()
-                    if not dispatched.is_set():
-                        serving.cancel()
+            with _telling_faults():
+                await self._run(on_ready, on_start, decided)
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
         finally:
             for one in self._sockets:
                 one.close()
+
+    async def _run(
+        self,
+        on_ready: Callable[[], None],
+        on_start: Callable[[Sequence[Job]], None],
+        on_decisions: Callable[[Sequence[Decision]], None],
+    ) -> None:
+        dispatched = asyncio.Event()
+        parts = self.parts
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(self._serve(dispatched, on_ready), name="penstock http")
+            feeding = group.create_task(parts.feed.run(), name="penstock events")
+            try:
+                await parts.dispatcher.run(
+                    on_ready=dispatched.set,
+                    on_start=on_start,
+                    on_decisions=on_decisions,
+                    on_tokens=self._read_tokens,
+                )
+            finally:
+                parts.dispatching = False
+                parts.feed.close()
+                feeding.cancel()
+                self._server.stop()
+                if not dispatched.is_set():
+                    serving.cancel()
 
     async def _serve(self, dispatched: asyncio.Event, on_ready: Callable[[], None]) -> None:
         await dispatched.wait()

@@ -56,3 +56,226 @@ class HealthRecord:
     store: HealthCheck | None = None
     dispatcher: HealthCheck | None = None
     hosts: HealthCheck | None = None
+
+
+# ---- tasks and runs
+
+StateName = Literal["queued", "running", "done", "failed", "cancelled", "blocked"]
+
+
+@dataclass
+class TaskFields:
+    number: int
+    task_id: str
+    run: str
+    kind: str
+    lane: str
+    priority: int
+    state: StateName
+    host: str | None
+    attempts: int
+    queued_at: float
+    started_at: float | None
+    ended_at: float | None
+    error: str | None
+
+
+@dataclass
+class WaitRecord:
+    reason: str
+    detail: str
+    to: float
+
+
+@dataclass
+class AttemptRecord:
+    number: int
+    host: str
+    started_at: float
+    ended_at: float | None
+    verdict: str | None
+    error: str | None
+    retry_at: float | None
+
+
+@dataclass
+class TaskPage:
+    """`value` is in a task only when values were asked for. `next` is null when there is no more."""
+
+    tasks: list[TaskFields]
+    next: int | None
+
+
+@dataclass
+class TaskDetail(TaskFields):
+    value: Any
+    payload: Any
+    waits: list[WaitRecord]
+    attempt_records: list[AttemptRecord]
+
+
+@dataclass
+class TimelineTask(TaskFields):
+    waits: list[WaitRecord]
+    attempt_records: list[AttemptRecord]
+
+
+@dataclass
+class Timeline:
+    run: str
+    tasks: list[TimelineTask]
+    next: int | None
+
+
+@dataclass
+class Submitted:
+    run: str
+    task_ids: list[str]
+
+
+@dataclass
+class Changed:
+    task_id: str
+    said: str
+
+
+@dataclass
+class Why:
+    task_id: str
+    state: StateName
+    waited_s: float
+    waits: list[WaitRecord]
+
+
+@dataclass
+class RunRecord:
+    run: str
+    tasks: int
+    live: int
+    states: dict[StateName, int]
+
+
+# ---- events
+
+
+@dataclass
+class EventRecord:
+    number: int
+    at: float
+    type: str
+    task: str | None
+    attempt: int | None
+    host: str | None
+    data: dict[str, Any]
+
+
+@dataclass
+class EventPage:
+    events: list[EventRecord]
+    next: int | None
+
+
+# ---- the plant
+
+
+@dataclass
+class HostRecord:
+    active: int
+    available_slots: int
+    slots: int
+    queued: int
+    state: str
+
+
+@dataclass
+class Hosts:
+    hosts: dict[str, HostRecord]
+
+
+@dataclass
+class LaneRecord:
+    running: int
+    queued: int
+    max_running: int | None
+    paused: bool
+
+
+@dataclass
+class Lanes:
+    lanes: dict[str, LaneRecord]
+
+
+@dataclass
+class GateRecord:
+    open: bool
+    detail: str
+
+
+@dataclass
+class Gates:
+    gates: dict[str, GateRecord]
+
+
+@dataclass
+class Pause:
+    scope: Literal["all", "host", "lane"]
+    name: str
+    paused: bool
+
+
+@dataclass
+class Slots:
+    host: str
+    slots: int
+
+
+# ---- bodies that come in: read by our own code, so described by hand
+
+
+def _body(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"required": True, "content": {"application/json": {"schema": schema}}}
+
+
+def _object(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    made = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**made, "required": list(required)} if required else made
+
+
+_TIME = {
+    "description": "Seconds since the epoch, an ISO time, or +30m.",
+    "oneOf": [{"type": "number"}, {"type": "string"}],
+}
+_NAME = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
+_ID = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$"}
+_TASK = _object(
+    {
+        "kind": _NAME,
+        "payload": {},
+        "priority": {"type": "integer", "minimum": 0, "maximum": 4},
+        "lane": _NAME,
+        "run": _ID,
+        "after": {"oneOf": [_ID, {"type": "array", "items": _ID}]},
+        "needs": {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}},
+        "host": _NAME,
+        "model": {"type": "string", "minLength": 1, "maxLength": 256},
+        "timeout_s": {"type": "number", "exclusiveMinimum": 0},
+        "deadline": _TIME,
+        "not_before": _TIME,
+        "retries": {"type": "integer", "minimum": 0},
+        "key": {"type": "string", "minLength": 1, "maxLength": 512},
+        "on_crash": {"type": "string", "enum": ["retry", "block", "cancel"]},
+        "id": _ID,
+        "matrix": {"type": "object", "minProperties": 1},
+    },
+    "kind",
+)
+_TASKS = _object(
+    {"tasks": {"type": "array", "items": _TASK, "minItems": 1, "maxItems": 10_000}, "run": _ID}, "tasks"
+)
+TASKS_BODY = _body({"oneOf": [_TASK, _TASKS]})
+PAUSE_BODY = _body(
+    _object({"scope": {"type": "string", "enum": ["all", "host", "lane"]}, "name": {"type": "string"}})
+)
+SLOTS_BODY = _body(
+    _object({"slots": {"type": "integer", "minimum": 1, "maximum": 100_000}}, "slots"),
+)

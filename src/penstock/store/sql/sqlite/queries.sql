@@ -160,6 +160,9 @@ FROM full_records AS r
 WHERE r.number IN (SELECT number FROM tasks WHERE run = ? AND ended_event > ?)
 ORDER BY event
 
+-- name: states_in_run
+SELECT state, count(*) FROM tasks WHERE run = ? GROUP BY state
+
 -- name: live_in_run
 SELECT (SELECT count(*) FROM tasks WHERE run = ?1)
      - (SELECT count(*) FROM tasks WHERE run = ?1 AND ended_event IS NOT NULL)

@@ -1,0 +1,74 @@
+"""Tasks, attempts, events and runs as the HTTP API tells them: plain JSON types, named as in results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.diagnosis.history import History
+from penstock.diagnosis.waits import Explainer
+from penstock.model import Attempt, TaskRecord
+from penstock.store.base import StoredEvent
+
+
+def task_record(record: TaskRecord, *, values: bool) -> dict[str, Any]:
+    task = record.task
+    told = {
+        "number": record.number,
+        "task_id": task.id,
+        "run": task.run,
+        "kind": task.kind,
+        "lane": task.lane,
+        "priority": task.priority,
+        "state": str(record.state),
+        "host": record.host,
+        "attempts": record.attempts,
+        "queued_at": task.queued_at,
+        "started_at": record.started_at,
+        "ended_at": record.ended_at,
+        "error": record.error,
+    }
+    return {**told, "value": record.value} if values else told
+
+
+def attempt_record(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "number": attempt.number,
+        "host": attempt.host,
+        "started_at": attempt.started_at,
+        "ended_at": attempt.ended_at,
+        "verdict": None if attempt.verdict is None else str(attempt.verdict),
+        "error": attempt.error,
+        "retry_at": attempt.retry_at,
+    }
+
+
+def event_record(event: StoredEvent) -> dict[str, Any]:
+    return {
+        "number": event.number,
+        "at": event.at,
+        "type": event.type,
+        "task": event.task,
+        "attempt": event.attempt,
+        "host": event.host,
+        "data": event.data,
+    }
+
+
+def run_timeline(run: str, history: History, after: int, limit: int, now: float) -> dict[str, Any]:
+    """A page of a run's tasks, in order of arrival."""
+    later = sorted((one for one in history.records if one.number > after), key=lambda one: one.number)
+    page = later[:limit]
+    explainer = Explainer(history, now)
+    attempts: dict[str, list[dict[str, Any]]] = {one.task.id: [] for one in page}
+    for attempt in history.attempts:
+        if attempt.task in attempts:
+            attempts[attempt.task].append(attempt_record(attempt))
+    tasks = [
+        {
+            **task_record(one, values=False),
+            "waits": [wait.as_record() for wait in explainer.result(one).waits],
+            "attempt_records": attempts[one.task.id],
+        }
+        for one in page
+    ]
+    return {"run": run, "tasks": tasks, "next": page[-1].number if len(later) > limit else None}
