@@ -223,7 +223,7 @@ def test_a_star_lets_every_page_call() -> None:
 
 def test_below_v1_a_refusal_has_the_form_of_openais() -> None:
     told = Refused(429, "queue_full", "too much", "wait", retry_after_s=1.2)
-    assert told.headers == {"Retry-After": "2"}
+    assert told.headers == {"Retry-After": "2", "Retry-After-Ms": "1200"}
     assert told.body("/api/tasks") == b'{"error":{"message":"too much","type":"queue_full","remedy":"wait"}}'
     assert told.as_openai() == {
         "error": {
