@@ -538,7 +538,7 @@ def test_unreadable_files_say_so(tmp_path: Path) -> None:
         (only_one,) = caught.value.problems
         return only_one
 
-    assert problem(tmp_path / "none.toml").endswith("there is no such file; write one: see docs/quickstart")
+    assert problem(tmp_path / "none.toml").endswith("there is no such file; `penstock init` writes one")
     assert problem(tmp_path).endswith("cannot be read: Is a directory")
     (tmp_path / "latin.toml").write_bytes(b'a = 1\nstore = "\xe9"')
     assert problem(tmp_path / "latin.toml").endswith(
@@ -581,7 +581,9 @@ def test_the_nearest_config_is_found(nowhere: Path, tmp_path: Path, monkeypatch:
 
 
 def test_without_a_config_the_error_says_what_to_do(nowhere: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no penstock\.toml in this folder or its parents.*write one"):
+    with pytest.raises(
+        ConfigError, match=r"no penstock\.toml in this folder or its parents.*`penstock init` writes one"
+    ):
         load()
 
 

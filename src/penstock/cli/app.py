@@ -29,6 +29,8 @@ _OUTPUT_FAULTS = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUO
 # In the order of --help: the module that has the command.
 COMMANDS = {
     "demo": "demo",
+    "init": "setup",
+    "check": "setup",
     "simulate": "simulate",
     "run": "work",
     "work": "work",

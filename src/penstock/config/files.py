@@ -52,7 +52,7 @@ def load(path: Path | None = None, *, types: HostTypes = AVAILABLE) -> Config:
     if chosen is None:
         raise ConfigError(
             f"no {NAME} in this folder or its parents, in {VARIABLE} or at {user_config()}; "
-            "write one: see docs/quickstart"
+            "`penstock init` writes one"
         )
     return parse(_text_of(chosen), chosen, types=types)
 
@@ -63,7 +63,7 @@ def _text_of(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
-        raise ConfigError(f"{name}: there is no such file; write one: see docs/quickstart") from None
+        raise ConfigError(f"{name}: there is no such file; `penstock init` writes one") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ConfigError(f"{name}: cannot be read: {reason}") from None

@@ -1,0 +1,193 @@
+"""Whether a config works: each host, probe, the store and the server's address are tried once, all at a time.
+
+A finding is well, worth a warning, or wrong; what is wrong says what to do. Nothing is started, submitted or
+changed, so it may be done beside a dispatcher at work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import os
+import shutil
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.clock import SystemClock
+from penstock.config import Config
+from penstock.dispatcher.probes import read_once
+from penstock.engine.outcomes import failure, one_line
+from penstock.errors import PenstockError
+from penstock.hosts.base import Adapter
+from penstock.model import Gate
+from penstock.wiring import make_adapters, open_store
+
+TIME_LIMIT_S = 15.0
+_LITTLE_SPACE = 256 * 1024 * 1024
+_MAX_DETAIL = 500
+
+WELL, WARNING, WRONG = "well", "warning", "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    what: str  # host, probe, store or server
+    name: str
+    state: str  # well, warning or wrong
+    detail: str
+
+    def as_record(self) -> dict[str, Any]:
+        return {"what": self.what, "name": self.name, "state": self.state, "detail": self.detail}
+
+
+async def examine(config: Config, time_limit_s: float = TIME_LIMIT_S) -> list[Finding]:
+    """Everything that was tried, in the order of the config. What is wrong with options raises ConfigError."""
+    adapters = make_adapters(config, SystemClock())
+    async with asyncio.TaskGroup() as group:
+        hosts = [group.create_task(_host(name, one, time_limit_s)) for name, one in adapters.items()]
+        probes = group.create_task(_probes(config, time_limit_s))
+        store = group.create_task(_store(config))
+    kept, has_tokens = store.result()
+    server = await _server(config, has_tokens)
+    return [*(host.result() for host in hosts), *probes.result(), kept, server]
+
+
+async def _host(name: str, adapter: Adapter, time_limit_s: float) -> Finding:
+    try:
+        async with asyncio.timeout(time_limit_s):
+            await adapter.open()
+            try:
+                health = await adapter.check()
+            finally:
+                await adapter.close()
+    except TimeoutError:
+        return Finding("host", name, WRONG, f"no answer within {time_limit_s:g} s; is it overloaded?")
+    except Exception as raised:  # noqa: BLE001 - an adapter of a plug-in's may raise anything
+        return Finding("host", name, WRONG, one_line(failure(raised).error or "", _MAX_DETAIL))
+    return Finding("host", name, WELL if health.up else WRONG, one_line(health.detail, _MAX_DETAIL))
+
+
+async def _probes(config: Config, time_limit_s: float) -> list[Finding]:
+    gates = {gate.name: gate for gate in config.plant.gates}
+    beside = () if config.path is None else (str(config.path.absolute().parent),)
+    told = await read_once(gates.values(), time_limit_s, search_path=beside)
+    return [_reading(gates[reading.gate], reading.value, reading.error) for reading in told]
+
+
+def _reading(gate: Gate, value: float | None, error: str) -> Finding:
+    name = f"{gate.name} ({gate.probe})"
+    if value is None:
+        state = WARNING if gate.on_error == "open" else WRONG
+        return Finding("probe", name, state, f"{error}; until it can be read the gate is {gate.on_error}")
+    low, high = gate.min is not None and value < gate.min, gate.max is not None and value > gate.max
+    return Finding("probe", name, WELL, f"reads {value:g}: {'closed' if low or high else 'open'}")
+
+
+# ---- the store
+
+
+async def _store(config: Config) -> tuple[Finding, bool]:
+    """How the store is, and whether it has tokens."""
+    if "://" not in config.store:
+        not_yet = await asyncio.to_thread(_place_for, Path(config.store))
+        if not_yet is not None:
+            return not_yet, False
+    try:
+        store = open_store(config)
+        await store.open()
+        try:
+            snapshot = await store.snapshot(SystemClock().now())
+            has_tokens = bool(await store.tokens())
+        finally:
+            await store.close()
+    except PenstockError as error:
+        return Finding("store", config.store, WRONG, one_line(str(error), _MAX_DETAIL)), False
+    queued = sum(snapshot.queued.values())
+    detail = f"{queued} tasks queued" + ("; a dispatcher is at work" if snapshot.epoch else "")
+    return await asyncio.to_thread(_with_space, config.store, detail), has_tokens
+
+
+def _place_for(path: Path) -> Finding | None:
+    """Of a store that is made with the first task: whether it can be."""
+    if path.exists():
+        return None
+    folder = path.parent
+    if not folder.is_dir():
+        return Finding("store", str(path), WRONG, f"there is no folder {folder}; make it, or correct store")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Finding("store", str(path), WRONG, f"{folder} may not be written to; correct store")
+    return _with_space(str(path), "is made with the first task")
+
+
+def _with_space(store: str, detail: str) -> Finding:
+    if "://" in store:
+        return Finding("store", store, WELL, detail)
+    free = shutil.disk_usage(Path(store).parent).free
+    if free < _LITTLE_SPACE:
+        return Finding("store", store, WARNING, f"{detail}; only {free // 1024**2} MiB of disk are free")
+    return Finding("store", store, WELL, detail)
+
+
+# ---- the server
+
+
+async def _server(config: Config, has_tokens: bool) -> Finding:
+    host, port = config.server.host, config.server.port
+    name = f"{host}:{port}"
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return Finding("server", name, WRONG, f"no address ({error.strerror}); correct server.host")
+    addresses = [(family, address) for family, _, _, _, address in found]
+    if not has_tokens and not all(
+        ipaddress.ip_address(str(a[0]).partition("%")[0]).is_loopback for _, a in addresses
+    ):
+        remedy = "make one: `penstock token add NAME`, or set server.host to 127.0.0.1"
+        return Finding("server", name, WRONG, f"reaches beyond this machine, which needs a token; {remedy}")
+    taken = _taken(addresses)
+    if taken is None:
+        return Finding("server", name, WELL, "the address is free")
+    if taken == errno.EADDRINUSE:
+        if await _is_ours(host, port):
+            return Finding("server", name, WELL, "Penstock serves there")
+        remedy = "stop it, or choose another server.port"
+        return Finding("server", name, WARNING, f"another program has this port; {remedy}")
+    return Finding(
+        "server", name, WRONG, f"cannot be used ({os.strerror(taken)}); correct server.host or port"
+    )
+
+
+def _taken(addresses: Sequence[tuple[int, Any]]) -> int | None:
+    """What keeps us from listening there."""
+    for family, address in addresses:
+        with socket.socket(family, socket.SOCK_STREAM) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind(address)
+                listener.listen(1)
+            except OSError as error:
+                return error.errno
+    return None
+
+
+async def _is_ours(host: str, port: int) -> bool:
+    """Whether what listens there answers as our /health does."""
+    import aiohttp
+
+    at = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - where to ask, not to listen
+    url = f"http://[{at}]:{port}/health" if ":" in at else f"http://{at}:{port}/health"
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3)) as session,
+            session.get(url, allow_redirects=False) as reply,
+        ):
+            told = msgspec.json.decode(await reply.content.read(65_536))
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, msgspec.DecodeError):
+        return False
+    return isinstance(told, dict) and told.get("status") in ("ok", "degraded", "failing")
