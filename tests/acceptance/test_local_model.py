@@ -232,7 +232,7 @@ async def test_a_model_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
         outcome = await ask(adapter, "Hi")
     assert outcome.verdict is Verdict.HOST
     assert f"could not start with {broken}" in str(outcome.error)
-    assert "failed to load model" in str(outcome.error)
+    assert "this GGUF file is version" in str(outcome.error)
     assert "whole GGUF model" in str(outcome.error)
 
 

@@ -61,6 +61,7 @@ def _end_with(parent: int) -> None:
 
 
 def _serve(order: Order) -> Any:
+    os.environ["GGML_NO_BACKTRACE"] = "1"  # it would start a debugger on itself, and drown its last words
     import xllamacpp
 
     params = xllamacpp.CommonParams()

@@ -34,6 +34,9 @@ from penstock.hosts.options import Options
 from penstock.model import Host, Outcome, Verdict
 
 _TOO_LONG = "exceed_context_size_error"
+_MOST_SLOTS = 256
+_MOST_THREADS = 512
+_LEAST_CONTEXT = 64  # with less the server does not even start
 _CHECK_S = 30.0  # a look at two files
 _NOT_STARTED = "http://127.0.0.1/v1"
 
@@ -52,6 +55,12 @@ def read_server_options(host: Host) -> ServerOptions:
         start_s=options.number("start_s", default.start_s),
         environment=options.text_table("environment"),
     )
+    if read.slots > _MOST_SLOTS:
+        options.problem("slots", f"llama.cpp's server has at most {_MOST_SLOTS}, not {read.slots}")
+    if read.threads > _MOST_THREADS:
+        options.problem("threads", f"llama.cpp takes at most {_MOST_THREADS}, not {read.threads}")
+    if read.context < _LEAST_CONTEXT:
+        options.problem("context", f"must be {_LEAST_CONTEXT} tokens or more, not {read.context}")
     options.done()
     return read
 

@@ -17,7 +17,7 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from typing import cast
@@ -29,10 +29,11 @@ from penstock.hosts.llama_child import Order
 
 _TAIL_BYTES = 16_000
 _TOLD_LINES = 4
+_TOLD_ERRORS = 2
 _TOLD_CHARS = 600
 _DYING_S = 5.0  # for the kernel to take away what was sent SIGKILL
 _NOTICE_S = 1.0  # from a broken connection to the news of its server's death
-_CHAFF = re.compile(r"^[\d.]+ [A-Z] +")  # before each line of llama.cpp's log: the time and the level
+_LOGGED = re.compile(r"[\d.]+ ([A-Z]) +(.*)")  # a line of llama.cpp's log: time, level, words
 
 _log = logging.getLogger("penstock.hosts")
 
@@ -120,7 +121,8 @@ class LocalServer:
         if starting.cancelled():
             return
         if (error := starting.exception()) is not None:
-            _log.warning("%s", error)
+            if not self._users:  # else it is told by the calls that waited for it
+                _log.warning("%s", error)
             return
         self._stop()  # a server that died left its pipes
         self._current = starting.result()
@@ -149,7 +151,7 @@ class LocalServer:
                 await child.wait_gone(_DYING_S)
         if not url:
             raise HostError(
-                f"llama.cpp's server could not start with {path}: {child.obituary()}; see that the file "
+                f"llama.cpp's server could not start with {path}: {child.stillbirth()}; see that the file "
                 "is a whole GGUF model and that the machine has memory for it (less context, fewer slots)"
             )
         return Running(url, order.key, child)
@@ -228,20 +230,27 @@ class Child(asyncio.SubprocessProtocol):
 
     def last_words(self) -> str:
         """The end of its log on one line."""
-        lines = [_CHAFF.sub("", line) for line in self._tail.decode(errors="replace").splitlines()]
-        told = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
-        return " | ".join(told[-_TOLD_LINES:])[-_TOLD_CHARS:]
+        return _told([words for _, words in self._lines()][-_TOLD_LINES:])
 
     def obituary(self) -> str:
+        return _sentence(self._end(), self.last_words())
+
+    def stillbirth(self) -> str:
+        """How it ended before it was ready: of its errors the first are the cause, the rest what came of it."""
+        errors = [words for level, words in self._lines() if level == "E"]
+        return _sentence(self._end(), _told(errors[:_TOLD_ERRORS]) or self.last_words())
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """Level and words of each line of its log that says something else than the one before."""
+        lines = [line.strip() for line in self._tail.decode(errors="replace").splitlines()]
+        found = [(m[1], m[2]) if (m := _LOGGED.fullmatch(line)) else ("", line) for line in lines if line]
+        return list(dict.fromkeys(found))
+
+    def _end(self) -> str:
         status = self._transport.get_returncode()
         if status is None:
-            how = "it does not die"
-        elif status < 0:
-            how = f"it was killed by signal {-status}"
-        else:
-            how = f"it ended with status {status}"
-        said = self.last_words()
-        return f"{how}: {said}" if said else how
+            return "it does not die"
+        return f"it was killed by signal {-status}" if status < 0 else f"it ended with status {status}"
 
     # ---- ending it
 
@@ -277,3 +286,11 @@ class Child(asyncio.SubprocessProtocol):
         self.gone.set_result(None)
         if not self.address.done():
             self.address.set_result("")
+
+
+def _told(lines: Sequence[str]) -> str:
+    return " | ".join(lines)[-_TOLD_CHARS:]
+
+
+def _sentence(how: str, said: str) -> str:
+    return f"{how}: {said}" if said else how

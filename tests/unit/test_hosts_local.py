@@ -1,0 +1,83 @@
+"""The options of a local host, and what it does before any server runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.clock import SystemClock
+from penstock.config import parse
+from penstock.engine.trees import MARKER, prefix
+from penstock.errors import ConfigError
+from penstock.hosts import local
+from penstock.hosts.local import LocalAdapter, make, read_server_options
+from penstock.hosts.local_server import ServerOptions
+from penstock.model import AutoSlots, Host
+from penstock.wiring import make_adapters
+
+
+def host(**options: Any) -> Host:
+    return Host("small", "local", 2, model="m", options=options)
+
+
+def test_options_reach_the_server() -> None:
+    assert read_server_options(host()) == ServerOptions(None, "m", slots=2)
+    given = {"gguf": "a.gguf", "context": 512, "threads": 3, "embeddings": True, "idle_s": 0, "start_s": 9}
+    assert read_server_options(host(**given)) == ServerOptions(
+        "a.gguf", "m", slots=2, context=512, threads=3, embeddings=True, idle_s=0, start_s=9
+    )
+    tuned = Host("small", "local", 1, auto=AutoSlots(1, 8), model="m")
+    assert read_server_options(tuned).slots == 8
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ({"gguf": 3}, "hosts.small.gguf: must be a text"),
+        ({"context": 1}, "hosts.small.context: must be 64 tokens or more"),
+        ({"threads": 1000}, "hosts.small.threads: llama.cpp takes at most 512"),
+        ({"idle_s": -1}, "hosts.small.idle_s: must be a number of 0 or more"),
+        ({"timeouts": {"first_s": 3}}, "hosts.small.timeouts: must be a table with any of"),
+        ({"defaults": "none"}, "hosts.small.defaults: must be a table"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_wrong_option_is_told_with_its_place(option: dict[str, Any], told: str) -> None:
+    """Promise 7."""
+    with pytest.raises(ConfigError) as caught:
+        make(host(**option), SystemClock())
+    assert told in str(caught.value)
+
+
+def test_more_slots_than_the_server_can_have_are_told() -> None:
+    with pytest.raises(ConfigError, match=r"hosts\.small\.slots: .* at most 256"):
+        make(Host("small", "local", 300), SystemClock())
+
+
+async def test_a_check_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = make(host(), SystemClock())
+    monkeypatch.setattr(local, "find", lambda gguf: ("", "pip install it"))
+    health = await adapter.check()
+    assert (health.up, health.detail) == (False, "pip install it")
+    monkeypatch.setattr(local, "find", lambda gguf: ("/a.gguf", None))
+    health = await adapter.check()
+    assert (health.up, health.detail) == (True, "starts on first use: /a.gguf")
+
+
+def test_its_server_carries_the_mark_of_its_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What a killed dispatcher left is found by the next one: see engine/trees.py."""
+    seen: list[Host] = []
+
+    def note(host: Host, clock: Any) -> LocalAdapter:
+        seen.append(host)
+        return LocalAdapter(host, clock)
+
+    monkeypatch.setattr(local, "make", note)
+    for store in ("a.db", "b.db"):
+        text = f'store = "{store}"\n[hosts.small]\ntype = "local"\n'
+        make_adapters(parse(text, tmp_path / "penstock.toml"), SystemClock())
+    marks = [read_server_options(one).environment[MARKER] for one in seen]
+    assert marks[0] != marks[1]
+    assert all(mark == prefix(mark.partition(":")[0]) + ":small:0" for mark in marks)
