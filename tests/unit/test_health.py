@@ -68,7 +68,7 @@ class Ward:
 
 @asynccontextmanager
 async def watching(ward: Ward, patience_s: float = 30.0) -> AsyncIterator[None]:
-    watch = asyncio.create_task(watch_health(ward, ward.tell, ward.clock, patience_s))  # type: ignore[arg-type]
+    watch = asyncio.create_task(watch_health(ward, ward.tell, ward.clock, patience_s=patience_s))  # type: ignore[arg-type]
     await ward.after(0)
     try:
         yield

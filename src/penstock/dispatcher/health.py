@@ -25,20 +25,31 @@ _log = logging.getLogger("penstock.dispatcher")
 
 
 async def watch_health(
-    engine: Engine, tell: Callable[[HostHealth], None], clock: Clock, patience_s: float = _PATIENCE_S
+    engine: Engine,
+    tell: Callable[[HostHealth], None],
+    clock: Clock,
+    models: dict[str, tuple[str, ...]] | None = None,
+    patience_s: float = _PATIENCE_S,
 ) -> None:
-    """Until it is cancelled. A host has at most one check under way."""
+    """Until it is cancelled. A host has at most one check under way; `models` keeps those that hosts tell of."""
     room = asyncio.Semaphore(_AT_ONCE)
     async with asyncio.TaskGroup() as group:
         for host, every_s in engine.watched().items():
-            watcher = _Watcher(engine, host, every_s, patience_s, room)
+            watcher = _Watcher(engine, host, every_s, patience_s, room, {} if models is None else models)
             group.create_task(watcher.run(tell, clock), name=f"penstock health of {host}")
 
 
 class _Watcher:
     def __init__(
-        self, engine: Engine, host: str, every_s: float, patience_s: float, room: asyncio.Semaphore
+        self,
+        engine: Engine,
+        host: str,
+        every_s: float,
+        patience_s: float,
+        room: asyncio.Semaphore,
+        models: dict[str, tuple[str, ...]],
     ) -> None:
+        self._models = models
         self._engine = engine
         self._host = host
         self._every_s = every_s
@@ -50,6 +61,8 @@ class _Watcher:
         down_s = _DOWN_S
         while True:
             health = await self._check()
+            if health.models:
+                self._models[self._host] = health.models
             found = HostHealth(self._host, health.up, "" if health.up else health.detail[:_DETAIL_CHARS])
             if found != known:
                 if found.up != known.up:

@@ -90,6 +90,7 @@ class Dispatcher:
         self._answered = asyncio.Event()  # no request was left at the last look
         self._failure: BaseException | None = None
         self._calls: dict[str, asyncio.Future[End]] = {}  # those whose callers wait
+        self.models: dict[str, tuple[str, ...]] = {}  # of hosts that told them when they were checked
 
     # ---- life
 
@@ -123,7 +124,9 @@ class Dispatcher:
                     ("penstock retention", self._prune()),
                 ]
                 if not answer_only:
-                    wanted.append(("penstock health", watch_health(self._engine, self._tell, self._clock)))
+                    wanted.append(
+                        ("penstock health", watch_health(self._engine, self._tell, self._clock, self.models))
+                    )
                 chores = [self._tasks.create_task(chore, name=name) for name, chore in wanted]
                 if on_ready is not None:
                     on_ready()
@@ -182,11 +185,6 @@ class Dispatcher:
     def predicted_wait_s(self, task: Task) -> float | None:
         """About how long a task that came now would wait; None when that cannot be told."""
         return self._scheduler.predicted_wait_s(task, self._clock.now())
-
-    @property
-    def models(self) -> dict[str, tuple[str, ...]]:
-        """The models that hosts told of themselves when they were last checked."""
-        return {}
 
     @property
     def now(self) -> float:

@@ -136,6 +136,7 @@ class OpenAIAdapter:
         except CallFailed as failed:
             if not relay.begun:
                 relay.refusal = failed.refusal
+                relay.timed_out = failed.code == "timeout"
                 return failed.outcome
             return await self._break_off(ask, relay, failed, tail)
 

@@ -198,7 +198,7 @@ class CallResponse(Response):
         elif end.state is State.CANCELLED and self._dispatcher.is_stopping:
             await relay.refuse(_stopping())
         else:
-            await relay.refuse(_failed(end, refusal is not None))
+            await relay.refuse(_failed(end, relay))
 
 
 def _is_the_clients(status: int) -> bool:
@@ -220,12 +220,12 @@ def _too_late(wait_s: float | None) -> Refused:
     )
 
 
-def _failed(end: End, in_words: bool) -> Refused:
+def _failed(end: End, relay: Relay) -> Refused:
     error = end.error or "no reason given"
     if end.state is State.CANCELLED:
         return Refused(503, "cancelled", f"the call was cancelled: {error}")
-    if "timed out" in error:
+    if relay.timed_out or "timed out" in error:
         return Refused(504, "timeout", f"no host answered in time: {error}")
-    if not in_words and end.outcome is not None and end.outcome.verdict is Verdict.PERMANENT:
+    if relay.refusal is None and end.outcome is not None and end.outcome.verdict is Verdict.PERMANENT:
         return Refused(400, "refused", error)
     return Refused(502, "host_failed", f"no host could answer: {error}")

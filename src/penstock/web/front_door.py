@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 KINDS = {"chat/completions": "chat", "completions": "completion", "embeddings": "embedding"}
 _LONGEST_PATIENCE_S = 86_400.0
+_SHORTEST_PATIENCE_S = 0.05  # enough to start where there is room
 _MOST_SHAPES = 10_000  # clients may ask for any name where a host takes any
 
 
@@ -140,7 +141,7 @@ def _patience(text: str | None, default_s: float) -> float:
         seconds = -1.0
     if not isfinite(seconds) or not 0 <= seconds <= _LONGEST_PATIENCE_S:
         raise _wrong_header("X-Penstock-Patience", f"seconds, 0 to {_LONGEST_PATIENCE_S:g}")
-    return seconds
+    return max(_SHORTEST_PATIENCE_S, seconds)
 
 
 def _priority(text: str | None) -> int | None:
