@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import platform
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -12,8 +14,11 @@ from typing import Any, cast
 import pytest
 
 import penstock
+from penstock.clock import SystemClock
+from penstock.diagnosis.history import Owner
 from penstock.setup import checkup
 from penstock.testing import ModelBehaviour, ModelServer
+from penstock.wiring import open_store, read_config
 from tests.unit.cli_rig import CONFIG, Cli, make_cli
 
 Start = Callable[..., ModelServer]
@@ -229,6 +234,29 @@ def test_a_port_that_another_program_has(cli: Cli) -> None:
         cli.file("penstock.toml", CONFIG + serving_at(port))
         told = findings(cli)[f"server 127.0.0.1:{port}"]
     assert told == ("warning", "another program has this port; stop it, or choose another server.port")
+
+
+@pytest.mark.parametrize("command", ["penstock serve", "penstock work"])
+def test_the_port_that_our_own_server_has(cli: Cli, start: Start, command: str) -> None:
+    """A server with a /health like ours is ours only while this store's dispatcher serves."""
+    port = start("llamacpp").port
+    cli.file("penstock.toml", CONFIG + serving_at(port))
+
+    async def beside() -> list[checkup.Finding]:
+        config = read_config(cli.folder / "penstock.toml")
+        store = open_store(config)
+        await store.open()
+        try:
+            await store.acquire(Owner(os.getpid(), platform.node(), command), SystemClock().now())
+            return await checkup.examine(config)
+        finally:
+            await store.close()
+
+    told = asyncio.run(beside())[-1]
+    if command == "penstock serve":
+        assert (told.state, told.detail) == ("well", "Penstock serves there")
+    else:
+        assert told.state == "warning"
 
 
 def _hang_up(listener: socket.socket) -> None:

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -53,9 +53,9 @@ async def examine(config: Config, time_limit_s: float = TIME_LIMIT_S) -> list[Fi
         hosts = [group.create_task(_host(name, one, time_limit_s)) for name, one in adapters.items()]
         probes = group.create_task(_probes(config, time_limit_s))
         store = group.create_task(_store(config))
-    kept, has_tokens = store.result()
-    server = await _server(config, has_tokens)
-    return [*(host.result() for host in hosts), *probes.result(), kept, server]
+    kept = store.result()
+    server = await _server(config, kept)
+    return [*(host.result() for host in hosts), *probes.result(), kept.finding, server]
 
 
 async def _host(name: str, adapter: Adapter, time_limit_s: float) -> Finding:
@@ -92,12 +92,19 @@ def _reading(gate: Gate, value: float | None, error: str) -> Finding:
 # ---- the store
 
 
-async def _store(config: Config) -> tuple[Finding, bool]:
-    """How the store is, and whether it has tokens."""
+class _Kept(NamedTuple):
+    """How the store is, and what the server's address is judged by."""
+
+    finding: Finding
+    has_tokens: bool = False
+    served: bool = False  # its dispatcher is `penstock serve`
+
+
+async def _store(config: Config) -> _Kept:
     if "://" not in config.store:
         not_yet = await asyncio.to_thread(_place_for, Path(config.store))
         if not_yet is not None:
-            return not_yet, False
+            return _Kept(not_yet)
     try:
         store = open_store(config)
         await store.open()
@@ -107,10 +114,11 @@ async def _store(config: Config) -> tuple[Finding, bool]:
         finally:
             await store.close()
     except PenstockError as error:
-        return Finding("store", config.store, WRONG, one_line(str(error), _MAX_DETAIL)), False
+        return _Kept(Finding("store", config.store, WRONG, one_line(str(error), _MAX_DETAIL)))
     queued = sum(snapshot.queued.values())
     detail = f"{queued} tasks queued" + ("; a dispatcher is at work" if snapshot.epoch else "")
-    return await asyncio.to_thread(_with_space, config.store, detail), has_tokens
+    served = snapshot.epoch is not None and snapshot.epoch.owner.command.endswith(" serve")
+    return _Kept(await asyncio.to_thread(_with_space, config.store, detail), has_tokens, served)
 
 
 def _place_for(path: Path) -> Finding | None:
@@ -137,7 +145,7 @@ def _with_space(store: str, detail: str) -> Finding:
 # ---- the server
 
 
-async def _server(config: Config, has_tokens: bool) -> Finding:
+async def _server(config: Config, kept: _Kept) -> Finding:
     host, port = config.server.host, config.server.port
     name = f"{host}:{port}"
     try:
@@ -145,7 +153,7 @@ async def _server(config: Config, has_tokens: bool) -> Finding:
     except OSError as error:
         return Finding("server", name, WRONG, f"no address ({error.strerror}); correct server.host")
     addresses = [(family, address) for family, _, _, _, address in found]
-    if not has_tokens and not all(
+    if not kept.has_tokens and not all(
         ipaddress.ip_address(str(a[0]).partition("%")[0]).is_loopback for _, a in addresses
     ):
         remedy = "make one: `penstock token add NAME`, or set server.host to 127.0.0.1"
@@ -154,7 +162,7 @@ async def _server(config: Config, has_tokens: bool) -> Finding:
     if taken is None:
         return Finding("server", name, WELL, "the address is free")
     if taken == errno.EADDRINUSE:
-        if await _is_ours(host, port):
+        if kept.served and await _is_healthy(host, port):
             return Finding("server", name, WELL, "Penstock serves there")
         remedy = "stop it, or choose another server.port"
         return Finding("server", name, WARNING, f"another program has this port; {remedy}")
@@ -176,8 +184,8 @@ def _taken(addresses: Sequence[tuple[int, Any]]) -> int | None:
     return None
 
 
-async def _is_ours(host: str, port: int) -> bool:
-    """Whether what listens there answers as our /health does."""
+async def _is_healthy(host: str, port: int) -> bool:
+    """Whether what listens there answers as our /health does. Others do as well: it alone proves nothing."""
     import aiohttp
 
     at = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - where to ask, not to listen
