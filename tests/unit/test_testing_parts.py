@@ -159,6 +159,11 @@ def test_e5_speed_falls_with_load(slowdown: Any, speeds: dict[int, float]) -> No
     assert {load: behaviour.speed(load) for load in speeds} == pytest.approx(speeds)
 
 
+def test_a_prompt_is_read_at_its_speed() -> None:
+    assert ModelBehaviour(first_token_s=2).prompt_s(1000) == 2
+    assert ModelBehaviour(first_token_s=2, prompt_tokens_per_s=100).prompt_s(1000) == 12
+
+
 def test_without_a_knee_load_costs_nothing() -> None:
     assert {ModelBehaviour().speed(load) for load in (1, 10, 1000)} == {1}
 
@@ -253,8 +258,13 @@ def test_references_and_merged_schemas_are_followed() -> None:
 
 
 def test_a_schema_that_holds_itself_ends() -> None:
-    schema = {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}
-    assert isinstance(example(schema), dict)
+    names = ["a", "b", "c"]
+    schema = {"type": "object", "properties": {name: {"$ref": "#"} for name in names}, "required": names}
+    assert len(json.dumps(example(schema))) < 1_000_000
+    deep: Any = {"type": "string"}
+    for _ in range(500):
+        deep = {"type": "array", "items": deep, "minItems": 1}
+    json.dumps(example(deep))
 
 
 @given(st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.dictionaries(st.text(), inner)))

@@ -302,6 +302,23 @@ async def test_it_listens_on_loopback_only() -> None:
         ModelServer(host="0.0.0.0")
 
 
+async def test_a_script_that_raises_is_counted_and_leaves_no_slot_taken(http: aiohttp.ClientSession) -> None:
+    def answer(_: object) -> str:
+        raise LookupError
+
+    async with ModelServer(ModelBehaviour(answer=answer, slots=1)) as server:
+        for _ in range(2):
+            async with http.post(server.url + CHAT, json=asking()) as response:
+                assert response.status == 500
+    assert (server.stats.received, server.stats.aborted, server.stats.in_flight) == (2, 2, 0)
+
+
+async def test_a_very_long_answer_ends_by_itself(http: aiohttp.ClientSession) -> None:
+    async with ModelServer() as server:
+        _, body, _ = await post(http, server, asking(max_tokens=10**12))
+    assert (body["usage"]["completion_tokens"], body["choices"][0]["finish_reason"]) == (4096, "stop")
+
+
 async def test_it_remembers_what_was_asked(http: aiohttp.ClientSession) -> None:
     async with ModelServer(remember=2) as server:
         for text in ("a", "b", "c"):

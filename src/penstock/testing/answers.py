@@ -19,6 +19,7 @@ from penstock.testing.schemas import example
 
 _TOKEN = re.compile(r"\s*\S+\s*$|\s*\S+|\s+")
 _USUAL_TOKENS = 16
+_MOST_TOKENS = 4096  # a model that is not told how long to write ends some time
 
 
 class ToolCall(NamedTuple):
@@ -92,10 +93,10 @@ def _draft(request: ModelRequest, behaviour: ModelBehaviour, most: int | None) -
     if json is not None:
         return _Draft(_TOKEN.findall(json))
     words = request.last_text.split() or ["ok"]
-    wanted = behaviour.tokens or most or _USUAL_TOKENS
+    wanted = behaviour.tokens or min(most or _USUAL_TOKENS, _MOST_TOKENS)
     pieces = list(islice(cycle([f" {word}" for word in words]), wanted))
     pieces[0] = words[0]
-    return _Draft(pieces, goes_on=behaviour.tokens is None and most is not None)
+    return _Draft(pieces, goes_on=behaviour.tokens is None and wanted == most)
 
 
 def _scripted(given: str | Mapping[str, Any]) -> _Draft:

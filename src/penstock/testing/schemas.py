@@ -17,7 +17,10 @@ _FORMATS = {
     "uri": "https://example.com/",
     "uuid": "00000000-0000-4000-8000-000000000000",
 }
-_DEEPEST = 32  # of schemas that hold themselves
+_DEEPEST = 64
+_REFERENCE = 8  # levels that a reference counts for: schemas that hold themselves end soon
+_MOST_ITEMS = 100
+_LONGEST = 10_000  # of a text
 
 
 def example(schema: Any, root: Any = None, depth: int = 0) -> Any:
@@ -26,7 +29,7 @@ def example(schema: Any, root: Any = None, depth: int = 0) -> Any:
     if not isinstance(schema, Mapping) or depth > _DEEPEST:
         return None
     if "$ref" in schema:
-        return example(_referred(schema["$ref"], root), root, depth + 1)
+        return example(_referred(schema["$ref"], root), root, depth + _REFERENCE)
     if "const" in schema:
         return schema["const"]
     for key in ("enum", "examples"):
@@ -82,14 +85,15 @@ def _array(schema: Mapping[str, Any], root: Any, depth: int) -> list[Any]:
     first = schema.get("prefixItems")
     fixed = [example(one, root, depth + 1) for one in first] if isinstance(first, list) else []
     least = schema.get("minItems")
-    missing = max(0, (least if isinstance(least, int) else 0) - len(fixed))
+    missing = max(0, min(least if isinstance(least, int) else 0, _MOST_ITEMS) - len(fixed))
     return fixed + [example(schema.get("items", {"type": "string"}), root, depth + 1)] * missing
 
 
 def _string(schema: Mapping[str, Any]) -> str:
     text = _FORMATS.get(str(schema.get("format")), "word")
     least, most = schema.get("minLength"), schema.get("maxLength")
-    if isinstance(least, int) and len(text) < least:
+    least = min(least, _LONGEST) if isinstance(least, int) else 0
+    if len(text) < least:
         text = (text * (least // len(text) + 1))[:least]
     return text[:most] if isinstance(most, int) else text
 

@@ -91,11 +91,12 @@ class Service:
         except Refusal as refusal:
             stats.refused += 1
             return self._refused(refusal)
-        except (asyncio.CancelledError, ConnectionError) as left:
-            if self.stopping or isinstance(left, LeftOff):
-                stats.aborted += 1
-            else:
+        except BaseException as left:
+            by_client = isinstance(left, (asyncio.CancelledError, ConnectionError))
+            if by_client and not self.stopping and not isinstance(left, LeftOff):
                 stats.disconnected += 1
+            else:
+                stats.aborted += 1  # a fault, a stop, or a script that raised
             raise
         stats.served += 1
         return response

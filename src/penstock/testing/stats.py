@@ -22,7 +22,7 @@ class ServerStats:
     served: int = 0  # answered to the end, also where the answer was meant to be nonsense
     refused: int = 0  # answered with an error status
     disconnected: int = 0  # the client left
-    aborted: int = 0  # the server left: a fault, or it was stopped
+    aborted: int = 0  # the server left: a fault, it was stopped, or a script raised
     prompt_tokens: int = 0
     completion_tokens: int = 0
     endpoints: Counter[str] = field(default_factory=Counter)  # all requests by path

@@ -16,6 +16,7 @@ from penstock.testing.calls import ModelRequest
 
 DONE = b"data: [DONE]\n\n"
 _LOGPROB = -0.1
+_MOST_LOGPROBS = 20
 
 encode = msgspec.json.encode
 
@@ -151,7 +152,7 @@ def _text_deltas(request: ModelRequest, reply: Reply) -> Iterator[tuple[bytes, b
 
 def _chat_logprobs(request: ModelRequest, pieces: Sequence[str]) -> list[dict[str, Any]]:
     top = request.body.get("top_logprobs")
-    others = range(top if isinstance(top, int) else 0)
+    others = range(min(top, _MOST_LOGPROBS) if isinstance(top, int) else 0)
     return [
         {
             **_likely(piece, 0),
@@ -173,7 +174,10 @@ def _text_logprobs(request: ModelRequest, pieces: Sequence[str]) -> dict[str, An
     for piece in pieces:
         offsets.append(offset)
         offset += len(piece)
-    likely = [{piece: _LOGPROB, **{f"{piece}{n}": _LOGPROB - n for n in range(1, top)}} for piece in pieces]
+    likely = [
+        {piece: _LOGPROB, **{f"{piece}{n}": _LOGPROB - n for n in range(1, min(top, _MOST_LOGPROBS))}}
+        for piece in pieces
+    ]
     return {
         "tokens": list(pieces),
         "token_logprobs": [_LOGPROB] * len(pieces),
