@@ -15,7 +15,7 @@ from typing import Any, cast, get_args
 import aiohttp
 import jsonschema_rs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock.testing
@@ -244,6 +244,7 @@ def schemas(depth: int = 2) -> st.SearchStrategy[dict[str, Any]]:
 
 
 @given(schemas())
+@settings(deadline=None)
 def test_an_example_fits_its_schema(schema: dict[str, Any]) -> None:
     jsonschema_rs.validate(schema, example(schema))
 
@@ -268,6 +269,7 @@ def test_a_schema_that_holds_itself_ends() -> None:
 
 
 @given(st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.dictionaries(st.text(), inner)))
+@settings(deadline=None, max_examples=50)
 def test_any_schema_gives_something(schema: Any) -> None:
     json.dumps(example(schema))
 
