@@ -36,6 +36,10 @@ from penstock.scheduling.scheduler import Scheduler
 NEAR = 1e-6
 
 
+def first_slots(host: Host) -> int:
+    return host.slots if host.auto is None else max(host.auto.min, min(host.slots, host.auto.max))
+
+
 @dataclass
 class Row:
     """What the referee knows of a task."""
@@ -98,7 +102,7 @@ class Referee:
     def __post_init__(self) -> None:
         self.hosts = {h.name: h for h in self.plant.hosts}
         self.lanes = {lane.name: lane for lane in self.plant.lanes}
-        self.slots = {h.name: h.slots for h in self.plant.hosts}
+        self.slots = {h.name: first_slots(h) for h in self.plant.hosts}
 
     # ---- the books
 
@@ -177,6 +181,9 @@ class Referee:
     def on_hostchange(self, d: m.HostChange) -> None:
         self.host_state[d.host] = d.state
         self.slots[d.host] = d.slots
+        auto = self.hosts[d.host].auto
+        if auto is not None:
+            assert auto.min <= d.slots <= auto.max, f"{d.host} tuned itself to {d.slots}, out of its bounds"
 
     def on_lanechange(self, d: m.LaneChange) -> None:
         self.lanes_paused[d.lane] = d.paused
@@ -546,7 +553,7 @@ class World:
         referee.epochs.append(Epoch(len(referee.epochs) + 1, self.owner, self.now, self.now))
         rows = sorted((referee.rows[t] for t in referee.live), key=lambda r: r.number)
         ended = {t: r.state for t, r in referee.rows.items() if r.state in ENDED}
-        referee.slots = {h.name: h.slots for h in self.plant.hosts}
+        referee.slots = {h.name: first_slots(h) for h in self.plant.hosts}
         referee.host_state.clear()
         referee.gates.clear()
         events_in: list[m.Event] = [m.Restored([r.record() for r in rows], ended, died_at)]

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import random
 
-from penstock.model import BreakerRule, Fallback, Gate, Host, Lane, OnCrash, Plant, Rate, RetryRule, Task
+from penstock.model import (
+    AutoSlots,
+    BreakerRule,
+    Fallback,
+    Gate,
+    Host,
+    Lane,
+    OnCrash,
+    Plant,
+    Rate,
+    RetryRule,
+    Task,
+)
 from penstock.scheduling import messages as m
 from tests.simulation.harness import World
 
@@ -12,10 +24,13 @@ KINDS = ("a", "b", "c")
 
 
 def random_host(rng: random.Random, i: int) -> Host:
+    slots = rng.randint(1, 4)
+    auto = AutoSlots(rng.randint(1, slots), slots + rng.randint(0, 4)) if rng.random() < 0.3 else None
     return Host(
         f"h{i}",
         "simulated",
-        slots=rng.randint(1, 4),
+        slots=slots,
+        auto=auto,
         units={"vram": rng.choice((8.0, 24.0))} if rng.random() < 0.5 else {},
         serves=("*",) if i == 0 else tuple(rng.sample(KINDS, rng.randint(1, 3))),
         model=rng.choice((None, "m1", "m2")),
@@ -33,7 +48,7 @@ def random_plant(rng: random.Random) -> Plant:
         if rng.random() < 0.3:
             host = rng.choice(hosts)
             taken = sum(lane.reserve.get(host.name, {}).get("slots", 0) for lane in lanes)
-            if host.slots - taken > 1:
+            if (host.auto.min if host.auto else host.slots) - taken > 1:
                 reserve = {host.name: {"slots": 1.0}}
         lanes.append(
             Lane(

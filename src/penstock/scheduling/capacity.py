@@ -16,6 +16,7 @@ from penstock.scheduling.gates import GateState
 from penstock.scheduling.order import Entry, WorkClass
 from penstock.scheduling.rates import RateWindow
 from penstock.scheduling.retry import Breaker
+from penstock.scheduling.tuning import Tuner
 
 # A host's condition, the one that stands in the way first last: of several hosts the least value explains.
 OK, LIMITED, DOWN, GATED, PAUSED = range(5)
@@ -109,6 +110,7 @@ class HostState:
         "throttle",
         "tiers",
         "told",
+        "tuner",
         "unused",
         "unused_slots",
         "up",
@@ -118,8 +120,10 @@ class HostState:
         self.host = host
         self.name = host.name
         self.index = index
-        self.slots: float = host.slots
-        self.free: float = host.slots
+        self.tuner = Tuner(host.auto, host.slots) if host.auto else None
+        self.throttle = self.tuner or Throttle(host.slots)
+        self.slots: float = self.throttle.limit
+        self.free: float = self.slots
         self.extra_free: dict[str, float] = dict(host.units)
         self.live: dict[str, tuple[Needs, str, float]] = {}  # task -> what it holds, its lane, since when
         self.mean_s: float | None = None  # how long attempts that succeed take, of late
@@ -139,7 +143,6 @@ class HostState:
         self.gates: list[GateState] = []  # gates that hold this host
         self.limited_until = 0.0  # it said when to come back
         self.breaker = Breaker(host.breaker)
-        self.throttle = Throttle(host.slots)
         self.rate = RateWindow(host.rate) if host.rate else None
         self.probe: str | None = None  # the one task that tries a half-open host
         self.last_fault = ""  # what was wrong when an attempt last failed because of the host
@@ -192,6 +195,11 @@ class HostState:
         self.unused[lane] = units.get("slots", 0.0)
         self.unused_slots += self.unused[lane]
 
+    @property
+    def full(self) -> bool:
+        """Whether not a slot is left, but for those kept for lanes that do not want them."""
+        return self.free - self.unused_slots < 1
+
     def set_slots(self, slots: float) -> None:
         self.free += slots - self.slots
         self.slots = slots
@@ -217,9 +225,10 @@ class HostState:
         return both
 
     def could_hold(self, needs: Needs, lane: str) -> bool:
-        """Whether it would fit on the empty host."""
+        """Whether it would fit on the empty host, with all the slots it may have."""
         kept = {u: self._reserved(lane, u) for u in ("slots", *(u for u, _ in needs.extra))}
-        if needs.slots > self.slots - kept["slots"] + _EPSILON:
+        slots = self.slots if self.tuner is None else max(self.slots, self.tuner.max)
+        if needs.slots > slots - kept["slots"] + _EPSILON:
             return False
         return all(self.host.units.get(u, 0.0) - kept[u] + _EPSILON >= amount for u, amount in needs.extra)
 

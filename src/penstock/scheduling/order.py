@@ -30,7 +30,7 @@ _LATE = 5  # the sixth source of a class: entries that came back out of order
 class Shape:
     """What many tasks have in common: which hosts fit, under which lane and gates, with which needs."""
 
-    __slots__ = ("gates", "lane", "name", "needs", "opened", "tiers", "timed", "units", "variants")
+    __slots__ = ("gates", "lane", "name", "needs", "opened", "simple", "tiers", "timed", "units", "variants")
 
     def __init__(
         self, name: str, lane: LaneState, gates: tuple[GateState, ...], needs: Needs, tiers: tuple[Tier, ...]
@@ -43,6 +43,7 @@ class Shape:
         self.opened = sum(
             t.after_s is not None and t.after_s <= 0 for t in tiers
         )  # tiers open from the start
+        self.simple = all(t.simple for t in tiers)  # one slot, and nothing is kept for anybody
         self.units = "" if needs.plain else f"needs {needs}"
         self.timed = len(tiers) > 1 or not needs.plain  # whether waiting alone changes what is allowed
         self.variants: list[WorkClass] = []  # by how many fallback tiers have opened

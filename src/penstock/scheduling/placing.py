@@ -158,7 +158,8 @@ class Placer:
         if free_at > now:
             self._set_timer(free_at, host)
             return "rate-limited", LIMITED, ""
-        return ("half-open" if breaker.half_open else "up"), OK, ""
+        why = "" if host.tuner is None else host.tuner.why
+        return ("half-open" if breaker.half_open else "up"), OK, why
 
     # ---- the step
 
@@ -281,6 +282,8 @@ class Placer:
         entry.attempt += 1
         entry.host = host
         host.occupy(entry.id, shape.needs, lane.name, now)
+        if host.tuner is not None:
+            host.tuner.began(entry.id, now, host.full)
         if host.free <= 0:
             del self._with_room[host]
         lane.live[entry.id] = entry
@@ -340,8 +343,25 @@ class Placer:
             for tier in tiers:
                 if failed_on in tier.hosts and tier.scan((failed_on,)):
                     return failed_on
+        if work_class.shape.simple:
+            return None
         if not work_class.shape.needs.plain:
             self._claim(work_class, now)
+        return self._stretch(work_class, now)
+
+    def _stretch(self, work_class: WorkClass, now: float) -> HostState | None:
+        """An idle host that tuned itself to fewer slots gives as many as one task needs, beside reserves."""
+        shape = work_class.shape
+        for host in (h for tier in self.open_tiers(work_class) for h in tier.hosts):
+            if host.tuner is None or host.live or host.condition or not self._may_use(work_class, host):
+                continue
+            if host.could_hold(shape.needs, shape.lane.name):
+                host.tuner.stretch(
+                    shape.needs.slots + host.unused_slots - host.unused.get(shape.lane.name, 0.0)
+                )
+                self.refresh_host(host, now)
+                if host.fits(shape.needs, shape.lane.name):
+                    return host
         return None
 
     def _may_use(self, work_class: WorkClass, host: HostState) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from penstock.lifecycle import LIVE, step
 from penstock.model import OnCrash, Outcome, Plant, State, Task, TaskRecord, Verdict
+from penstock.scheduling.adaptive import Throttle
 from penstock.scheduling.capacity import LIMITED, OK, HostState
 from penstock.scheduling.forecast import Ask, predicted_wait_s
 from penstock.scheduling.messages import (
@@ -450,6 +451,8 @@ class Scheduler:
         assert host is not None
         seconds = self._placer.vacate(host, task, entry.shape.lane, now)
         verdict = outcome.verdict
+        if host.tuner is not None:
+            self._tune(host, entry, verdict, seconds, now)
         if outcome.tokens is not None and host.rate is not None:
             host.rate.correct(entry.shape.needs.tokens, outcome.tokens)
             self._placer.refresh_host(host, now)
@@ -521,8 +524,11 @@ class Scheduler:
         if entry is None or entry.status != RUNNING or entry.attempt != event.attempt:
             self._out.append(Refuse(event.task, event.attempt, now, "this attempt no longer counts"))
             return
-        assert entry.host is not None
-        self._placer.vacate(entry.host, entry.id, entry.shape.lane, now)
+        host = entry.host
+        assert host is not None
+        seconds = self._placer.vacate(host, entry.id, entry.shape.lane, now)
+        if host.tuner is not None:
+            self._tune(host, entry, Verdict.CANCELLED, seconds, now)
         entry.host = None
         stopped = self._stopping.get(entry.id)
         if stopped is not None:
@@ -620,7 +626,8 @@ class Scheduler:
             host.last_fault = (outcome.error or "no reason given")[:200]
             host.breaker.fault(now)
         elif verdict is Verdict.THROTTLED:
-            host.throttle.cut(now)
+            if isinstance(host.throttle, Throttle):
+                host.throttle.cut(now)
             host.limited_until = max(host.limited_until, now + (outcome.retry_after_s or 0.0))
         elif host.breaker.half_open:
             host.breaker.success()  # it answered; that the task failed is not the host's fault
@@ -629,10 +636,21 @@ class Scheduler:
         self._placer.refresh_host(host, now)
 
     def _host_did_well(self, host: HostState, now: float) -> None:
-        host.throttle.success(now)
+        if isinstance(host.throttle, Throttle):
+            host.throttle.success(now)
         if host.breaker.open_until is None:  # a straggler's success does not close an open breaker
             host.breaker.success()
         self._placer.refresh_host(host, now)
+
+    def _tune(self, host: HostState, entry: Entry, verdict: Verdict, seconds: float, now: float) -> None:
+        """Tell a host that tunes its slots how an attempt ended; its room has been given back."""
+        tuner = host.tuner
+        assert tuner is not None
+        used = host.slots - host.free + entry.shape.needs.slots
+        slow = host.mean_s is not None and seconds > host.mean_s
+        tuner.ended(entry.id, now, verdict, seconds, used, host.full, slow)
+        if tuner.limit != host.slots:
+            self._placer.refresh_host(host, now)
 
     def _pause_set(self, event: PauseSet, now: float) -> None:
         if event.scope == "all":
