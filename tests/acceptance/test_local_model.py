@@ -1,7 +1,7 @@
 """The `local` host with a real model, end to end: llama.cpp's server, a small model, real sockets and signals.
 
 Each test starts a server of its own. One runs at a time, whatever the number of test processes: a server takes
-340 MB and a core.
+hundreds of megabytes and a core.
 """
 
 from __future__ import annotations
