@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+import penstock
+from penstock import State, Task
 from penstock.errors import PermanentError
 from penstock.model import Host, Price, Verdict
 from tests.unit.model_rig import (
@@ -253,6 +256,21 @@ async def test_a_stream_that_breaks_ends_in_an_error_event_and_is_the_hosts_faul
     assert ear.ends == 1
 
 
+@pytest.mark.parametrize("code", [None, 500])
+async def test_an_error_that_the_server_tells_in_mid_stream_passes_and_counts(code: int | None) -> None:
+    events = [event(delta("a")), event(error("out of memory", code)), DONE]
+    async with wire(streaming(*events)) as server, adapter(server) as made:
+        ear = Ear(STREAM)
+        outcome = await perform(made, ear)
+        task = await perform(made, {"prompt": "x", "stream": True})
+    assert ear.data == b"".join(events)
+    assert ear.ends == 1
+    assert outcome.verdict is Verdict.PERMANENT
+    assert outcome.host_fault == (code == 500)
+    assert "out of memory" in (outcome.error or "")
+    assert task.verdict is (Verdict.HOST if code == 500 else Verdict.TEMPORARY)
+
+
 @pytest.mark.parametrize("how", ["reset", "hang up", "end", "silence"])
 async def test_a_task_whose_stream_breaks_may_be_tried_again(how: str) -> None:
     async with wire(_cut(how)) as server, adapter(server, timeouts={"between_tokens_s": 0.05}) as made:
@@ -280,3 +298,62 @@ async def test_total_time_is_a_temporary_failure() -> None:
             outcome: Any = await perform(made, payload)
             assert outcome.verdict is Verdict.TEMPORARY
             assert "total_s" in (outcome.error or "")
+
+
+# ---- with a dispatcher
+
+
+CONFIG = """
+[hosts.box]
+type = "openai"
+url = "{url}"
+model = "m"
+slots = 1
+health_s = 0
+"""
+
+
+@pytest.mark.parametrize("how", ["cancel", "time-out"])
+async def test_a_task_that_is_stopped_leaves_the_server_at_once(tmp_path: Path, how: str) -> None:
+    """C7: `cancel` and a task's time-out close the connection, and the slot is free for the next."""
+
+    async def act(call: Call) -> None:
+        if call.json["messages"][0]["content"] == "hang":
+            await call.gone.wait()
+        else:
+            await call.send(http(200, chat("next")))
+
+    async with wire(act) as server:
+        config = tmp_path / "penstock.toml"
+        config.write_text(CONFIG.format(url=server.url))
+        async with penstock.open(config) as p:
+            timeout_s = 0.2 if how == "time-out" else None
+            hung = await p.submit(Task("k", "hang", timeout_s=timeout_s, retries=0))
+            after = await p.submit(Task("k", "go on"))
+            await server.until(lambda: bool(server.calls))
+            if how == "cancel":
+                await p.cancel(hung)
+            await server.until(server.calls[0].gone.is_set)
+            assert (await p.wait(hung)).state is (State.CANCELLED if how == "cancel" else State.FAILED)
+            assert (await p.wait(after)).value["text"] == "next"
+
+
+async def test_a_refused_call_is_tried_elsewhere_and_a_throttled_one_waits(tmp_path: Path) -> None:
+    """C6: what the adapter says of a failure is what the scheduler does about it."""
+    bad = answering(http(500, error("oops")))
+    good = answering(http(429, error("slow down"), [("retry-after-ms", "20")]), http(200, chat("here")))
+    async with wire(bad) as first, wire(good) as second:
+        config = tmp_path / "penstock.toml"
+        other = CONFIG.format(url=second.url).replace("hosts.box", "hosts.other")
+        fragile = "slots = 9\nbreaker = { failures = 1, reset_s = 600 }"
+        config.write_text(CONFIG.format(url=first.url).replace("slots = 1", fragile) + other)
+        async with penstock.open(config) as p:
+            result = await p.wait(await p.submit(Task("k", "hello", retries=0)))
+            attempts = await p.attempts(result.task_id)
+    assert result.state is State.DONE
+    assert result.value["text"] == "here"
+    assert [(a.host, a.verdict) for a in attempts] == [
+        ("box", Verdict.HOST),
+        ("other", Verdict.THROTTLED),
+        ("other", Verdict.DONE),
+    ]

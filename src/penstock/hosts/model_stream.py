@@ -90,6 +90,7 @@ class Assembly:
         self.tokens = 0  # events that carried something: an estimate where no usage is told
         self.usage: Usage | None = None
         self.model: str | None = None
+        self.error: bytes | None = None  # of a tail: the last error that it told
         self._choices: dict[int, dict[str, Any]] = {}
 
     @property
@@ -235,7 +236,9 @@ class Tail:
                 continue
             try:
                 found.add(event)
-            except (Unusable, StreamError):
+            except StreamError as error:
+                found.error = error.body
+            except Unusable:
                 continue
         return found
 

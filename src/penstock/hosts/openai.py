@@ -148,7 +148,7 @@ class OpenAIAdapter:
             raise self._unusable(error) from None
         if head.error is not None:
             raise self._refused(ask, 200, answer.headers, body)
-        usage = usage_of(head.usage) or estimate(ask.body, 0)
+        usage = usage_of(head.usage) or estimate(ask.body, sum(map(len, head.choices or ())) // 4)
         answer.rest()
         await relay.whole(answer.status, self._passed(answer.headers), self._host.name, attempt, body)
         return self._done({}, ask, head.model, usage)
@@ -169,6 +169,9 @@ class OpenAIAdapter:
             answer.resume()
             chunk = await answer.chunk()
         end = tail.read()
+        if end.error is not None:
+            await relay.end()
+            return self._broken(ask, self._refused(ask, 200, {}, end.error), tail)
         if not (tail.done or end.finished):
             raise self._unusable(Unusable("a stream that ended before it was complete"))
         await relay.end()
@@ -177,15 +180,18 @@ class OpenAIAdapter:
 
     async def _break_off(self, ask: Ask, relay: Relay, failed: CallFailed, tail: Tail) -> Outcome:
         """The client has a part of the answer: it is told that no more comes, and nobody tries again."""
-        outcome = failed.outcome
-        text = f"{outcome.error}; the answer had begun, so it was not tried again"
-        await relay.send(tail.closing() + error_event(text, failed.code))
+        outcome = self._broken(ask, failed, tail)
+        await relay.send(tail.closing() + error_event(outcome.error or "", failed.code))
         await relay.end()
+        return outcome
+
+    def _broken(self, ask: Ask, failed: CallFailed, tail: Tail) -> Outcome:
+        outcome = failed.outcome
         usage = tail.read().usage or estimate(ask.body, tail.events)
         return replace(
             outcome,
             verdict=Verdict.PERMANENT,
-            error=text,
+            error=f"{outcome.error}; the answer had begun, so it was not tried again",
             retry_after_s=None,
             host_fault=outcome.verdict is Verdict.HOST,
             tokens=usage.total,
