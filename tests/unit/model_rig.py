@@ -310,3 +310,27 @@ def streaming(*events: bytes, end: bool = True) -> Act:
             await call.send(LAST)
 
     return act
+
+
+def trickling(*pieces: bytes) -> Act:
+    """Sends these and then nothing more."""
+
+    async def act(call: Call) -> None:
+        await call.send(*pieces)
+        await call.gone.wait()
+
+    return act
+
+
+def ending(how: str, *pieces: bytes) -> Act:
+    async def act(call: Call) -> None:
+        await call.send(*pieces)
+        if how == "reset":
+            call.reset()
+        elif how == "half-close":
+            call.half_close()
+            await call.gone.wait()
+        else:
+            call.hang_up()
+
+    return act

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import os
 import socket
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +19,19 @@ from penstock.hosts import model_http
 from penstock.hosts.openai import OpenAIAdapter
 from penstock.model import Outcome, Verdict
 from tests.unit.model_rig import (
-    Act,
     Call,
     Ear,
     adapter,
     answering,
     chat,
     delta,
-    error,
+    ending,
     event,
     http,
     perform,
-    stream,
     stream_head,
     streaming,
+    trickling,
     wire,
 )
 
@@ -172,30 +169,6 @@ async def test_a_ca_file_that_is_none_is_a_mistake_of_the_config(tmp_path: Path,
 # ---- answers that never come, or not to their end
 
 
-def _trickle(*pieces: bytes) -> Act:
-    """Sends these and then nothing more."""
-
-    async def act(call: Call) -> None:
-        await call.send(*pieces)
-        await call.gone.wait()
-
-    return act
-
-
-def _then(how: str, *pieces: bytes) -> Act:
-    async def act(call: Call) -> None:
-        await call.send(*pieces)
-        if how == "reset":
-            call.reset()
-        elif how == "half-close":
-            call.half_close()
-            await call.gone.wait()
-        else:
-            call.hang_up()
-
-    return act
-
-
 SILENCES = {
     "nothing": (),
     "half a status line": (b"HTTP/1.",),
@@ -206,7 +179,7 @@ SILENCES = {
 
 @pytest.mark.parametrize("name", SILENCES)
 async def test_a_stream_that_does_not_begin(name: str) -> None:
-    act = _trickle(*SILENCES[name])
+    act = trickling(*SILENCES[name])
     async with wire(act) as server, adapter(server, timeouts={"first_token_s": 0.1}) as made:
         outcome = await perform(made, STREAMED_TASK)
         relayed = await perform(made, ear := Ear(STREAM))
@@ -228,7 +201,7 @@ async def test_a_stream_that_does_not_begin(name: str) -> None:
     ids=["nothing", "headers", "content-length", "chunk", "no body"],
 )
 async def test_an_answer_that_is_cut_off(how: str, pieces: tuple[bytes, ...]) -> None:
-    async with wire(_then(how, *pieces)) as server, adapter(server) as made:
+    async with wire(ending(how, *pieces)) as server, adapter(server) as made:
         outcomes = await every_way(made)
     assert {outcome.verdict for outcome in outcomes} == {HOST_FAULT}
     assert len(server.calls) == 4  # nothing was asked twice behind the scheduler's back
@@ -256,7 +229,7 @@ GARBAGE = {
 
 @pytest.mark.parametrize("name", GARBAGE)
 async def test_garbage_is_the_hosts_fault(name: str) -> None:
-    async with wire(_then("hang up", GARBAGE[name])) as server, adapter(server) as made:
+    async with wire(ending("hang up", GARBAGE[name])) as server, adapter(server) as made:
         outcomes = await every_way(made)
     assert {outcome.verdict for outcome in outcomes} == {HOST_FAULT}, outcomes
     assert all(outcome.error and outcome.error.startswith("box") for outcome in outcomes)
@@ -320,7 +293,7 @@ async def test_a_refusal_that_does_not_end_counts_by_its_status(monkeypatch: pyt
         b"HTTP/1.1 429 X\r\nContent-Type: application/json\r\nContent-Length: 99\r\nRetry-After: 3\r\n\r\n{"
     )
     monkeypatch.setattr(model_http, "_WORDS_S", 0.05)
-    async with wire(_trickle(head)) as server, adapter(server) as made:
+    async with wire(trickling(head)) as server, adapter(server) as made:
         outcome = await perform(made, "x")
     assert outcome.verdict is Verdict.THROTTLED
     assert outcome.retry_after_s == 3.0
@@ -349,137 +322,3 @@ async def test_a_redirect_is_not_followed_so_that_the_key_goes_nowhere_else(
         assert not other.calls
     assert outcome.verdict is HOST_FAULT
     assert "correct hosts.box.url" in (outcome.error or "")
-
-
-# ---- connections
-
-
-async def test_connections_are_used_again_also_after_streams() -> None:
-    async def act(call: Call) -> None:
-        if call.json.get("stream"):
-            await streaming(*stream("a"))(call)
-        else:
-            await call.send(http(200, chat()))
-
-    async with wire(act) as server, adapter(server) as made:
-        for payload in ("x", STREAMED_TASK, Ear(PLAIN), Ear(STREAM), "x"):
-            assert (await perform(made, payload)).verdict is Verdict.DONE
-    assert server.connections == 1
-
-
-async def test_a_connection_that_the_server_closed_meanwhile_is_not_its_fault() -> None:
-    """Servers close idle connections; a request that meets such a one is sent again on another."""
-    seen: dict[int, int] = {}
-
-    async def act(call: Call) -> None:
-        connection = id(call.gone)
-        seen[connection] = seen.get(connection, 0) + 1
-        if seen[connection] > 1:
-            call.hang_up()
-        else:
-            await call.send(http(200, chat()))
-
-    async with wire(act) as server, adapter(server) as made:
-        for _ in range(3):
-            assert (await perform(made, "x")).verdict is Verdict.DONE
-    assert server.connections == 3
-
-
-async def test_a_stream_is_complete_at_done_even_if_its_connection_stays_open() -> None:
-    act = _trickle(stream_head(), *(b"%x\r\n%s\r\n" % (len(one), one) for one in stream("a")))
-    async with wire(act) as server, adapter(server) as made:
-        ear = Ear(STREAM)
-        assert (await perform(made, ear)).verdict is Verdict.DONE
-        assert (await perform(made, STREAMED_TASK)).verdict is Verdict.DONE
-    assert ear.ends == 1
-
-
-# ---- what is stopped leaves nothing
-
-
-def _sockets() -> int:
-    return sum(os.readlink(f"/proc/self/fd/{fd}").startswith("socket:") for fd in _descriptors())
-
-
-def _descriptors() -> Iterator[int]:
-    for fd in os.listdir("/proc/self/fd"):
-        if os.path.islink(f"/proc/self/fd/{fd}"):
-            yield int(fd)
-
-
-@asynccontextmanager
-async def nothing_left() -> AsyncIterator[None]:
-    """Sockets and asyncio tasks afterwards are those of before."""
-    sockets, tasks = _sockets(), len(asyncio.all_tasks())
-    yield
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert (_sockets(), len(asyncio.all_tasks())) == (sockets, tasks)
-
-
-@pytest.mark.parametrize(
-    "payload", ["x", STREAMED_TASK, PLAIN, STREAM], ids=["task", "streamed", "call", "stream"]
-)
-@pytest.mark.parametrize("sent", [(), (stream_head(), b"5\r\n: hi\n\r\n")], ids=["silent", "speaking"])
-async def test_a_call_that_is_stopped_closes_its_connection_at_once(
-    payload: Any, sent: tuple[bytes, ...]
-) -> None:
-    """C7: a client that goes away frees the server; also `cancel` and time-outs."""
-    async with nothing_left(), wire(_trickle(*sent)) as server, adapter(server) as made:
-        for _ in range(3):
-            known = len(server.calls)
-            ask = Ear(payload) if isinstance(payload, dict) and "messages" in payload else payload
-            asked = asyncio.create_task(perform(made, ask))
-            await server.until(lambda known=known: len(server.calls) > known)  # type: ignore[misc]
-            for _ in range(5):
-                await asyncio.sleep(0)
-            asked.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asked
-            await server.until(lambda: not server.live)
-
-
-async def test_a_large_body_that_nobody_reads_does_not_keep_its_connection() -> None:
-    """What is written but not taken would otherwise be waited for after the call was stopped."""
-    async with nothing_left():
-        with closing(socket.create_server(("127.0.0.1", 0))) as deaf:
-            deaf.setblocking(False)
-            url = f"http://127.0.0.1:{deaf.getsockname()[1]}/v1"
-            async with adapter(url, timeouts={"first_token_s": 1}) as made:
-                asked = asyncio.create_task(perform(made, "x" * 16_000_000))
-                accepted, _ = await asyncio.get_running_loop().sock_accept(deaf)
-                before = _sockets()
-                for _ in range(20):
-                    await asyncio.sleep(0)
-                asked.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await asked
-                async with asyncio.timeout(20):
-                    while _sockets() == before:
-                        await asyncio.get_running_loop().run_in_executor(None, _sockets)
-            accepted.close()
-
-
-async def test_a_storm_of_failing_calls_leaves_nothing() -> None:
-    """429s, resets, silences and garbage, 200 at once: no socket and no task stays."""
-    acts = [
-        answering(http(429, error("slow"), [("Retry-After", "1")])),
-        _then("reset", stream_head(), b"5\r\n"),
-        _then("hang up"),
-        _trickle(stream_head()),
-        answering(http(200, b"{")),
-        _then("half-close", stream_head(), b"9\r\ndata: {}\n\r\n"),
-        streaming(*stream("a")),
-    ]
-
-    async def act(call: Call) -> None:
-        await acts[len(server.calls) % len(acts)](call)
-
-    async with nothing_left(), wire(act) as server:
-        times = {"first_token_s": 0.3, "between_tokens_s": 0.3, "total_s": 0.5}
-        async with adapter(server, timeouts=times) as made:
-            payloads: list[Any] = [["x", STREAMED_TASK, Ear(PLAIN), Ear(STREAM)][n % 4] for n in range(200)]
-            payloads = [Ear(p.body) if isinstance(p, Ear) else p for p in payloads]
-            outcomes = await asyncio.gather(*(perform(made, payload) for payload in payloads))
-    assert len(outcomes) == 200
-    assert all(isinstance(outcome.verdict, Verdict) for outcome in outcomes)
