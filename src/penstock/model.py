@@ -158,6 +158,13 @@ class Host:
     def has_model(self, model: str) -> bool:
         return model == self.model or model in self.models
 
+    @property
+    def costs_money(self) -> bool:
+        """Whether the config says so: its models have prices, or it has a budget."""
+        return bool(self.prices) or (
+            self.fallback is not None and self.fallback.budget_usd_per_day is not None
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Lane:

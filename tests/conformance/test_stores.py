@@ -32,12 +32,13 @@ from penstock.scheduling.messages import (
     Requeue,
     Revive,
     Route,
+    Spend,
     Start,
     Stop,
     WaitChange,
 )
 from penstock.scheduling.routes import route_key
-from penstock.store.base import Answer, HostStatus, Request, Store, TaskFilter
+from penstock.store.base import Answer, HostStatus, Request, Spending, Store, TaskFilter
 from tests.conformance.store_rig import (
     EVERY,
     ME,
@@ -586,6 +587,52 @@ async def test_conditions_are_as_last_recorded(store: Store) -> None:
     assert (snapshot.paused, snapshot.gates) == (False, {"vram": (True, "")})
 
 
+def spend(task: str, day: int, usd: float, host: str = "cloud", lane: str = "default") -> Spend:
+    return Spend(task, 1, host, lane, day, day * 86_400.0 + 1, usd)
+
+
+async def test_money_is_added_up_by_day_host_and_lane(store: Store) -> None:
+    """C6: within one transaction and over several, whether the task is known or not."""
+    assert await store.spending(20_000) == []
+    id = await one(store)
+    await store.record([spend(id, 20_000, 0.5), spend(id, 20_000, 0.25), spend(id, 20_000, 1.0, "b")])
+    await store.record(
+        [spend("gone", 20_000, 0.25), spend(id, 20_000, 2.0, lane="web"), spend(id, 20_001, 4.0)]
+    )
+    assert await store.spending(20_000) == [
+        Spending(20_000, "b", "default", 1.0, 1),
+        Spending(20_000, "cloud", "default", 1.0, 3),
+        Spending(20_000, "cloud", "web", 2.0, 1),
+    ]
+    assert await store.spending(20_001) == [Spending(20_001, "cloud", "default", 4.0, 1)]
+    assert (await store.snapshot(20_001 * 86_400.0)).spent == {("cloud", "default"): 4.0}
+    assert (await store.snapshot(20_001 * 86_400.0 - 1)).spent == {
+        ("b", "default"): 1.0,
+        ("cloud", "default"): 1.0,
+        ("cloud", "web"): 2.0,
+    }
+
+
+async def test_money_outlives_its_tasks_and_is_forgotten_with_its_day(store: Store) -> None:
+    """C6: a pruned task's cost stays in its day; days before the pruned time go."""
+    id = await one(store)
+    await store.record([start(id), spend(id, 19_675, 0.5), done(id), spend(id, 19_674, 0.25)])
+    assert await store.prune(T0 + 100) == 1
+    assert [s.usd for s in await store.spending(19_675)] == [0.5]
+    assert await store.spending(19_674) == []
+
+
+async def test_an_imported_run_spends_nothing(store: Store) -> None:
+    """C6: its costs are in its log, and were paid elsewhere."""
+    (id,) = await store.submit(tasks(1), "cheap")
+    await store.record([start(id), spend(id, 19_675, 0.5), done(id)])
+    lines = [line async for line in store.export_run("cheap")]
+    await store.prune(T0 + 100)
+    assert await store.import_run(lines) == "cheap"
+    assert [e.type for e in await store.events(task=id)].count("spent") == 1
+    assert [s.usd for s in await store.spending(19_675)] == [0.5]
+
+
 async def test_the_snapshot_counts(store: Store) -> None:
     assert (await store.snapshot(T0)).queued == {}
     plain = await store.submit(tasks(5))
@@ -619,6 +666,7 @@ async def test_every_decision_is_one_event(store: Store) -> None:
         LaneChange("gptr", T0, True),
         GateChange("vram", T0, False, "low"),
         AllChange(T0, True),
+        Spend(id, 1, "surtr", "gptr", 19_675, T0 + 3, 0.25),
     ]
     await store.record(decisions)
     await store.note("stall", T0 + 4, id, 1, {"seconds": 1.5})
@@ -634,6 +682,7 @@ async def test_every_decision_is_one_event(store: Store) -> None:
         ("lane", None, None, None),
         ("gate", None, None, None),
         ("all", None, None, None),
+        ("spent", id, 1, "surtr"),
         ("stall", id, 1, None),
     ]
     data: list[Any] = [dict(event.data) for event in events]
@@ -645,6 +694,7 @@ async def test_every_decision_is_one_event(store: Store) -> None:
         {"why": "cancelled"},
         {"why": "too late"},
     ]
+    assert data[-2] == {"lane": "gptr", "day": 19_675, "usd": 0.25}
     assert data[-1] == {"seconds": 1.5}
 
 

@@ -114,7 +114,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def crash(self, seconds: float) -> None:
         self.world.crash(seconds)
 
-    @rule(seconds=st.sampled_from((0.5, 30.0, 5000.0)))
+    @rule(seconds=st.sampled_from((0.5, 30.0, 5000.0, 86_400.0)))
     def leap(self, seconds: float) -> None:
         self.world.now += seconds
         self.world.step([m.Tick()])

@@ -32,6 +32,7 @@ from penstock.model import (
 )
 from penstock.scheduling import messages as m
 from penstock.scheduling.scheduler import Scheduler
+from tests.simulation.books import Books
 
 NEAR = 1e-6
 
@@ -103,6 +104,8 @@ class Referee:
         self.hosts = {h.name: h for h in self.plant.hosts}
         self.lanes = {lane.name: lane for lane in self.plant.lanes}
         self.slots = {h.name: first_slots(h) for h in self.plant.hosts}
+        self.books = Books(self.plant)
+        self.untold: dict[tuple[str, int], float] = {}  # costs of this step that no decision has told
 
     # ---- the books
 
@@ -194,6 +197,11 @@ class Referee:
     def on_allchange(self, d: m.AllChange) -> None:
         self.paused = d.paused
 
+    def on_spend(self, d: m.Spend) -> None:
+        row = self.running[d.task]
+        assert self.untold.pop((d.task, d.attempt)) == d.usd
+        assert (d.host, d.lane, d.day) == (row.host, row.task.lane, math.floor(d.at / 86_400))
+
     # ---- promise 2: limits
 
     def needs(self, task: Task) -> dict[str, float]:
@@ -247,6 +255,40 @@ class Referee:
             if (task.lane in g.holds_lanes or task.kind in g.holds_kinds) and not self.gate_open(g)
         ]
 
+    # ---- money: nothing starts on a spent budget, and a budget is closed only when it is spent
+
+    def running_on(self, budget: str) -> int:
+        """Attempts on a host's or a lane's account; those on hosts that cost nothing are on no lane's."""
+        lane = budget.removeprefix("budget:lane:")
+        if lane == budget:
+            return sum(r.host == budget.removeprefix("budget:") for r in self.running.values())
+        return sum(
+            r.task.lane == lane and self.books.costs_money(r.host or "") for r in self.running.values()
+        )
+
+    def left(self, budget: str) -> float:
+        return self.books.left(budget, self.running_on(budget), self.now)
+
+    def lane_is_out(self, lane: str) -> bool:
+        return not self.gates.get(f"budget:lane:{lane}", True)
+
+    def check_money(self, row: Row, host: Host) -> None:
+        on = [f"budget:{host.name}"]
+        if self.books.costs_money(host.name):
+            on.append(f"budget:lane:{row.task.lane}")
+        for budget in on:
+            if budget in self.books.budgets():
+                left = self.left(budget)
+                assert left > -NEAR, f"{row.task.id} started with {left:g} USD left of {budget}"
+
+    def check_budgets(self) -> None:
+        assert not self.untold, f"nobody told the costs {self.untold}"
+        for budget in self.books.budgets():
+            left = self.left(budget)
+            if abs(left) > NEAR:  # else too close to call
+                is_open = self.gates.get(budget, True)
+                assert is_open == (left > 0), f"{budget} is {'open' if is_open else 'closed'}: {left:g} left"
+
     def check_eligible(self, row: Row, host: Host) -> None:
         """Rule 1, as far as a start can break it."""
         task = row.task
@@ -265,6 +307,7 @@ class Referee:
             f"{task.id} started after its deadline"
         )
         assert host in self.fitting_hosts(row), f"{host.name} may not take {task.id}"
+        self.check_money(row, host)
 
     def serving(self, task: Task) -> list[Host]:
         return [
@@ -365,10 +408,17 @@ class Referee:
         hosts = self.fitting_hosts(row)
         if hosts != self.fitting_hosts(row, -NEAR):
             return  # a fallback opens within a millionth of a second: too close to call
+        barred = [h for h in hosts if self.lane_is_out(task.lane) and self.books.costs_money(h.name)]
+        hosts = [h for h in hosts if h not in barred]
         states = {h.name: self.host_state.get(h.name, "up") for h in hosts}
         able = [h for h in hosts if states[h.name] in ("up", "half-open")]
         if states and all(s in ("paused", "gated") for s in states.values()):
             assert name in ("paused", "gate"), f"{task.id}: {reason}, but its hosts are held"
+            return
+        if barred and not states:
+            assert reason == f"gate:budget:lane:{task.lane}", (
+                f"{task.id}: {reason}, but its lane is out of money"
+            )
             return
         if full:
             assert reason == f"lane:{task.lane}", f"{task.id}: {reason}, but its lane is full"
@@ -383,6 +433,12 @@ class Referee:
             assert name in ("slots", "order"), f"{task.id}: {reason}, but hosts are up and full"
         elif any(s == "rate-limited" for s in states.values()):
             assert name == "rate", f"{task.id}: {reason}, but hosts are rate-limited"
+        elif barred:
+            assert reason == f"gate:budget:lane:{task.lane}", (
+                f"{task.id}: {reason}, but its lane is out of money"
+            )
+        elif task.host is None and any(h.fallback and states[h.name] == "gated" for h in hosts):
+            assert name == "gate", f"{task.id}: {reason}, but a gate keeps it from a fallback host"
         elif any(s in ("down", "probing") for s in states.values()) or not states:
             assert name == "host-down", f"{task.id}: {reason}, but all hosts are down"
 
@@ -409,6 +465,8 @@ class Referee:
                 if any(amount > mine.get(unit, 0.0) for unit, amount in theirs.items()):
                     continue
                 if other.failed_on == host_name:
+                    continue
+                if self.lane_is_out(other.task.lane) and self.books.costs_money(host_name):
                     continue
                 assert self.level(other) >= self.level(row), (
                     f"{task} went before the more urgent {other.task.id}"
@@ -483,6 +541,7 @@ class World:
         self.owner = Owner(1, "sim", "test")
         self.referee.epochs.append(Epoch(1, self.owner, self.now, self.now))
         self.outcome_for: dict[tuple[str, int], Outcome] = {}
+        self.dear = {h.name for h in plant.hosts if rng.random() < 0.1}
         self.step([m.Tick()])
 
     def later(self, seconds: float, event: m.Event) -> None:
@@ -490,6 +549,7 @@ class World:
         heapq.heappush(self.pending, (self.now + seconds, self.order, event))
 
     def step(self, events: Sequence[m.Event]) -> None:
+        self.count_costs(events)
         decisions = self.scheduler.apply_all(events, self.now)
         referee = self.referee
         referee.now = self.now
@@ -502,10 +562,33 @@ class World:
             elif isinstance(decision, m.Stop):
                 stopped = Outcome(Verdict.CANCELLED, error="stopped")
                 self.later(self.rng.uniform(0, 2), m.Finished(decision.task, decision.attempt, stopped))
+        referee.check_budgets()
         referee.check_waiting(self.scheduler)
         referee.check_order()
         running = {(t, row.attempts) for t, row in referee.running.items()}
         assert set(self.scheduler.running()) == running, "the scheduler's set of attempts drifted"
+
+    def count_costs(self, events: Sequence[m.Event]) -> None:
+        """Money is spent by what really ran, once, whatever came of it."""
+        referee = self.referee
+        over: set[tuple[str, int]] = set()
+        for event in events:
+            if not isinstance(event, m.Finished | m.PutBack) or event[:2] in over:
+                continue
+            row = referee.running.get(event.task)
+            if row is None or row.attempts != event.attempt or row.host is None:
+                continue
+            over.add((event.task, event.attempt))
+            usd = event.outcome.cost_usd if isinstance(event, m.Finished) else None
+            if usd:
+                referee.untold[event.task, event.attempt] = usd
+                referee.books.add(self.now, row.host, row.task.lane, usd)
+
+    def cost_of(self, host: str) -> float | None:
+        """What an attempt costs: nothing on a free host, and on some hosts that do not look like it."""
+        if host in self.dear or self.referee.books.costs_money(host):
+            return self.rng.choice((None, 0.0, 0.1, 0.3, 1.0))
+        return None
 
     def launch(self, start: m.Start) -> None:
         """An attempt's fate: done, some failure, lost until its time-out, late after it, or reported twice."""
@@ -524,6 +607,7 @@ class World:
             error=None if verdict is Verdict.DONE else "x",
             retry_after_s=retry_after,
             tokens=tokens,
+            cost_usd=self.cost_of(start.host),
         )
         finished = m.Finished(start.task, start.attempt, outcome, rng.random())
         if 0.6 < fate <= 0.65:  # lost: the engine gives up on it, and sometimes it comes in after all
@@ -556,7 +640,11 @@ class World:
         referee.slots = {h.name: first_slots(h) for h in self.plant.hosts}
         referee.host_state.clear()
         referee.gates.clear()
-        events_in: list[m.Event] = [m.Restored([r.record() for r in rows], ended, died_at)]
+        events_in: list[m.Event] = [
+            m.Spent(host, lane, day, sum(costs), len(costs))
+            for (day, host, lane), costs in sorted(referee.books.take_over(self.now).items())
+        ]
+        events_in += [m.Restored([r.record() for r in rows], ended, died_at)]
         events_in += [m.PauseSet("lane", lane, p) for lane, p in referee.lanes_paused.items()]
         events_in.append(m.PauseSet("all", "", referee.paused))
         for row in rows:
@@ -564,6 +652,8 @@ class World:
             # Its age counts from when it was queued or due; after a restart that is all that is known.
             first = max(row.task.queued_at, row.task.not_before or 0.0)
             row.ready_at = None if row.task.after or first > self.now else first
+            if row.task.after and row.attempts:
+                row.ready_at = self.now  # what it waits after was met, nobody knows when
         self.step(events_in)
         for row in running:  # promise 6
             assert row.error or row.retry_at is not None

@@ -13,6 +13,7 @@ from penstock.model import (
     Lane,
     OnCrash,
     Plant,
+    Price,
     Rate,
     RetryRule,
     Task,
@@ -35,7 +36,10 @@ def random_host(rng: random.Random, i: int) -> Host:
         serves=("*",) if i == 0 else tuple(rng.sample(KINDS, rng.randint(1, 3))),
         model=rng.choice((None, "m1", "m2")),
         rate=Rate(rng.choice((None, 6.0)), rng.choice((None, 800.0))) if rng.random() < 0.2 else None,
-        fallback=Fallback(rng.choice((0.0, 5.0, 20.0))) if i and rng.random() < 0.25 else None,
+        fallback=Fallback(rng.choice((0.0, 5.0, 20.0)), rng.choice((None, 0.2, 1.0, 5.0)))
+        if i and rng.random() < 0.35
+        else None,
+        prices={"m1": Price(1.0, 1.0)} if rng.random() < 0.15 else {},
         breaker=BreakerRule(rng.randint(1, 3), rng.choice((1.0, 5.0)), 20.0),
     )
 
@@ -56,6 +60,7 @@ def random_plant(rng: random.Random) -> Plant:
                 max_running=rng.choice((None, 1, 2, 4)),
                 reserve=reserve,
                 weight=rng.choice((1.0, 2.0, 0.5)),
+                budget_usd_per_day=rng.choice((None, None, 0.1, 2.0)),
             )
         )
     names = [lane.name for lane in lanes]
@@ -149,7 +154,7 @@ def fault(world: World, rng: random.Random) -> None:
         if live:
             world.step([m.CancelAsked(rng.choice(live))])
     elif what == "clock":
-        world.now += rng.choice((0.5, 60.0, 4000.0))
+        world.now += rng.choice((0.5, 60.0, 4000.0, 86_400.0))
         world.step([m.Tick()])
     elif what == "back":
         # The clock is set back: the scheduler must hold on to the time it knows.

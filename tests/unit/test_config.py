@@ -286,7 +286,7 @@ def test_top_level_problems(text: str, problem: str) -> None:
             "breaker = { reset_s = 9, max_reset_s = 3 }",
             "3: hosts.a.breaker.max_reset_s: is less than reset_s",
         ),
-        ("argv = []", "3: hosts.a.argv: unknown key; a simulated host has: breaker, duration_s"),
+        ("argv = []", "3: hosts.a.argv: unknown key; a simulated host has: breaker, cost_usd, duration_s"),
         ("duratoin_s = 1", "3: hosts.a.duratoin_s: unknown key; did you mean 'duration_s'?"),
     ],
 )

@@ -47,6 +47,18 @@ def test_failures_come_at_their_rates() -> None:
     assert 400 < seen[Verdict.HOST] < 600
 
 
+def test_what_is_done_costs_what_was_said() -> None:
+    chosen = options(cost_usd=0.25, fail={"temporary": 0})
+    assert plan(chosen, None, "t", 1)[1].cost_usd == 0.25
+    assert plan(chosen, {"cost_usd": 2}, "t", 1)[1].cost_usd == 2
+    assert plan(chosen, {"fail": "temporary"}, "t", 1)[1].cost_usd is None
+    assert plan(options(), None, "t", 1)[1].cost_usd is None
+    with pytest.raises(
+        PermanentError, match="the payload's `cost_usd` must be a number of 0 or more, not 'x'"
+    ):
+        plan(chosen, {"cost_usd": "x"}, "t", 1)
+
+
 def test_one_verdict_for_all() -> None:
     outcome = plan(options(fail="throttled"), {"value": 1}, "t", 1)[1]
     assert outcome == Outcome(Verdict.THROTTLED, error="simulated throttled failure")

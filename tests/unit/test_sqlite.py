@@ -27,6 +27,7 @@ from penstock.errors import (
     UsageError,
 )
 from penstock.model import State, Task
+from penstock.scheduling.messages import Spend
 from penstock.store import admission, queries, sqlite_checkpoint, sqlite_open, sqlite_writer
 from penstock.store.base import Answer, Owner, Request, TaskFilter
 from penstock.store.sqlite import SQLiteStore
@@ -254,38 +255,55 @@ async def test_a_newer_file(path: str) -> None:
     await refused_opening(path, StoreTooNew, "written by a newer Penstock .version 99.*upgrade Penstock")
 
 
-def with_a_second_version(monkeypatch: pytest.MonkeyPatch, path: str, sql: str) -> Place:
+def with_a_next_version(monkeypatch: pytest.MonkeyPatch, path: str, sql: str) -> Place:
     monkeypatch.setattr(
-        sqlite_open, "sql_file", lambda name: sql if name == "0002_test.sql" else queries.sql_file(name)
+        sqlite_open, "sql_file", lambda name: sql if name == "next_test.sql" else queries.sql_file(name)
     )
-    return Place(path, migrations=(*MIGRATIONS, "0002_test.sql"))
+    return Place(path, migrations=(*MIGRATIONS, "next_test.sql"))
 
 
-async def test_an_older_file_is_brought_up_to_date(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_of_every_older_version_is_brought_up_to_date(path: str) -> None:
+    for version in range(1, len(MIGRATIONS)):
+        older = f"{path}.{version}"
+        place = Place(older, migrations=MIGRATIONS[:version])
+        async with opened(SQLiteStore(older, place=place)) as store:
+            ids = await store.submit(tasks(3))
+            await store.record(run_through(ids[:1]))
+        with connected(older) as other:
+            assert other.execute("PRAGMA user_version").fetchone() == (version,)
+        async with opened(SQLiteStore(older)) as store:
+            assert [record.task.id for record in await store.tasks(TaskFilter())] == ids
+            await store.record([start(ids[1]), Spend(ids[1], 1, "surtr", "default", 19_675, T0 + 2, 0.5)])
+            snapshot = await store.snapshot(T0)
+            assert (snapshot.ended, snapshot.spent) == ({State.DONE: 1}, {("surtr", "default"): 0.5})
+        with connected(older) as other:
+            assert other.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+
+
+async def test_a_migration_keeps_what_is_there(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = len(MIGRATIONS)
     async with opened(SQLiteStore(path)) as store:
         ids = await store.submit(tasks(3))
         await store.record(run_through(ids[:1]))
     with connected(path) as other:
-        assert other.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+        assert other.execute("PRAGMA user_version").fetchone() == (version,)
     sql = "-- more; of it\nCREATE TABLE extras (name TEXT);\nINSERT INTO extras VALUES ('a;\n b');\n"
-    place = with_a_second_version(monkeypatch, path, sql)
+    place = with_a_next_version(monkeypatch, path, sql)
     async with opened(SQLiteStore(path, place=place)) as store:
         assert [record.task.id for record in await store.tasks(TaskFilter())] == ids
         assert (await store.snapshot(T0)).ended == {State.DONE: 1}
     with connected(path) as other:
-        assert other.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS) + 1,)
+        assert other.execute("PRAGMA user_version").fetchone() == (version + 1,)
         assert other.execute("SELECT name FROM extras").fetchall() == [("a;\n b",)]
     async with opened(SQLiteStore(path, place=place)):
         pass
-    await refused_opening(
-        path, StoreTooNew, f"version {len(MIGRATIONS) + 1}, this one knows {len(MIGRATIONS)}"
-    )
+    await refused_opening(path, StoreTooNew, f"version {version + 1}, this one knows {version}")
 
 
 async def test_a_migration_that_fails_changes_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(SQLiteStore(path)) as store:
         await store.submit(tasks(1))
-    place = with_a_second_version(monkeypatch, path, "DROP TABLE moves;\nCREATE TABLE tasks (oops TEXT);\n")
+    place = with_a_next_version(monkeypatch, path, "DROP TABLE moves;\nCREATE TABLE tasks (oops TEXT);\n")
     with pytest.raises(StoreError, match="table tasks already exists"):
         await SQLiteStore(path, place=place).open()
     async with opened(SQLiteStore(path)) as store:

@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.cli.render import moment, one_line, percent, print_table, say, seconds, text_of
 from penstock.model import Attempt, Result, TaskRecord, Wait
+from penstock.scheduling.budget import usd
 from penstock.store.base import StoredEvent
 
 _MOST_EVENTS = 50
@@ -18,6 +19,9 @@ def print_details(
     record: TaskRecord, result: Result, attempts: Sequence[Attempt], events: Sequence[StoredEvent]
 ) -> None:
     fields = _fields(record)
+    cost_usd = cost_of(events)
+    if cost_usd is not None:
+        fields.append(("cost", f"{usd(cost_usd)} USD"))
     width = max(len(name) for name, _ in fields)
     for name, text in fields:
         say(f"{name:<{width}}  {one_line(text)}")
@@ -61,6 +65,12 @@ def _fields(record: TaskRecord) -> list[tuple[str, str]]:
         ("on crash", "" if task.on_crash == "retry" else str(task.on_crash)),
     ]
     return [(name, text) for name, text in fields if text]
+
+
+def cost_of(events: Sequence[StoredEvent]) -> float | None:
+    """What a task's attempts cost, all of them: a failed one is paid for too."""
+    spent = [event.data["usd"] for event in events if event.type == "spent"]
+    return round(sum(spent), 6) if spent else None
 
 
 def _block(name: str, value: Any) -> None:

@@ -161,13 +161,17 @@ async def _show(config: Config, task_id: str, as_json: bool) -> int:
         record = await client.get(task_id)
         result = await client.result(record.task.id)
         attempts = await client.attempts(record.task.id)
-        if as_json:
-            tried = [_without(attempt, "task", "work_class") for attempt in attempts]
-            render.emit({**result.as_record(), "payload": record.task.payload, "attempt_records": tried})
-            return 0
         events = await client.events(task=record.task.id)
-    from penstock.cli.details import print_details
+    from penstock.cli.details import cost_of, print_details
 
+    if as_json:
+        more = {
+            "payload": record.task.payload,
+            "cost_usd": cost_of(events),
+            "attempt_records": [_without(attempt, "task", "work_class") for attempt in attempts],
+        }
+        render.emit(result.as_record() | more)
+        return 0
     print_details(record, result, attempts, events)
     return 0
 

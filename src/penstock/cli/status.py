@@ -9,9 +9,10 @@ import typer
 
 from penstock.cli import render
 from penstock.cli.session import config_of, finish, opened
+from penstock.scheduling.budget import usd
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from penstock.config import Config
     from penstock.model import Result, Wait
@@ -34,6 +35,7 @@ REMEDIES = {
     "order": "when those before it have started",
     "dispatcher-down": "when a dispatcher runs: `penstock work`",
 }
+BUDGET_REMEDY = "at 00:00 UTC, when a new day's money is there, or with a larger budget_usd_per_day"
 _MOST_REASONS = 4
 
 
@@ -74,22 +76,25 @@ def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
                 host["state"],
                 f"{host['active']}/{host['slots']}",
                 str(host["queued"]),
+                _usd(host),
                 _detail(name, snapshot),
             )
             for name, host in record["hosts"].items()
         ]
-        render.print_table(("host", "state", ">slots", ">queued", "detail"), rows, flexible="detail")
+        columns = ("host", "state", ">slots", ">queued", ">USD today", "detail")
+        _print_used(columns, rows, 4, flexible="detail")
     render.say()
     lanes = [
         (
             name,
             str(lane["running"]) + ("" if lane["max_running"] is None else f"/{lane['max_running']}"),
             str(lane["queued"]),
+            _usd(lane),
             "paused" if lane["paused"] else "",
         )
         for name, lane in record["lanes"].items()
     ]
-    render.print_table(("lane", ">running", ">queued", ""), lanes)
+    _print_used(("lane", ">running", ">queued", ">USD today", ""), lanes, 3)
     if record["gates"]:
         render.say()
         gates = [
@@ -99,9 +104,26 @@ def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
         render.print_table(("gate", "is", "detail"), gates, flexible="detail")
 
 
+def _usd(record: Mapping[str, Any]) -> str:
+    if "spent_usd_today" not in record:
+        return ""
+    budget = record["budget_usd_per_day"]
+    return usd(record["spent_usd_today"]) + ("" if budget is None else f"/{usd(budget)}")
+
+
+def _print_used(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], optional: int, flexible: str | None = None
+) -> None:
+    """A table whose one column is left out where no row has anything in it."""
+    if not any(row[optional] for row in rows):
+        columns = [*columns[:optional], *columns[optional + 1 :]]
+        rows = [[*row[:optional], *row[optional + 1 :]] for row in rows]
+    render.print_table(columns, rows, flexible=flexible)
+
+
 def _detail(host: str, snapshot: Snapshot) -> str:
-    told = snapshot.hosts.get(host)
-    return "" if told is None else told.detail
+    last = snapshot.hosts.get(host)
+    return "" if last is None else last.detail
 
 
 def _who(dispatcher: Mapping[str, Any] | None) -> str:
@@ -176,6 +198,7 @@ def starts(result: Result) -> str:
     if result.state != "queued" or not result.waits:
         return ""
     last = result.waits[-1]
-    remedy = REMEDIES[last.reason.partition(":")[0]]
+    of_money = last.reason.startswith("gate:budget:")
+    remedy = BUDGET_REMEDY if of_money else REMEDIES[last.reason.partition(":")[0]]
     detail = f" ({render.one_line(last.detail, 80)})" if last.reason == "dependency" else ""
     return f"it starts {remedy}{detail}"

@@ -85,7 +85,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "temporary_exit",
         "allow_payload_argv",
     ),
-    "simulated": ("duration_s", "jitter", "fail", "seed"),
+    "simulated": ("duration_s", "jitter", "fail", "cost_usd", "seed"),
     "openai": _MODEL_SERVER,
     "local": ("gguf", "context", "threads", "embeddings", "idle_s", "start_s", "timeouts", "defaults"),
     "agent": _LATER,

@@ -8,7 +8,8 @@ from penstock.diagnosis.history import Epoch
 from penstock.dispatcher.payloads import Payloads
 from penstock.engine.base import Engine
 from penstock.model import State
-from penstock.scheduling.messages import Event, PauseSet, Restored
+from penstock.scheduling.budget import day_of
+from penstock.scheduling.messages import Event, PauseSet, Restored, Spent
 from penstock.store.base import Store
 
 log = logging.getLogger("penstock.dispatcher")
@@ -26,6 +27,9 @@ async def restore(
     ended = await store.states(needed) if needed else {}
     snapshot = await store.snapshot(now)
     events: list[Event] = []
+    today = day_of(now)
+    for day in (today - 1, today):  # what calls cost yesterday tells what to expect of today's first
+        events += [Spent(s.host, s.lane, s.day, s.usd, s.calls) for s in await store.spending(day)]
     if snapshot.paused:
         events.append(PauseSet("all", "", True))
     events += [PauseSet("lane", lane, True) for lane, paused in snapshot.lanes_paused.items() if paused]

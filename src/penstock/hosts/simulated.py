@@ -5,11 +5,12 @@
     duration_s = 1.0
     jitter = 0.2                                    # each attempt ±20 %
     fail = { temporary = 0.1, host = 0.05 }         # rates; or the name of one verdict: always
+    cost_usd = 0.02                                 # of each attempt that is done
     seed = 1
 
 A payload can decide for its own task: `{"duration_s": 0.2, "fail": "temporary", "fail_attempts": 2}`
-fails in the first two attempts only; `value` is what it returns. All chance comes from seed, task and
-attempt, so that the simulator and a live run agree on every attempt.
+fails in the first two attempts only; `value` is what it returns, `cost_usd` what it costs when it is done. All
+chance comes from seed, task and attempt, so that the simulator and a live run agree on every attempt.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class SimulatedOptions:
     jitter: float = 0.0
     fail: Mapping[Verdict, float] = field(default_factory=dict)
     seed: int | str = 0
+    cost_usd: float | None = None
 
 
 def read_options(host: Host) -> SimulatedOptions:
@@ -47,8 +49,9 @@ def read_options(host: Host) -> SimulatedOptions:
         fail = _rates(options.anything("fail"))
     except ValueError as error:
         options.problem("fail", str(error))
+    cost_usd = options.number("cost_usd", 0.0)
     options.done()
-    return SimulatedOptions(duration_s, jitter, fail, seed)
+    return SimulatedOptions(duration_s, jitter, fail, seed, cost_usd or None)
 
 
 def plan(options: SimulatedOptions, payload: Any, task: str, attempt: int) -> tuple[float, Outcome]:
@@ -56,15 +59,24 @@ def plan(options: SimulatedOptions, payload: Any, task: str, attempt: int) -> tu
     chance = random.Random(f"{options.seed}:{task}:{attempt}")  # noqa: S311 - it simulates, it guards nothing
     swing, luck = chance.uniform(-1.0, 1.0), chance.random()
     wishes: Mapping[str, Any] = payload if isinstance(payload, dict) else {}
-    duration_s = wishes.get("duration_s")
+    duration_s = _wish(wishes, "duration_s")
     if duration_s is None:
         duration_s = options.duration_s * (1.0 + options.jitter * swing)
-    elif not isinstance(duration_s, int | float) or isinstance(duration_s, bool) or not duration_s >= 0:
-        raise PermanentError(f"the payload's `duration_s` must be a number of 0 or more, not {duration_s!r}")
+    cost_usd = _wish(wishes, "cost_usd")
+    if cost_usd is None:
+        cost_usd = options.cost_usd
     verdict = _verdict(options.fail, wishes, attempt, luck)
     if verdict is not Verdict.DONE:
         return duration_s, Outcome(verdict, error=f"simulated {verdict} failure")
-    return duration_s, Outcome(Verdict.DONE, wishes.get("value", {"slept_s": duration_s}))
+    value = wishes.get("value", {"slept_s": duration_s})
+    return duration_s, Outcome(Verdict.DONE, value, cost_usd=cost_usd)
+
+
+def _wish(wishes: Mapping[str, Any], name: str) -> float | None:
+    wish: Any = wishes.get(name)
+    if wish is not None and (not isinstance(wish, int | float) or isinstance(wish, bool) or not wish >= 0):
+        raise PermanentError(f"the payload's `{name}` must be a number of 0 or more, not {wish!r}")
+    return wish
 
 
 class SimulatedAdapter:

@@ -10,10 +10,11 @@ import heapq
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from penstock.model import Host, Lane
+from penstock.model import Gate, Host, Lane
 from penstock.scheduling.adaptive import Throttle
+from penstock.scheduling.budget import Budget, host_gate, lane_gate
 from penstock.scheduling.gates import GateState
-from penstock.scheduling.order import Entry, WorkClass
+from penstock.scheduling.order import Entry, Shape, WorkClass
 from penstock.scheduling.rates import RateWindow
 from penstock.scheduling.retry import Breaker
 from penstock.scheduling.tuning import Tuner
@@ -47,6 +48,7 @@ ONE_SLOT = Needs()
 
 class LaneState:
     __slots__ = (
+        "budget",
         "fair_at",
         "gates",
         "lane",
@@ -55,8 +57,10 @@ class LaneState:
         "line",
         "live",
         "name",
+        "paid",
         "paused",
         "reason",
+        "shapes",
         "waiting",
         "was_full",
         "weight",
@@ -76,6 +80,16 @@ class LaneState:
         self.was_full = False  # at the end of the last step
         self.waiting: dict[WorkClass, None] = {}
         self.gates: list[GateState] = []  # gates that read this lane's running count
+        self.shapes: list[Shape] = []  # of its tasks
+        self.paid: set[str] = set()  # its live attempts on hosts that cost money
+        limit_usd = lane.budget_usd_per_day
+        self.budget = (
+            None
+            if limit_usd is None
+            else Budget(Gate(lane_gate(lane.name), on_error="open"), limit_usd, self.paid, lane.name)
+        )
+        if self.budget is not None:
+            self.budget.waiting = self.waiting
 
     @property
     def full(self) -> bool:
@@ -85,8 +99,10 @@ class LaneState:
 class HostState:
     __slots__ = (
         "breaker",
+        "budget",
         "claim",
         "condition",
+        "costs_money",
         "detail",
         "extra_free",
         "free",
@@ -147,6 +163,13 @@ class HostState:
         self.probe: str | None = None  # the one task that tries a half-open host
         self.last_fault = ""  # what was wrong when an attempt last failed because of the host
         self.claim: WorkClass | None = None
+        self.costs_money = host.costs_money  # or one of its attempts did
+        limit_usd = host.fallback.budget_usd_per_day if host.fallback is not None else None
+        self.budget: Budget | None = None
+        if limit_usd is not None:
+            gate = Gate(host_gate(host.name), on_error="open", holds_hosts=(host.name,))
+            self.budget = Budget(gate, limit_usd, self.live)
+            self.gates.append(self.budget)
 
     def occupy(self, task: str, needs: Needs, lane: str, now: float) -> None:
         self.live[task] = (needs, lane, now)

@@ -81,6 +81,16 @@ class GateRead(NamedTuple):
     error: str = ""
 
 
+class Spent(NamedTuple):
+    """What the store's ledger has of a day (counted in UTC from 1970-01-01), told at start-up."""
+
+    host: str
+    lane: str
+    day: int
+    usd: float
+    calls: int
+
+
 class Drain(NamedTuple):
     """Start nothing any more: the dispatcher is about to stop."""
 
@@ -100,6 +110,7 @@ Event: TypeAlias = (
     | SlotsSet
     | HostHealth
     | GateRead
+    | Spent
     | Drain
     | Tick
 )
@@ -222,6 +233,18 @@ class AllChange(NamedTuple):
     paused: bool
 
 
+class Spend(NamedTuple):
+    """An attempt that is over cost money. `day` counts from 1970-01-01, in UTC."""
+
+    task: str
+    attempt: int
+    host: str
+    lane: str
+    day: int
+    at: float
+    usd: float
+
+
 Decision: TypeAlias = (
     Start
     | Stop
@@ -236,4 +259,5 @@ Decision: TypeAlias = (
     | LaneChange
     | GateChange
     | AllChange
+    | Spend
 )

@@ -30,7 +30,20 @@ _LATE = 5  # the sixth source of a class: entries that came back out of order
 class Shape:
     """What many tasks have in common: which hosts fit, under which lane and gates, with which needs."""
 
-    __slots__ = ("gates", "lane", "name", "needs", "opened", "simple", "tiers", "timed", "units", "variants")
+    __slots__ = (
+        "free",
+        "gates",
+        "lane",
+        "name",
+        "needs",
+        "opened",
+        "simple",
+        "tiers",
+        "timed",
+        "units",
+        "usable",
+        "variants",
+    )
 
     def __init__(
         self, name: str, lane: LaneState, gates: tuple[GateState, ...], needs: Needs, tiers: tuple[Tier, ...]
@@ -40,6 +53,8 @@ class Shape:
         self.gates = gates
         self.needs = needs
         self.tiers = tiers  # own hosts first, then fallback hosts by the wait that opens them
+        self.free = tiers  # the same without the hosts that a lane's spent budget closes to it
+        self.usable = tiers  # one or the other
         self.opened = sum(
             t.after_s is not None and t.after_s <= 0 for t in tiers
         )  # tiers open from the start

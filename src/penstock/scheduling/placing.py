@@ -7,9 +7,10 @@ class it looked at with the reason it waits. Decisions 2 to 4 and 6 of the rules
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import ceil
 
+from penstock.scheduling.budget import Budget
 from penstock.scheduling.capacity import DOWN, GATED, LIMITED, OK, PAUSED, HostState, LaneState, Tier
 from penstock.scheduling.gates import GateState
 from penstock.scheduling.messages import Decision, GateChange, HostChange, Start, WaitChange
@@ -21,7 +22,10 @@ _NEAR = 1e-9  # a task that came this instant has its own level, not the next, w
 
 class Placer:
     def __init__(
-        self, world: World, out: list[Decision], set_timer: Callable[[float, WorkClass | HostState], None]
+        self,
+        world: World,
+        out: list[Decision],
+        set_timer: Callable[[float, WorkClass | HostState | Budget], None],
     ) -> None:
         self.paused = False
         self.draining = False
@@ -86,6 +90,8 @@ class Placer:
             if len(lane.live) >= lane.limit:
                 self._freed_lanes[lane] = None
         del lane.live[task]
+        if lane.paid:
+            lane.paid.discard(task)
         if lane.gates:
             self._count(lane, now)
         if host.probe == task:
@@ -295,6 +301,9 @@ class Placer:
             self._moved_lanes[lane] = None
         if lane.gates:
             self._count(lane, now)
+        if host.costs_money:
+            lane.paid.add(entry.id)
+            self.judge_budgets(host, lane, now)
         if host.rate is not None:
             host.rate.take(now, shape.needs.tokens)
             if host.rate.free_at(now) > now:
@@ -313,20 +322,57 @@ class Placer:
                 for name in gate.gate.holds_hosts:
                     self.refresh_host(self._world.hosts[name], now)
 
+    # ---- money
+
+    def judge_budgets(self, host: HostState, lane: LaneState, now: float) -> None:
+        """What runs or what it cost changed: budgets open and close by it."""
+        for budget in (host.budget, lane.budget):
+            if budget is not None:
+                self.judge_budget(budget, now)
+
+    def judge_budget(self, budget: Budget, now: float) -> None:
+        moved = budget.judge(now)
+        if not budget.open and budget.timer_at != budget.opens_at:
+            budget.timer_at = budget.opens_at
+            self._set_timer(budget.opens_at, budget)
+        if moved:
+            self.gate_moved(budget, now)
+            if budget.lane is not None:
+                self._bar(self._world.lane(budget.lane), budget.open)
+
+    def _bar(self, lane: LaneState, is_open: bool) -> None:
+        """Hosts that cost money are closed to a lane that has spent its budget; the others are not."""
+        for shape in lane.shapes:
+            shape.usable = shape.tiers if is_open else shape.free
+        self._woken.update(lane.waiting)
+        self._woken.update(dict.fromkeys(c for c in self._touched if c.shape.lane is lane))
+
+    def cost_money(self, host: HostState, now: float) -> None:
+        """An attempt on a host told a cost that the config did not let expect: lanes' budgets close it too."""
+        host.costs_money = True
+        for lane in self._world.lanes.values():
+            if lane.budget is not None:
+                lane.paid.update(task for task, (_, its, _) in host.live.items() if its == lane.name)
+                for shape in lane.shapes:
+                    self._world.set_apart(shape)
+                self._woken.update(lane.waiting)
+                self.judge_budget(lane.budget, now)
+
     # ---- room
 
     def open_tiers(self, work_class: WorkClass) -> tuple[Tier, ...]:
         """Own hosts, and the fallback hosts that waiting, failures or sick own hosts have opened."""
-        tiers = work_class.shape.tiers
-        if len(tiers) == 1 or not tiers[0].healthy:
-            return tiers
-        return tiers[: work_class.opened + 1]
+        shape = work_class.shape
+        own = shape.tiers[0]  # a host that money closes to a lane is still well
+        if len(shape.tiers) == 1 or not own.healthy:
+            return shape.usable
+        return shape.usable[: work_class.opened + 1]
 
     def _room(self, work_class: WorkClass, now: float) -> HostState | None:
         """The host the head of a class goes to."""
         head = work_class.head
         assert head is not None
-        tiers = work_class.shape.tiers
+        tiers = work_class.shape.usable
         host = tiers[0].best()
         if host is not None and head.host is None and host.claim is None:
             return host
@@ -436,13 +482,16 @@ class Placer:
             work_class.reason = tiers[0].full_reason()
             work_class.detail = work_class.shape.units
             return
-        for condition in range(5):
-            names = ",".join(t.names(condition) for t in tiers if t.conditions[condition])
-            if names:
-                break
-        else:
+        condition = next((c for c in range(5) if any(t.conditions[c] for t in tiers)), None)
+        if condition is None or condition >= DOWN:
+            gate = self._holding(work_class, tiers, condition)
+            if gate is not None:
+                self._wait(work_class, f"gate:{gate.name}", gate.detail)
+                return
+        if condition is None:
             self._wait(work_class, "host-down", work_class.shape.name)
             return
+        names = ",".join(t.names(condition) for t in tiers if t.conditions[condition])
         if condition == OK:
             kept = self._claims and any(
                 h.condition == OK and not self._may_use(work_class, h) and h.fits(t.needs, t.lane)
@@ -463,6 +512,25 @@ class Placer:
             self._wait(work_class, f"gate:{host.detail}", self._world.gates[host.detail].detail)
         else:
             self._wait(work_class, "paused", f"{names} paused")
+
+    def _holding(
+        self, work_class: WorkClass, tiers: Sequence[Tier], condition: int | None
+    ) -> GateState | None:
+        """The gate but for which a task would not wait for its hosts: that the others are down is half the truth.
+
+        It is the lane's spent budget when that closed hosts to it, and of fallback hosts whatever gate holds one.
+        """
+        shape = work_class.shape
+        if shape.usable is not shape.tiers and any(
+            len(left.hosts) < len(tier.hosts) for left, tier in zip(tiers, shape.tiers, strict=False)
+        ):
+            return shape.lane.budget
+        if condition == DOWN:
+            for tier in tiers[1:]:
+                if tier.conditions[GATED]:
+                    held = next(h for h in tier.hosts if h.condition == GATED)
+                    return self._world.gates[held.detail]
+        return None
 
     def _wait(self, work_class: WorkClass, reason: str, detail: str) -> None:
         work_class.reason = reason
@@ -499,13 +567,14 @@ class Placer:
             if work_class.claim is not None:
                 self._drop_claim(work_class)
         elif not self._held(work_class) and len(lane.live) >= lane.limit:
-            if shape.tiers[0].conditions[OK] or self._some_host_is_let(work_class):
+            if shape.usable[0].conditions[OK] or self._some_host_is_let(work_class):
                 self._wait(work_class, lane.reason, "")
             else:
                 self._explain(work_class)  # all its hosts are paused or gated: that comes before the lane
         if waits != work_class.registered:
             work_class.registered = waits
-            books = [shape.lane.waiting, *(g.waiting for g in shape.gates), *(t.waiting for t in shape.tiers)]
+            tiers = (*shape.tiers, *shape.free)
+            books = [shape.lane.waiting, *(g.waiting for g in shape.gates), *(t.waiting for t in tiers)]
             for book in books:
                 if waits:
                     book[work_class] = None
@@ -533,7 +602,9 @@ class Placer:
     def _some_host_is_let(self, work_class: WorkClass) -> bool:
         """Whether any host is neither paused nor gated, or there is none at all."""
         tiers = self.open_tiers(work_class)
-        return any(sum(t.conditions[:GATED]) for t in tiers) or not any(t.hosts for t in tiers)
+        return any(sum(t.conditions[:GATED]) for t in tiers) or not any(
+            t.hosts for t in work_class.shape.tiers[: len(tiers)]
+        )
 
     def _arm(self, work_class: WorkClass, now: float) -> None:
         """Wake a class when waiting alone changes what it may do: a fallback opens, units are kept for it."""

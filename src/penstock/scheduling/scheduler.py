@@ -11,11 +11,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from penstock.lifecycle import LIVE, step
 from penstock.model import OnCrash, Outcome, Plant, State, Task, TaskRecord, Verdict
 from penstock.scheduling.adaptive import Throttle
+from penstock.scheduling.budget import Budget, Costs, day_of
 from penstock.scheduling.capacity import LIMITED, OK, HostState
 from penstock.scheduling.forecast import Ask, predicted_wait_s
 from penstock.scheduling.messages import (
@@ -40,6 +42,8 @@ from penstock.scheduling.messages import (
     Revive,
     Route,
     SlotsSet,
+    Spend,
+    Spent,
     Stop,
     Submitted,
     Tick,
@@ -123,6 +127,7 @@ class Scheduler:
             SlotsSet: self._slots_set,
             HostHealth: self._host_health,
             GateRead: self._gate_read,
+            Spent: self._spent,
             Drain: self._drain,
             Tick: lambda event, now: None,
         }
@@ -264,6 +269,9 @@ class Scheduler:
             self._out.append(GateChange(gate.name, now, gate.open, gate.detail))
         for host in self._world.hosts.values():
             self._placer.refresh_host(host, now)
+        for gate in self._world.gates.values():
+            if isinstance(gate, Budget):
+                self._placer.judge_budget(gate, now)  # one of 0 USD is closed from the start
 
     def _submitted(self, event: Submitted, now: float) -> None:
         aging_s = self._aging_s
@@ -430,7 +438,8 @@ class Scheduler:
         if work_class.shape.variants[0] is not work_class:
             self._out.append(Move(entry.id, self._now, work_class.id, "fallback hosts are open to it"))
         work_class.push(entry)
-        if work_class.head is entry or work_class.recorded == "order":
+        came_back = entry.attempt and work_class.shape.timed  # and is due before those the timer was set for
+        if work_class.head is entry or work_class.recorded == "order" or came_back:
             self._placer.wake(work_class)
 
     def _make_shape(self, task: Task, now: float) -> Shape:
@@ -450,6 +459,8 @@ class Scheduler:
         host = entry.host
         assert host is not None
         seconds = self._placer.vacate(host, task, entry.shape.lane, now)
+        if host.costs_money or outcome.cost_usd is not None:
+            self._pay(entry, host, outcome.cost_usd, now)
         verdict = outcome.verdict
         if host.tuner is not None:
             self._tune(host, entry, verdict, seconds, now)
@@ -474,6 +485,18 @@ class Scheduler:
         else:
             self._failed(entry, host, outcome, chance, now)
 
+    def _pay(self, entry: Entry, host: HostState, usd: float | None, now: float) -> None:
+        """Count what an attempt cost, whatever its verdict; it is no longer expected to cost anything."""
+        lane = entry.shape.lane
+        if usd is not None and 0 < usd < inf:  # an adapter that tells anything else told nothing
+            self._out.append(Spend(entry.id, entry.attempt, host.name, lane.name, day_of(now), now, usd))
+            for budget in (host.budget, lane.budget):
+                if budget is not None:
+                    budget.add(usd, now)
+            if not host.costs_money:
+                self._placer.cost_money(host, now)
+        self._placer.judge_budgets(host, lane, now)
+
     def _failed(self, entry: Entry, host: HostState, outcome: Outcome, chance: float, now: float) -> None:
         rule = self._plant.retry
         verdict = outcome.verdict
@@ -491,7 +514,7 @@ class Scheduler:
                 self._end(entry, "fail", now, outcome, text)
                 return
             entry.host = host  # others first; and for want of others, fallback hosts
-            others = any(h is not host and h.condition == OK for t in entry.shape.tiers for h in t.hosts)
+            others = any(h is not host and h.condition == OK for t in entry.shape.usable for h in t.hosts)
             delay = 0.0 if others else backoff_s(rule, entry.faults, chance, outcome.retry_after_s)
         else:
             entry.tries += 1
@@ -527,6 +550,7 @@ class Scheduler:
         host = entry.host
         assert host is not None
         seconds = self._placer.vacate(host, entry.id, entry.shape.lane, now)
+        self._placer.judge_budgets(host, entry.shape.lane, now)
         if host.tuner is not None:
             self._tune(host, entry, Verdict.CANCELLED, seconds, now)
         entry.host = None
@@ -686,13 +710,23 @@ class Scheduler:
         gate.read(event.value, event.error)
         self._placer.gate_moved(gate, now)
 
+    def _spent(self, event: Spent, now: float) -> None:
+        host = self._world.hosts.get(event.host)
+        lane = self._world.lanes.get(event.lane)
+        if host is not None and not host.costs_money and event.usd:
+            self._placer.cost_money(host, now)
+        for state in (host, lane):
+            if state is not None and state.budget is not None:
+                state.budget.add_of_day(Costs(event.day, event.usd, event.calls), now)
+                self._placer.judge_budget(state.budget, now)
+
     def _drain(self, event: Drain, now: float) -> None:
         self._placer.draining = True
         self._placer.wake_all()
 
     # ---- time
 
-    def _set_timer(self, at: float, what: Entry | WorkClass | HostState) -> None:
+    def _set_timer(self, at: float, what: Entry | WorkClass | HostState | Budget) -> None:
         if isinstance(what, HostState):
             if self._host_timers.get(what, float("inf")) <= at:
                 return
@@ -709,6 +743,8 @@ class Scheduler:
                 what.timer_at = None
                 self._overflow(what, now)
                 self._placer.touch(what)
+            elif isinstance(what, Budget):
+                self._placer.judge_budget(what, now)
             else:
                 self._host_timers.pop(what, None)
                 self._placer.refresh_host(what, now)

@@ -27,6 +27,8 @@ class World:
         self.hosts = {h.name: HostState(h, i) for i, h in enumerate(plant.hosts)}
         self.lanes = {lane.name: LaneState(lane) for lane in plant.lanes}
         self.gates = {g.name: GateState(g) for g in plant.gates}
+        budgets = [*(h.budget for h in self.hosts.values()), *(lane.budget for lane in self.lanes.values())]
+        self.gates |= {budget.name: budget for budget in budgets if budget is not None}
         for lane in plant.lanes:
             for host, units in lane.reserve.items():
                 self.hosts[host].reserve(lane.name, units)
@@ -87,8 +89,29 @@ class World:
             shape = Shape(f"lane {lane.name} on {where}", lane, gates, needs, tuple(tiers))
             self._by_content[content] = shape
             self.variant(shape, 0)
+            lane.shapes.append(shape)
+            if lane.budget is not None:
+                self.set_apart(shape)
         self._shapes[key] = shape
         return shape
+
+    def set_apart(self, shape: Shape) -> None:
+        """Work out which hosts are left to a shape when its lane has spent its budget: those that cost nothing.
+
+        Its classes wait in the books of both, and are woken by room on any of their hosts.
+        """
+        waiting = [c for c in shape.variants if c.registered]
+        for tier in shape.free:
+            for work_class in waiting if tier not in shape.tiers else ():
+                tier.waiting.pop(work_class, None)
+        lane = shape.lane
+        shape.free = tuple(
+            self._tier([h for h in tier.hosts if not h.costs_money], shape.needs, lane.name, tier.after_s)
+            for tier in shape.tiers
+        )
+        for tier in shape.free:
+            tier.waiting.update(dict.fromkeys(waiting))
+        shape.usable = shape.free if lane.budget is not None and not lane.budget.open else shape.tiers
 
     def variant(self, shape: Shape, opened: int) -> WorkClass:
         """The class of a shape's tasks for which that many fallback tiers have opened."""

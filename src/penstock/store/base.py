@@ -74,6 +74,7 @@ class StoredEvent:
     | routed, moved | a class for a route key; another class for a task | class; key, name; why |
     | waiting | what a class waits for changed | class, reason, detail |
     | host, lane, gate, all | a condition changed | the condition |
+    | spent | an attempt that is over cost money | lane, day, usd |
     | acquired, released | a dispatcher came, or went | pid, machine, command |
 
     Notes add types of their own.
@@ -127,6 +128,19 @@ class Snapshot:
     gates: Mapping[str, tuple[bool, str]]  # open, detail
     paused: bool
     epoch: Epoch | None  # the dispatcher that owns the store now, if one is alive
+    spent: Mapping[tuple[str, str], float] = field(
+        default_factory=dict
+    )  # (host, lane) -> USD in the day of `at`
+
+
+class Spending(NamedTuple):
+    """What attempts of a lane on a host cost in a day, and how many told it. Days are UTC, from 1970-01-01."""
+
+    day: int
+    host: str
+    lane: str
+    usd: float
+    calls: int
 
 
 class Store(Protocol):
@@ -224,7 +238,8 @@ class Store(Protocol):
     async def prune(self, before: float) -> int:
         """Forget tasks that ended before then, with their attempts and events; how many.
 
-        A task that a live one comes after is kept, and so is what explains the waits of those that stay.
+        A task that a live one comes after is kept, and so is what explains the waits of those that stay. The
+        ledger forgets the days before.
         """
 
     # -- the owner
@@ -237,6 +252,9 @@ class Store(Protocol):
 
     async def release(self, epoch: int, now: float) -> None:
         """Stop being the dispatcher; all that was recorded before is written first."""
+
+    async def spending(self, day: int) -> list[Spending]:
+        """The ledger of a day: every cost ever recorded for it, whether or not the task is still known."""
 
     async def live(self) -> list[Arrival]:
         """Every task that has not ended, in order of arrival."""

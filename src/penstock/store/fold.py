@@ -24,6 +24,7 @@ from penstock.scheduling.messages import (
     Requeue,
     Revive,
     Route,
+    Spend,
     Start,
     Stop,
     WaitChange,
@@ -66,6 +67,7 @@ class Fold:
         self.lane_changes: list[tuple[Any, ...]] = []
         self.gate_changes: list[tuple[Any, ...]] = []
         self.all_changes: list[tuple[Any, ...]] = []
+        self.spending: dict[tuple[int, str, str], tuple[float, int]] = {}  # day, host, lane -> usd, calls
         self.ended: dict[str, int] = {}  # state -> how many more tasks ended so
         self.must_know: set[str] = set()  # tasks that cannot be folded on belief
         self.last_at = 0.0
@@ -298,6 +300,12 @@ class Fold:
         self.all_changes.append((int(paused), at))
         self._event(at, "all", None, None, None, {"paused": paused})
 
+    def _spend(self, decision: Spend) -> None:
+        task, attempt, host, lane, day, at, usd = decision
+        spent, calls = self.spending.get((day, host, lane), (0.0, 0))
+        self.spending[day, host, lane] = spent + usd, calls + 1
+        self._event(at, "spent", task, attempt, host, {"lane": lane, "day": day, "usd": usd})
+
     def _event(
         self, at: float, type: str, task: str | None, attempt: int | None, host: str | None, data: Any
     ) -> None:
@@ -316,6 +324,7 @@ _OTHERS: Mapping[type[Decision], Callable[[Fold, Any], None]] = {
     LaneChange: Fold._lane_change,
     GateChange: Fold._gate_change,
     AllChange: Fold._all_change,
+    Spend: Fold._spend,
 }
 
 

@@ -32,6 +32,7 @@ from penstock.store.base import (
     Owner,
     Request,
     Snapshot,
+    Spending,
     StoredEvent,
     TaskFilter,
     Token,
@@ -57,6 +58,7 @@ from penstock.store.sqlite_reads import (
     read_ended,
     read_events,
     read_snapshot,
+    read_spending,
     read_task,
     read_tasks,
 )
@@ -328,6 +330,9 @@ class SQLiteStore:
         finally:
             writer.epoch = None
             self._owner_lock.free()
+
+    async def spending(self, day: int) -> list[Spending]:
+        return await self._read(partial(read_spending, day=day))
 
     async def live(self) -> list[Arrival]:
         arrivals: list[Arrival] = []

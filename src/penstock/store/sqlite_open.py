@@ -18,7 +18,11 @@ from penstock.store.sqlite_checkpoint import LOG_LIMIT_BYTES
 
 MEMORY = ":memory:"
 APPLICATION_ID = 0x50454E53  # "PENS": tells our files from any other program's
-MIGRATIONS: tuple[str, ...] = ("sqlite/0001_store.sql", "sqlite/0002_tokens.sql")
+MIGRATIONS: tuple[str, ...] = (
+    "sqlite/0001_store.sql",
+    "sqlite/0002_tokens.sql",
+    "sqlite/0003_spending.sql",
+)
 QUERIES = Queries("sqlite/queries.sql")
 
 _OLDEST_SQLITE = (3, 33)  # UPDATE … FROM

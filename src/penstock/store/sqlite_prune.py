@@ -6,6 +6,7 @@ import sqlite3
 from collections import Counter
 from dataclasses import dataclass
 
+from penstock.scheduling.budget import day_of
 from penstock.store.rows import json_text
 from penstock.store.sqlite_open import QUERIES
 
@@ -40,7 +41,7 @@ def prune_tasks(connection: sqlite3.Connection, before: float, after: int) -> tu
 
 
 def prune_explanations(connection: sqlite3.Connection, before: float) -> Kept:
-    """Forget routes, stretches, epochs and requests from before the oldest task that is left."""
+    """Forget routes, stretches, epochs, requests and spending from before the oldest task that is left."""
     oldest, first = connection.execute(QUERIES["oldest_kept"]).fetchone()
     since = before if oldest is None else min(before, oldest)
     tasks_seen, last_event = connection.execute(QUERIES["counters"]).fetchone()
@@ -49,6 +50,7 @@ def prune_explanations(connection: sqlite3.Connection, before: float) -> Kept:
     connection.execute(QUERIES["drop_epochs"], (since,))
     connection.execute(QUERIES["drop_batches"], (tasks_seen if first is None else first,))
     connection.execute(QUERIES["drop_requests"], (before,))
+    connection.execute(QUERIES["drop_spending"], (day_of(before),))
     connection.execute(QUERIES["drop_imports"])
     connection.execute(QUERIES["drop_foreign_tasks"])
     return Kept(since, connection.execute(QUERIES["first_event"]).fetchone()[0], last_event)

@@ -8,8 +8,9 @@ from typing import Any
 
 from penstock.lifecycle import LIVE
 from penstock.model import TaskRecord
+from penstock.scheduling.budget import day_of
 from penstock.scheduling.routes import route_key
-from penstock.store.base import Arrival, HostStatus, Snapshot, StoredEvent, TaskFilter
+from penstock.store.base import Arrival, HostStatus, Snapshot, Spending, StoredEvent, TaskFilter
 from penstock.store.rows import STATES, event_of, full_record_of, json_text, record_of, units_of
 from penstock.store.sqlite_open import QUERIES
 from penstock.store.sqlite_owner import OwnerLock, last_epoch
@@ -81,6 +82,10 @@ def read_again(connection: sqlite3.Connection, ids: Sequence[str]) -> list[Arriv
     return [Arrival(record_of(row), row[-1] or b"null") for row in rows]
 
 
+def read_spending(connection: sqlite3.Connection, day: int) -> list[Spending]:
+    return [Spending(*row) for row in connection.execute(QUERIES["spending"], (day,))]
+
+
 def read_snapshot(connection: sqlite3.Connection, at: float, owner_lock: OwnerLock) -> Snapshot:
     queued: dict[str, int] = {}
     running: dict[tuple[str, str], int] = {}
@@ -106,4 +111,5 @@ def read_snapshot(connection: sqlite3.Connection, at: float, owner_lock: OwnerLo
         },
         paused=bool(paused and paused[0]),
         epoch=epoch,
+        spent={(s.host, s.lane): s.usd for s in read_spending(connection, day_of(at))},
     )

@@ -105,6 +105,7 @@ def _write_rest(connection: sqlite3.Connection, fold: Fold) -> None:
         ("set_lane", fold.lane_changes),
         ("set_gate", fold.gate_changes),
         ("set_everything", fold.all_changes),
+        ("add_spending", [(*which, *costs) for which, costs in fold.spending.items()]),
     ):
         if rows:
             QUERIES.many(connection, query, rows)

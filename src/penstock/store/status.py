@@ -11,10 +11,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.model import Gate, Host, Plant
+from penstock.scheduling.budget import host_gate, is_left, lane_gate, told
 from penstock.store.base import Snapshot
 
 
 def status_record(plant: Plant, snapshot: Snapshot) -> dict[str, Any]:
+    host_usd: dict[str, float] = defaultdict(float)
+    lane_usd: dict[str, float] = defaultdict(float)
+    for (host, lane), amount in snapshot.spent.items():
+        host_usd[host] += amount
+        lane_usd[lane] += amount
     routes = [(json.loads(key), count) for key, count in snapshot.queued.items()]
     active: dict[str, int] = defaultdict(int)
     lane_running: dict[str, int] = defaultdict(int)
@@ -26,7 +32,11 @@ def status_record(plant: Plant, snapshot: Snapshot) -> dict[str, Any]:
         lane_queued[lane] += count
     epoch = snapshot.epoch
     return {
-        "hosts": {host.name: _host_record(host, snapshot, active[host.name], routes) for host in plant.hosts},
+        "hosts": {
+            host.name: _host_record(host, snapshot, active[host.name], routes)
+            | _money(_budget(host), host_usd[host.name])
+            for host in plant.hosts
+        },
         "lanes": {
             lane.name: {
                 "running": lane_running[lane.name],
@@ -34,9 +44,20 @@ def status_record(plant: Plant, snapshot: Snapshot) -> dict[str, Any]:
                 "max_running": lane.max_running,
                 "paused": snapshot.paused or snapshot.lanes_paused.get(lane.name, False),
             }
+            | _money(lane.budget_usd_per_day, lane_usd[lane.name])
             for lane in plant.lanes
         },
-        "gates": {gate.name: _gate_record(gate, snapshot) for gate in plant.gates},
+        "gates": {gate.name: _gate_record(gate, snapshot) for gate in plant.gates}
+        | {
+            host_gate(h.name): _budget_record(host_gate(h.name), budget, host_usd[h.name], snapshot)
+            for h in plant.hosts
+            if (budget := _budget(h)) is not None
+        }
+        | {
+            lane_gate(x.name): _budget_record(lane_gate(x.name), budget, lane_usd[x.name], snapshot)
+            for x in plant.lanes
+            if (budget := x.budget_usd_per_day) is not None
+        },
         "queue_depth": sum(snapshot.queued.values()),
         "dispatcher": None
         if epoch is None
@@ -52,15 +73,15 @@ def status_record(plant: Plant, snapshot: Snapshot) -> dict[str, Any]:
 def _host_record(
     host: Host, snapshot: Snapshot, active: int, routes: Sequence[tuple[Any, int]]
 ) -> dict[str, Any]:
-    told = snapshot.hosts.get(host.name)
+    last = snapshot.hosts.get(host.name)
     # A dispatcher's slots are those of its time; the next one begins with the config's.
-    slots = host.slots if told is None or snapshot.epoch is None else told.slots
+    slots = host.slots if last is None or snapshot.epoch is None else last.slots
     return {
         "active": active,
         "available_slots": max(0, slots - active),
         "slots": slots,
         "queued": sum(count for route, count in routes if _could_take(host, *route)),
-        "state": "up" if told is None else told.state,
+        "state": "up" if last is None else last.state,
     }
 
 
@@ -75,3 +96,23 @@ def _gate_record(gate: Gate, snapshot: Snapshot) -> dict[str, Any]:
     if gate.lane is not None:
         return {"open": True, "detail": ""}
     return {"open": gate.on_error == "open", "detail": "no reading yet"}
+
+
+def _budget(host: Host) -> float | None:
+    return None if host.fallback is None else host.fallback.budget_usd_per_day
+
+
+def _money(budget: float | None, spent: float) -> dict[str, Any]:
+    """What was spent today and what may be, where there is anything to tell."""
+    if budget is None and not spent:
+        return {}
+    return {"spent_usd_today": round(spent, 6), "budget_usd_per_day": budget}
+
+
+def _budget_record(gate: str, budget: float, spent: float, snapshot: Snapshot) -> dict[str, Any]:
+    """A dispatcher's word, for it knows what runs; without one the ledger's, for the word may be old."""
+    if snapshot.epoch is not None and gate in snapshot.gates:
+        is_open, detail = snapshot.gates[gate]
+        return {"open": is_open, "detail": detail}
+    is_open = is_left(budget, spent)
+    return {"open": is_open, "detail": "" if is_open else told(budget, spent)}

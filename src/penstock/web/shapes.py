@@ -185,6 +185,8 @@ class HostRecord:
     slots: int
     queued: int
     state: str
+    spent_usd_today: float | None = None  # left out, with the budget, where there is neither
+    budget_usd_per_day: float | None = None
 
 
 @dataclass
@@ -198,6 +200,8 @@ class LaneRecord:
     queued: int
     max_running: int | None
     paused: bool
+    spent_usd_today: float | None = None  # left out, with the budget, where there is neither
+    budget_usd_per_day: float | None = None
 
 
 @dataclass

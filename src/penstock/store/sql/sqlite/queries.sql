@@ -98,6 +98,10 @@ INSERT OR REPLACE INTO lanes (lane, paused, changed_at) VALUES (?, ?, ?)
 -- name: set_gate
 INSERT OR REPLACE INTO gates (gate, open, detail, changed_at) VALUES (?, ?, ?, ?)
 
+-- name: add_spending
+INSERT INTO spending (day, host, lane, usd, calls) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (day, host, lane) DO UPDATE SET usd = usd + excluded.usd, calls = calls + excluded.calls
+
 -- name: set_everything
 INSERT OR REPLACE INTO everything (one, paused, changed_at) VALUES (1, ?, ?)
 
@@ -223,6 +227,9 @@ SELECT gate, open, detail FROM gates ORDER BY gate
 
 -- name: everything
 SELECT paused FROM everything
+
+-- name: spending
+SELECT day, host, lane, usd, calls FROM spending WHERE day = ? ORDER BY host, lane
 
 -- ==== history
 
@@ -375,6 +382,9 @@ DELETE FROM batches WHERE first < (SELECT max(b.first) FROM batches AS b WHERE b
 
 -- name: drop_requests
 DELETE FROM requests WHERE answered_at < ?
+
+-- name: drop_spending
+DELETE FROM spending WHERE day < ?
 
 -- name: drop_imports
 DELETE FROM imports WHERE run NOT IN (SELECT run FROM tasks)
