@@ -171,8 +171,8 @@ class Dispatcher:
             raise StoreError(f"nothing starts until it can be recorded: {self._store.trouble}")
         if task.on_crash is not OnCrash.CANCEL or not task.id:
             raise ValueError("a call has an id, and on_crash = cancel")
+        self._store.accept([task]).add_done_callback(self._accepted)  # raises for what cannot be kept
         self._payloads.keep_call(task, relay)
-        self._store.accept([task]).add_done_callback(self._accepted)
         ended = self._calls[task.id] = self._loop.create_future()
         self._tell(Submitted([task]))
         return ended

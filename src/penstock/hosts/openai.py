@@ -125,6 +125,8 @@ class OpenAIAdapter:
     # ---- calls of the front door
 
     async def _relay(self, ask: Ask, relay: Relay, attempt: int) -> Outcome:
+        if relay.begun:  # an attempt was ended from outside, by its time or by hand
+            return Outcome(Verdict.PERMANENT, error="the answer had begun, so it was not tried again")
         relay.refusal = None
         tail = Tail()
         try:
@@ -151,7 +153,7 @@ class OpenAIAdapter:
         usage = usage_of(head.usage) or estimate(ask.body, sum(map(len, head.choices or ())) // 4)
         answer.rest()
         await relay.whole(answer.status, self._passed(answer.headers), self._host.name, attempt, body)
-        return self._done({}, ask, head.model, usage)
+        return self._done(relay.record(), ask, head.model, usage)
 
     async def _pass_stream(self, ask: Ask, relay: Relay, attempt: int, answer: Answer, tail: Tail) -> Outcome:
         chunk = await answer.chunk()
@@ -171,26 +173,27 @@ class OpenAIAdapter:
         end = tail.read()
         if end.error is not None:
             await relay.end()
-            return self._broken(ask, self._refused(ask, 200, {}, end.error), tail)
+            return self._broken(ask, relay, self._refused(ask, 200, {}, end.error), tail)
         if not (tail.done or end.finished):
             raise self._unusable(Unusable("a stream that ended before it was complete"))
         await relay.end()
         await answer.drain(_DRAIN_S)
-        return self._done({}, ask, end.model, end.usage or estimate(ask.body, tail.events))
+        return self._done(relay.record(), ask, end.model, end.usage or estimate(ask.body, tail.events))
 
     async def _break_off(self, ask: Ask, relay: Relay, failed: CallFailed, tail: Tail) -> Outcome:
         """The client has a part of the answer: it is told that no more comes, and nobody tries again."""
-        outcome = self._broken(ask, failed, tail)
+        outcome = self._broken(ask, relay, failed, tail)
         await relay.send(tail.closing() + error_event(outcome.error or "", failed.code))
         await relay.end()
         return outcome
 
-    def _broken(self, ask: Ask, failed: CallFailed, tail: Tail) -> Outcome:
+    def _broken(self, ask: Ask, relay: Relay, failed: CallFailed, tail: Tail) -> Outcome:
         outcome = failed.outcome
         usage = tail.read().usage or estimate(ask.body, tail.events)
         return replace(
             outcome,
             verdict=Verdict.PERMANENT,
+            value=relay.record() or None,
             error=f"{outcome.error}; the answer had begun, so it was not tried again",
             retry_after_s=None,
             host_fault=outcome.verdict is Verdict.HOST,

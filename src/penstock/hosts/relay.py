@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 Headers = Sequence[tuple[str, str]]
 
@@ -35,6 +36,10 @@ class Relay(ABC):
 
     def started(self, host: str, attempt: int, at: float) -> None:  # noqa: B027 - nothing to do is fine
         """An attempt is about to begin."""
+
+    def record(self) -> dict[str, Any]:
+        """What the task's value is to hold of the answer that was sent: nothing, unless it is to be kept."""
+        return {}
 
     @property
     @abstractmethod

@@ -42,6 +42,7 @@ METRICS: Mapping[str, Metric] = {
     "penstock_host_up": Metric(Gauge, ("host",), "1 when attempts may start on a host, 0 when it is down."),
     "penstock_gate_open": Metric(Gauge, ("gate",), "1 when a gate is open, 0 when it is closed."),
     "penstock_dispatcher_up": Metric(Gauge, (), "1 while tasks are started, 0 while the server stops."),
+    "penstock_asyncio_tasks": Metric(Gauge, (), "Tasks of the server's loop."),
     "penstock_wait_seconds": Metric(
         Histogram,
         ("lane", "reason"),
@@ -58,7 +59,9 @@ METRICS: Mapping[str, Metric] = {
     ),
     "penstock_http_streams": Metric(Gauge, (), "Event streams and WebSockets that are open."),
     "penstock_calls_total": Metric(
-        Counter, ("endpoint", "status"), "Calls of the front door, by what they were answered."
+        Counter,
+        ("endpoint", "status"),
+        "Calls of the front door, by what they were answered; `left`: the client did not wait for it.",
     ),
     "penstock_calls_waiting": Metric(Gauge, (), "Calls of the front door that wait to start."),
     "penstock_first_byte_seconds": Metric(

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from penstock.errors import StoreError, TemporaryError, Unreachable
+from penstock.errors import PermanentError, StoreError, TaskError, Unreachable
+from penstock.hosts.model_stream import error_event
 from penstock.hosts.relay import Headers, Relay
 from penstock.model import State, Task, Verdict
 from penstock.scheduling.messages import End
+from penstock.web.recording import KeptAnswer
 from penstock.web.refusals import JSON, RETRY_LATER_S, Refused, refusal_of
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ STALLED_S = 120.0  # a client that reads nothing for so long has left
 _log = logging.getLogger("penstock.web")
 
 
-class ClientStalled(TemporaryError):
+class ClientStalled(PermanentError):
     """The client does not read its answer."""
 
 
@@ -44,11 +46,21 @@ class ConnectionRelay(Relay):
     """A relay into one HTTP connection."""
 
     def __init__(
-        self, endpoint: str, body: bytes, *, streamed: bool, task: Task, on_start: Callable[[], None]
+        self,
+        endpoint: str,
+        body: bytes,
+        *,
+        streamed: bool,
+        task: Task,
+        on_start: Callable[[], None],
+        on_answer: Callable[[int | None], None],
+        kept: KeptAnswer | None = None,
     ) -> None:
         super().__init__(endpoint, body, streamed=streamed)
         self._task = task
         self._on_start: Callable[[], None] | None = on_start
+        self._on_answer = on_answer  # hears of the status; None when the client left before it had one
+        self._kept = kept
         self._send: Send | None = None
         self._begun = False
         self.started_at: float | None = None
@@ -67,12 +79,22 @@ class ConnectionRelay(Relay):
             on_start, self._on_start = self._on_start, None
             on_start()
 
+    def record(self) -> dict[str, Any]:
+        return {} if self._kept is None else self._kept.record()
+
     @property
     def begun(self) -> bool:
         return self._begun
 
+    def abandon(self) -> None:
+        """The client has left before the end."""
+        if not self._begun:
+            self._on_answer(None)
+        self._begun = self.ended = True
+
     async def begin(self, status: int, headers: Headers, host: str, attempt: int) -> None:
         self._begun = True
+        self._on_answer(status)
         waited_s = max(0.0, (self.started_at or 0.0) - self._task.queued_at)
         own = (
             ("x-penstock-task", self._task.id),
@@ -85,10 +107,14 @@ class ConnectionRelay(Relay):
 
     async def whole(self, status: int, headers: Headers, host: str, attempt: int, body: bytes) -> None:
         self.ended = True
+        if self._kept is not None:
+            self._kept.add(body)
         await self.begin(status, (*headers, ("content-length", str(len(body)))), host, attempt)
         await self._tell({"type": "http.response.body", "body": body, "more_body": False})
 
     async def send(self, data: bytes) -> None:
+        if self._kept is not None:
+            self._kept.add(data)
         await self._tell({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self) -> None:
@@ -105,6 +131,7 @@ class ConnectionRelay(Relay):
     async def pass_on(self, status: int, headers: Headers, body: bytes) -> None:
         """Answer all at once."""
         self._begun = self.ended = True
+        self._on_answer(status)
         own = (
             ("content-length", str(len(body))),
             ("x-penstock-task", self._task.id),
@@ -133,6 +160,7 @@ class CallResponse(Response):
         self._dispatcher = dispatcher
         self._task = task
         self._relay = relay
+        self._has_left = False
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -140,7 +168,7 @@ class CallResponse(Response):
         relay.connect(send)
         try:
             ended = self._dispatcher.call(self._task, relay)
-        except (Unreachable, StoreError) as error:
+        except (Unreachable, StoreError, TaskError) as error:
             relay.waits_no_more()
             await relay.refuse(refusal_of(error))
             return
@@ -168,7 +196,8 @@ class CallResponse(Response):
         try:
             while (await receive())["type"] != "http.disconnect":
                 pass
-            if not ended.done() and not relay.ended:
+            if not relay.ended:
+                self._has_left = True
                 self._dispatcher.cancel_call(self._task.id)
             # What it has begun to send must be over before the connection is anybody else's.
             await asyncio.wait({ended})
@@ -178,27 +207,40 @@ class CallResponse(Response):
                 await task
 
     async def _complete(self, ended: asyncio.Future[End]) -> None:
-        if self._relay.begun:
-            await self._relay.end()
+        if self._has_left:
+            self._relay.abandon()
+        elif self._relay.begun:
+            await self._break_off(ended)
         else:
             await self._refuse(ended)
 
     async def _refuse(self, ended: asyncio.Future[End]) -> None:
         """The call ended and its client has not been told anything yet."""
         relay = self._relay
-        if ended.cancelled():
-            await relay.refuse(_stopping())
-            return
-        end = ended.result()
         refusal = relay.refusal
-        if end.state is State.FAILED and refusal is not None and _is_the_clients(refusal.status):
+        failed = not ended.cancelled() and ended.result().state is State.FAILED
+        if failed and refusal is not None and _is_the_clients(refusal.status):
             await relay.pass_on(refusal.status, refusal.headers, refusal.body)
-        elif end.step == "expire":
-            await relay.refuse(_too_late(self._dispatcher.predicted_wait_s(self._task)))
-        elif end.state is State.CANCELLED and self._dispatcher.is_stopping:
-            await relay.refuse(_stopping())
         else:
-            await relay.refuse(_failed(end, relay))
+            await relay.refuse(self._reason(ended))
+
+    async def _break_off(self, ended: asyncio.Future[End]) -> None:
+        """The attempt was ended from outside, cancelled or out of time, when a part of its answer was sent."""
+        if self._relay.streamed:
+            reason = self._reason(ended)
+            # An event of its own, wherever the one before it broke off.
+            await self._relay.send(b"\n\n" + error_event(reason.message, reason.type))
+        await self._relay.end()
+
+    def _reason(self, ended: asyncio.Future[End]) -> Refused:
+        if ended.cancelled():
+            return _stopping()
+        end = ended.result()
+        if end.step == "expire":
+            return _too_late(self._dispatcher.predicted_wait_s(self._task))
+        if end.state is State.CANCELLED and self._dispatcher.is_stopping:
+            return _stopping()
+        return _failed(end, self._relay)
 
 
 def _is_the_clients(status: int) -> bool:

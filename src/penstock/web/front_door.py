@@ -18,9 +18,11 @@ from penstock.config.problems import meant
 from penstock.config.tasks import ID
 from penstock.model import PRIORITIES, OnCrash, Task
 from penstock.store.ids import new_ids
+from penstock.telemetry.metrics import Metrics
 from penstock.web.calls import CallResponse, ConnectionRelay
 from penstock.web.limits import Limits
 from penstock.web.names import Names
+from penstock.web.recording import KeptAnswer, kept_body
 from penstock.web.refusals import Refused
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ _HEAD = msgspec.json.Decoder(_Head)
 class FrontDoor:
     """Lets calls in: who may, to which hosts, in which lane."""
 
-    def __init__(self, config: Config, dispatcher: Dispatcher, limits: Limits) -> None:
+    def __init__(self, config: Config, dispatcher: Dispatcher, limits: Limits, metrics: Metrics) -> None:
         self._server = config.server
         self._record_bodies = config.server.record_bodies
         self._lanes = {lane.name for lane in config.plant.lanes}
@@ -54,10 +56,20 @@ class FrontDoor:
         self._fitting: set[tuple[str, str, str | None]] = set()  # kind, lane and model that some host takes
         self._dispatcher = dispatcher
         self._limits = limits
+        self._metrics = metrics
+        self._waiting = 0
+        self._payload_limit_bytes = config.payload_limit_bytes
         self.names = Names(config)
 
     def answer(self, caller: Caller, endpoint: str, body: bytes, headers: Mapping[str, str]) -> CallResponse:
         """The answer to a call, yet to be sent. Raises Refused."""
+        try:
+            return self._answer(caller, endpoint, body, headers)
+        except Refused as refused:
+            self._metrics.count("penstock_calls_total", endpoint, str(refused.status))
+            raise
+
+    def _answer(self, caller: Caller, endpoint: str, body: bytes, headers: Mapping[str, str]) -> CallResponse:
         head = _head(body)
         asked = self.names.asked(head.model)
         if asked is None:
@@ -69,9 +81,25 @@ class FrontDoor:
             body,
             streamed=bool(head.stream),
             task=task,
-            on_start=lambda: self._limits.leave(caller),
+            on_start=lambda: self._leave(caller),
+            on_answer=lambda status: self._answered(endpoint, task, status),
+            kept=KeptAnswer() if self._record_bodies else None,
         )
         return CallResponse(self._dispatcher, task, relay)
+
+    def _leave(self, caller: Caller) -> None:
+        self._limits.leave(caller)
+        self._waits(-1)
+
+    def _waits(self, more: int) -> None:
+        self._waiting += more
+        self._metrics.set("penstock_calls_waiting", self._waiting)
+
+    def _answered(self, endpoint: str, task: Task, status: int | None) -> None:
+        self._metrics.count("penstock_calls_total", endpoint, "left" if status is None else str(status))
+        if status is not None:
+            took_s = max(0.0, self._dispatcher.now - task.queued_at)
+            self._metrics.observe("penstock_first_byte_seconds", took_s, endpoint)
 
     def _task(
         self,
@@ -90,7 +118,7 @@ class FrontDoor:
         figures = {"endpoint": endpoint, "model": head.model, "stream": bool(head.stream), "bytes": len(body)}
         payload: Any = {**figures, "caller": caller.name}
         if self._record_bodies:
-            payload["body"] = msgspec.Raw(body)
+            payload |= kept_body(body, self._payload_limit_bytes)
         return Task(
             KINDS[endpoint],
             payload,
@@ -121,6 +149,7 @@ class FrontDoor:
             if len(self._fitting) < _MOST_SHAPES:
                 self._fitting.add(shape)
         self._limits.enter(caller, wait_s=lambda: self._dispatcher.predicted_wait_s(task))
+        self._waits(1)
 
 
 def _head(body: bytes) -> _Head:

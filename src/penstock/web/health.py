@@ -150,6 +150,7 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
 
 def _standing(parts: Parts, snapshot: Snapshot | None) -> dict[str, dict[tuple[str, ...], float]]:
     standing: dict[str, dict[tuple[str, ...], float]] = {
+        "penstock_asyncio_tasks": {(): float(len(asyncio.all_tasks()))},
         "penstock_dispatcher_up": {(): float(parts.dispatching and not parts.draining)},
         "penstock_http_streams": {(): parts.feed.readers},
     }

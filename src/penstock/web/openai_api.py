@@ -83,7 +83,7 @@ _HEADERS = [
 
 
 def add_routes(app: FastAPI, parts: Parts) -> None:
-    door = FrontDoor(parts.config, parts.dispatcher, parts.limits)
+    door = FrontDoor(parts.config, parts.dispatcher, parts.limits, parts.metrics)
     for endpoint in KINDS:
         _add_call(app, parts, door, endpoint)
 
