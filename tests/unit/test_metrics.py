@@ -1,0 +1,139 @@
+"""The figures of /metrics: folded from decisions, as they stand when asked, all documented. E7."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock.model import Outcome, State, Task, Verdict
+from penstock.scheduling.messages import End, Requeue, Start, Stop, WaitChange
+from penstock.telemetry.metrics import METRICS, Metrics
+from tests.unit.web_rig import serving
+
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+TASKS = {
+    "a": Task("k", lane="fast", id="a", queued_at=100.0),
+    "b": Task("k", id="b", queued_at=100.0, after=("a",)),
+    "c": Task("k", id="c", queued_at=100.0, not_before=101.0),
+}
+
+
+def figures(metrics: Metrics) -> dict[tuple[str, ...], float]:
+    """Each sample by its name and the values of its labels; buckets left out."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(metrics.text().decode())
+        for sample in family.samples
+        if not sample.name.endswith("_bucket")
+    }
+
+
+def start(task: str, attempt: int = 1, at: float = 110.0) -> Start:
+    return Start(task, attempt, "surtr", TASKS[task].lane, 1, at)
+
+
+def end(task: str, at: float, outcome: Outcome | None, state: State = State.DONE) -> End:
+    return End(task, 1, state, "finish", at, outcome, None)
+
+
+def test_attempts_waits_tokens_and_costs_are_folded_from_decisions() -> None:
+    metrics = Metrics(TASKS.get)
+    metrics.decided([WaitChange(1, 100.0, "slots:surtr", "")])
+    metrics.decided([start("a"), WaitChange(1, 110.0, None, "")])
+    metrics.decided([end("a", 113.0, Outcome(Verdict.DONE, tokens=12.0, cost_usd=0.5))])
+    told = figures(metrics)
+    assert told["penstock_wait_seconds_sum", "fast", "slots"] == 10
+    assert told["penstock_attempt_seconds_sum", "surtr"] == 3
+    assert told["penstock_attempts_total", "surtr", "done"] == 1
+    assert told["penstock_tasks_ended_total", "fast", "done"] == 1
+    assert told["penstock_tokens_total", "surtr"] == 12
+    assert told["penstock_cost_usd_total", "surtr"] == 0.5
+
+
+def test_a_reason_ends_with_the_wait_of_its_class() -> None:
+    metrics = Metrics(TASKS.get)
+    metrics.decided([WaitChange(1, 100.0, "gate:vram", ""), WaitChange(1, 105.0, None, ""), start("a")])
+    assert figures(metrics)["penstock_wait_seconds_count", "fast", "none"] == 1
+
+
+def test_what_a_task_waits_for_by_itself() -> None:
+    metrics = Metrics(TASKS.get)
+    metrics.decided([start("b"), start("c")])
+    told = figures(metrics)
+    assert told["penstock_wait_seconds_count", "default", "dependency"] == 1
+    assert told["penstock_wait_seconds_count", "default", "scheduled"] == 1
+
+
+def test_a_retry_waits_from_when_it_was_queued_again() -> None:
+    metrics = Metrics(TASKS.get)
+    metrics.decided([start("a"), Requeue("a", 1, 112.0, 115.0, 1, 0, Verdict.TEMPORARY, "no")])
+    metrics.decided([start("a", 2, 115.0), Stop("a", 2, "surtr", 116.0, "asked")])
+    metrics.decided([end("a", 117.0, Outcome(Verdict.CANCELLED), State.CANCELLED)])
+    told = figures(metrics)
+    assert told["penstock_wait_seconds_sum", "fast", "scheduled"] == 3
+    assert told["penstock_attempts_total", "surtr", "temporary"] == 1
+    assert told["penstock_attempts_total", "surtr", "cancelled"] == 1
+    assert told["penstock_stops_total", "surtr"] == 1
+    assert told["penstock_tasks_ended_total", "fast", "cancelled"] == 1
+
+
+def test_a_task_that_ends_in_the_queue_made_no_attempt() -> None:
+    metrics = Metrics(TASKS.get)
+    metrics.decided([end("a", 101.0, None, State.CANCELLED)])
+    told = figures(metrics)
+    assert told["penstock_tasks_ended_total", "fast", "cancelled"] == 1
+    assert not [name for name in told if name[0] == "penstock_attempts_total"]
+
+
+def test_gauges_forget_what_is_no_longer_there() -> None:
+    metrics = Metrics(TASKS.get)
+    metrics.stand({"penstock_waiting_tasks": {("slots",): 3, ("order",): 1}})
+    metrics.stand({"penstock_waiting_tasks": {("slots",): 2}})
+    told = figures(metrics)
+    assert told["penstock_waiting_tasks", "slots"] == 2
+    assert ("penstock_waiting_tasks", "order") not in told
+
+
+def test_two_servers_in_a_process_do_not_meet() -> None:
+    one, other = Metrics(TASKS.get), Metrics(TASKS.get)
+    one.count("penstock_stops_total", "surtr")
+    assert ("penstock_stops_total", "surtr") not in figures(other)
+
+
+def test_every_metric_is_documented_with_its_labels() -> None:
+    rows = re.findall(r"^\| `(penstock_\w+)` \| (\w+) \| ([^|]*) \|", DOCS.read_text(), re.MULTILINE)
+    documented = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+    assert documented == {
+        name: (metric.kind.__name__.lower(), metric.labels) for name, metric in METRICS.items()
+    }
+
+
+async def test_a_server_tells_its_figures(tmp_path: Path) -> None:
+    async with serving(tmp_path) as web:
+        (id,) = await web.submit({"kind": "a"})
+        await web.ended(id)
+        (held,) = await web.submit({"kind": "long", "host": "large", "lane": "fast"})
+        await web.running(held)
+        await web.submit({"kind": "a", "after": held}, {"kind": "long", "host": "large", "lane": "fast"})
+        await web.post("/api/resume", {})  # the dispatcher has taken them in before it answers
+        response = await web.http.get("/metrics")
+        assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+        told = {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in text_string_to_metric_families(response.text)
+            for sample in family.samples
+        }
+    assert told["penstock_running", "large"] == 1
+    assert told["penstock_slots", "small"] == 2
+    assert told["penstock_host_up", "large"] == 1
+    assert told["penstock_gate_open", "calm"] == 1
+    assert told["penstock_queue_depth", "fast"] == told["penstock_queue_depth", "default"] == 1
+    assert told["penstock_waiting_tasks", "dependency"] == told["penstock_waiting_tasks", "slots"] == 1
+    assert told[("penstock_dispatcher_up",)] == 1
+    assert told["penstock_tasks_ended_total", "default", "done"] == 1
+    assert told["penstock_http_requests_total", "POST", "/api/tasks", "201"] == 3
+    with pytest.raises(KeyError):
+        told["penstock_http_requests_total", "GET", "/metrics", "200"]  # counted once it is answered
