@@ -71,7 +71,7 @@ class Folder:
         """The process, and the address it listens on."""
         process = await self.start("serve", "--port", "0", *arguments)
         line = await self.line_with(process, "ready")
-        found = re.search(r"http://\S+", line)
+        found = re.search(r"http://[\w.:\[\]]+", line)
         assert found is not None
         return process, found[0]
 

@@ -117,6 +117,9 @@ class Commands(TyperGroup):
 class Family(TyperGroup):
     """Commands of one noun: `token add`, `token list`."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return [_taken_as_given(param) for param in super().get_params(ctx)]
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in self.commands:
             from penstock.config.problems import meant
