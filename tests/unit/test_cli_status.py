@@ -146,8 +146,16 @@ def hanging():
 async def dispatch_until_the_probe_has_failed(config: Path) -> None:
     async with penstock.open(config) as client, client.watching() as change, asyncio.timeout(30):
         await client.submit(penstock.Task("summarize", id="held"))
-        while " failed: " not in (await client.snapshot()).gates.get("g", (True, ""))[1]:
+        while not await failed(client):
             await change()
+
+
+async def failed(client: penstock.Client) -> bool:
+    """Whether the reading has failed, and the task has run or waits for that."""
+    if " failed: " not in (await client.snapshot()).gates.get("g", (True, ""))[1]:
+        return False
+    held = await client.result("held")
+    return held.started_at is not None or any(" failed: " in wait.detail for wait in held.waits)
 
 
 @pytest.mark.parametrize(
