@@ -9,6 +9,7 @@ import httpx
 from fastapi.routing import APIRoute
 from starlette.routing import Route, WebSocketRoute
 
+from penstock.web.app import framework
 from penstock.web.service import Service
 from tests.unit.web_rig import serving, token
 
@@ -23,9 +24,8 @@ def documented() -> dict[str, str]:
 
 
 def routes_of(service: Service) -> set[str]:
-    app = service._server.config.app
     found: set[str] = set()
-    for route in app.routes:  # type: ignore[union-attr] # it is the app that was built
+    for route in framework(service.parts).routes:
         if isinstance(route, WebSocketRoute):
             found.add(f"WS {route.path}")
         elif isinstance(route, Route | APIRoute):

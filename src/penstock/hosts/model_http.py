@@ -12,8 +12,8 @@ import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
+from contextvars import ContextVar
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -28,6 +28,8 @@ from penstock.version import __version__
 
 # Servers close idle connections after some seconds (uvicorn and Node: 5); sending on one of those is in vain.
 _KEEP_ALIVE_S = 4.0
+# The sockets that were made for a call; of none, its connection was used before.
+_made: ContextVar[list[socket.socket]] = ContextVar("made")
 _STALE_TRIES = 8  # idle connections that the server may have closed meanwhile
 _ERROR_BODY_BYTES = 65_536
 _WORDS_S = 5.0  # for the body of a refusal, once its status is known
@@ -195,8 +197,6 @@ class ModelServer:
             keepalive_timeout=_KEEP_ALIVE_S,
             socket_factory=partial(_socket, self.options.timeouts.first_token_s),
         )
-        trace = aiohttp.TraceConfig()
-        trace.on_connection_reuseconn.append(_note_reuse)
         times = self.options.timeouts
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -210,7 +210,6 @@ class ModelServer:
                 "Accept-Encoding": "identity",
                 **self.options.headers,
             },
-            trace_configs=[trace],
         )
 
     async def close(self) -> None:
@@ -275,18 +274,14 @@ class ModelServer:
             raise CallFailed(Outcome(Verdict.HOST, error=str(error)), "no_key") from None
         url = f"{self.options.url}/{path}"
         for _ in range(_STALE_TRIES):
-            sent = SimpleNamespace(reused=False)
+            made: list[socket.socket] = []
+            _made.set(made)
             try:
                 return await self._session.request(
-                    method,
-                    url,
-                    data=_in_pieces(body),
-                    headers=headers,
-                    allow_redirects=False,
-                    trace_request_ctx=sent,
+                    method, url, data=_in_pieces(body), headers=headers, allow_redirects=False
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-                if not sent.reused or isinstance(error, aiohttp.ClientConnectorError):
+                if made or isinstance(error, aiohttp.ClientConnectorError):
                     raise self.failure(error) from None
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 raise self.failure(error) from None
@@ -304,10 +299,6 @@ def _in_pieces(body: bytes | None) -> bytes | io.BytesIO | None:
     return io.BytesIO(body) if body is not None and len(body) > _ONE_PIECE_BYTES else body
 
 
-async def _note_reuse(session: Any, context: Any, params: Any) -> None:
-    context.trace_request_ctx.reused = True
-
-
 def _socket(unread_s: float, address: Any) -> socket.socket:
     """A connection whose other end has gone, or leaves what we sent unread for so long, ends by itself.
 
@@ -315,6 +306,7 @@ def _socket(unread_s: float, address: Any) -> socket.socket:
     """
     family, kind, protocol, _, _ = address
     made = socket.socket(family, kind, protocol)
+    _made.get([]).append(made)
     made.setblocking(False)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):

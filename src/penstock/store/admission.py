@@ -8,7 +8,7 @@ exist) is left to the store, which finds what to ask in the `Batch`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.errors import TaskError
@@ -45,6 +45,11 @@ class Batch:
         self.long_payloads: dict[int, str] = {}  # place in the batch -> JSON
 
 
+def _fresh_ids(count: int) -> Iterator[str]:
+    """Ids for as many, made when the first is wanted: tasks that bring theirs need none."""
+    yield from new_ids(count)
+
+
 class Admission:
     """Takes tasks in slices, so that a caller's loop can breathe between them."""
 
@@ -54,7 +59,7 @@ class Admission:
         self._tasks = tasks
         self._now = now
         self._max_payload_bytes = max_payload_bytes
-        self._fresh = iter(new_ids(len(tasks) + 1))
+        self._fresh = _fresh_ids(len(tasks) + 1)
         self._run = run  # of tasks that name none
         self._plain: set[tuple[Any, ...]] = set()
         self._batch = Batch()

@@ -26,8 +26,9 @@ from penstock.version import __version__
 from penstock.web import api, control, health, openai_api, pages, streams
 from penstock.web.auth import Origins, Tokens
 from penstock.web.calls import OUR_HEADERS
-from penstock.web.door import Door
+from penstock.web.door import App, Door
 from penstock.web.events import HEARTBEAT_S, Feed
+from penstock.web.front_door import FrontDoor
 from penstock.web.limits import Limits
 from penstock.web.refusals import JSON, Refused, of_status, refusal_of
 
@@ -56,6 +57,10 @@ class Parts:
     timing: Timing = Timing()
     dispatching: bool = False  # the dispatcher is at work
     draining: bool = False  # it has been told to stop: nothing more is taken in
+    front_door: FrontDoor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.front_door = FrontDoor(self.config, self.dispatcher, self.limits, self.metrics)
 
     def must_dispatch(self) -> None:
         """Refused when nobody would act on a request."""
@@ -75,8 +80,28 @@ class Parts:
             )
 
 
-def build_app(parts: Parts) -> FastAPI:
+def build_app(parts: Parts) -> App:
+    """What uvicorn serves: the door, behind it calls of /v1, and for all else the framework."""
     server = parts.config.server
+    door = Door(
+        openai_api.Calls(framework(parts), parts),
+        tokens=parts.tokens,
+        origins=Origins(parts.bound, server.cors),
+        body_limit_bytes=server.body_limit_bytes,
+        metrics=parts.metrics,
+    )
+    if not server.cors:
+        return door
+    return CORSMiddleware(
+        door,
+        allow_origins=server.cors,
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["*"],
+        expose_headers=["Retry-After", *OUR_HEADERS],
+    )
+
+
+def framework(parts: Parts) -> FastAPI:
     app = FastAPI(
         title="Penstock",
         version=__version__,
@@ -95,21 +120,6 @@ def build_app(parts: Parts) -> FastAPI:
         add_routes(app, parts)
     _describe(app)
     _answer_errors(app)
-    app.add_middleware(
-        Door,
-        tokens=parts.tokens,
-        origins=Origins(parts.bound, server.cors),
-        body_limit_bytes=server.body_limit_bytes,
-        metrics=parts.metrics,
-    )
-    if server.cors:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=server.cors,
-            allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["*"],
-            expose_headers=["Retry-After", *OUR_HEADERS],
-        )
     return app
 
 

@@ -40,11 +40,11 @@ class Door:
         if scope["type"] == "http":
             send = self._counting(scope, send)
         try:
-            self._let_in(scope)
+            tells_length = self._let_in(scope)
         except Refused as refused:
             await refuse(refused, scope, send)
             return
-        if scope["type"] == "http":
+        if scope["type"] == "http" and not tells_length:
             receive = self._limited(receive)
         await self._app(scope, receive, send)
 
@@ -58,7 +58,8 @@ class Door:
 
         return counting
 
-    def _let_in(self, scope: Scope) -> None:
+    def _let_in(self, scope: Scope) -> bool:
+        """Whether the request says how long its body is, and the server holds it to that."""
         headers = dict(scope["headers"])
         if self._tokens.is_open:
             self._origins.check_host(headers)
@@ -70,9 +71,12 @@ class Door:
             if scope["path"] not in _OPEN or scope["type"] != "http":
                 raise
             state["caller"] = None
-        length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length[:20]) > self._limit:
+        length = headers.get(b"content-length", b"")
+        if not length.isdigit() or b"transfer-encoding" in headers:
+            return False
+        if int(length[:20]) > self._limit:
             raise self._too_long()
+        return True
 
     def _limited(self, receive: Receive) -> Receive:
         """A body in chunks does not say how long it will be."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from fastapi import FastAPI, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from penstock.errors import PenstockError
 from penstock.web.auth import caller_of
-from penstock.web.front_door import KINDS, FrontDoor
-from penstock.web.refusals import JSON, Refused
+from penstock.web.door import App, Receive, Scope, Send, refuse
+from penstock.web.front_door import KINDS
+from penstock.web.refusals import JSON, Refused, refusal_of
 
 if TYPE_CHECKING:
     from penstock.web.app import Parts
@@ -82,10 +85,51 @@ _HEADERS = [
 ]
 
 
+class Calls:
+    """Takes calls past the framework, whose ways cost as much as all the rest of a call; hands on what is none.
+
+    The framework has the same routes: it describes them, and answers to methods they do not have.
+    """
+
+    def __init__(self, app: App, parts: Parts) -> None:
+        self._app = app
+        self._parts = parts
+        self._endpoints = {f"/v1/{endpoint}": (endpoint, _Route(f"/v1/{endpoint}")) for endpoint in KINDS}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = self._endpoints.get(scope["path"]) if scope["type"] == "http" else None
+        if found is None or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        endpoint, scope["route"] = found
+        try:
+            response = await _answered(self._parts, endpoint, Request(scope, receive))
+        except ClientDisconnect:
+            return
+        except Refused as refused:
+            await refuse(refused, scope, send)
+            return
+        except Exception:
+            await refuse(refusal_of(PenstockError()), scope, send)
+            raise
+        await response(scope, receive, send)
+
+
+class _Route(NamedTuple):
+    """As the framework's, for who counts requests by route."""
+
+    path: str
+
+
+async def _answered(parts: Parts, endpoint: str, request: Request) -> Response:
+    caller = _let_in(parts, request)
+    return parts.front_door.answer(caller, endpoint, await request.body(), request.headers)
+
+
 def add_routes(app: FastAPI, parts: Parts) -> None:
-    door = FrontDoor(parts.config, parts.dispatcher, parts.limits, parts.metrics)
     for endpoint in KINDS:
-        _add_call(app, parts, door, endpoint)
+        _add_call(app, parts, endpoint)
+    names = parts.front_door.names
 
     @app.get(
         "/v1/models",
@@ -96,8 +140,8 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
     )
     async def models(request: Request) -> Response:
         _let_in(parts, request)
-        names = door.names.listed(parts.dispatcher.models)
-        data = [_model(name, hosts) for name, hosts in names.items()]
+        listed = names.listed(parts.dispatcher.models)
+        data = [_model(name, hosts) for name, hosts in listed.items()]
         return Response(msgspec.json.encode({"object": "list", "data": data}), media_type=JSON)
 
     @app.get(
@@ -109,13 +153,13 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
     )
     async def model(request: Request, name: str) -> Response:
         _let_in(parts, request)
-        names = door.names.listed(parts.dispatcher.models)
-        if name not in names:
-            raise Refused(404, "model_not_found", door.names.unknown(name), param="model")
-        return Response(msgspec.json.encode(_model(name, names[name])), media_type=JSON)
+        listed = names.listed(parts.dispatcher.models)
+        if name not in listed:
+            raise Refused(404, "model_not_found", names.unknown(name), param="model")
+        return Response(msgspec.json.encode(_model(name, listed[name])), media_type=JSON)
 
 
-def _add_call(app: FastAPI, parts: Parts, door: FrontDoor, endpoint: str) -> None:
+def _add_call(app: FastAPI, parts: Parts, endpoint: str) -> None:
     content: dict[str, Any] = {JSON: {"schema": {"type": "object"}}}
     if endpoint != "embeddings":
         content["text/event-stream"] = {"schema": {"type": "string"}}
@@ -134,8 +178,7 @@ def _add_call(app: FastAPI, parts: Parts, door: FrontDoor, endpoint: str) -> Non
         },
     )
     async def call(request: Request) -> Response:
-        caller = _let_in(parts, request)
-        return door.answer(caller, endpoint, await request.body(), request.headers)
+        return await _answered(parts, endpoint, request)
 
 
 def _let_in(parts: Parts, request: Request) -> Any:
