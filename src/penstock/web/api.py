@@ -41,7 +41,7 @@ After = Annotated[
 Name = Annotated[str | None, Query(max_length=200)]
 
 _READ = errors(401, 403, 405, 413, 422, 429, 503)
-_WRITE = errors(400, 401, 403, 405, 413, 415, 422, 429, 503)
+_WRITE = errors(400, 401, 403, 405, 408, 413, 415, 422, 429, 503)
 
 
 def enter(parts: Parts, request: Request, scope: str) -> Caller:

@@ -24,7 +24,7 @@ MOST_SLOTS = 100_000
 _SCOPES = ("all", "host", "lane")
 
 _READ = errors(401, 403, 405, 413, 429, 503)
-_WRITE = errors(400, 401, 403, 404, 405, 413, 415, 422, 429, 503)
+_WRITE = errors(400, 401, 403, 404, 405, 408, 413, 415, 422, 429, 503)
 
 
 def add_routes(app: FastAPI, parts: Parts) -> None:

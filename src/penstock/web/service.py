@@ -28,6 +28,7 @@ from penstock.store.base import Store
 from penstock.telemetry.metrics import Metrics
 from penstock.web.app import Parts, build_app
 from penstock.web.auth import Tokens
+from penstock.web.connections import Connection
 from penstock.web.events import Feed
 
 _GRACE_S = 5  # for answers under way when all work is done
@@ -170,7 +171,7 @@ class Service:
         self._server = _Server(
             uvicorn.Config(
                 build_app(self.parts),
-                http="httptools",
+                http=Connection,
                 ws="auto",
                 lifespan="off",
                 log_config=None,

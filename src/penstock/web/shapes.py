@@ -24,6 +24,7 @@ _ERRORS = {
     403: "The token has not the scope, or the host or origin is refused.",
     404: "There is no such thing.",
     405: "This method is not possible here.",
+    408: "The rest of the body did not come.",
     409: "It cannot be done in the state that it is in.",
     413: "The body is too long.",
     415: "The body must be application/json.",
