@@ -155,3 +155,19 @@ async def test_the_next_dispatchers_start_is_not_the_last_ones_stop(config: Path
     stopping = [w for w in result.waits if "stopping" in w.detail]
     down = [w for w in result.waits if w.reason == "dispatcher-down"]
     assert all(w.end <= down[-1].start for w in stopping)
+
+
+async def test_slots_are_set_by_hand_within_what_the_config_allows(tmp_path: Path) -> None:
+    path = tmp_path / "penstock.toml"
+    path.write_text(
+        f'{CONFIG}[hosts.auto]\ntype = "simulated"\nslots = {{ auto = true, min = 2, max = 5 }}\n'
+    )
+    async with penstock.open(path) as p:
+        assert (await p.set_slots("h", 9)).ok
+        assert (await p.set_slots("auto", 5)).ok
+        refused = await p.set_slots("auto", 6)
+        assert not refused.ok
+        assert "tune themselves between 2 and 5" in refused.detail
+        assert not (await p.set_slots("h", 0)).ok
+        hosts = (await p.snapshot()).hosts
+        assert (hosts["h"].slots, hosts["auto"].slots) == (9, 5)

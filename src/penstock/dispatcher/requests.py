@@ -33,6 +33,7 @@ class Desk:
         self._states_of = states_of
         self._scheduler = scheduler
         self._hosts = {h.name for h in plant.hosts}
+        self._auto = {h.name: h.auto for h in plant.hosts}
         self._lanes = {lane.name for lane in plant.lanes}
 
     async def handle(self, request: Request) -> _Handled:
@@ -106,6 +107,10 @@ class Desk:
             return Answer(False, f"there is no host {host!r}; known: {', '.join(sorted(self._hosts))}"), []
         if not isinstance(slots, int) or isinstance(slots, bool) or not 1 <= slots <= _MOST_SLOTS:
             return Answer(False, f"slots must be a whole number from 1 to {_MOST_SLOTS}"), []
+        auto = self._auto.get(host)
+        if auto is not None and not auto.min <= slots <= auto.max:
+            told = f"the slots of {host} tune themselves between {auto.min} and {auto.max}"
+            return Answer(False, f"{told}; choose from these, or change its config"), []
         return Answer(True, f"{host} has {slots} slots"), [SlotsSet(host, slots)]
 
 
