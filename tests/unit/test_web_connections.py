@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.web import connections, door
+from penstock.web import connections
 from tests.unit.web_rig import PATIENCE_S, Web, serving
 
 HEAD = b"POST /api/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -57,11 +57,13 @@ async def test_an_endless_head_is_cut_off(tmp_path: Path, start: bytes) -> None:
 async def test_a_body_that_does_not_come_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "BODY_S", 0.1)
+    monkeypatch.setattr(connections, "BODY_S", 0.1)
     async with serving(tmp_path) as web:
-        told = await said(web, HEAD + b"Connection: close\r\nContent-Length: 100\r\n\r\n{")
-        assert told.startswith(b"HTTP/1.1 408 ")
-        assert b'"slow_body"' in told
+        for length in (b"Content-Length: 100", b"Transfer-Encoding: chunked"):
+            told = await said(web, HEAD + length + b"\r\n\r\n1\r\n{")
+            assert told.startswith(b"HTTP/1.1 408 ")
+        assert not web.service._server.server_state.connections
+        await web.submit({"kind": "a"})
 
 
 async def test_usual_heads_pass_on_one_connection(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -167,6 +168,9 @@ def _answer_errors(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         return answer(_invalid(error), request.url.path)
 
+    async def on_left(request: Request, error: Exception) -> Response:
+        return answer(Refused(408, "slow_body", "the rest of the body did not come"), request.url.path)
+
     async def on_defect(request: Request, error: Exception) -> Response:
         return answer(refusal_of(PenstockError()), request.url.path)
 
@@ -174,6 +178,7 @@ def _answer_errors(app: FastAPI) -> None:
     app.add_exception_handler(PenstockError, on_ours)
     app.add_exception_handler(HTTPException, on_framework)
     app.add_exception_handler(RequestValidationError, on_invalid)
+    app.add_exception_handler(ClientDisconnect, on_left)
     app.add_exception_handler(Exception, on_defect)
 
 

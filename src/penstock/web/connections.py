@@ -1,4 +1,4 @@
-"""Connections that have not said yet what they want: how long they may take over it, and how much they may say.
+"""Connections that have not said all they want: how long they may take over it, and how much they may say.
 
 Whoever is in the door has a token; whoever is before it could hold memory and connections without one.
 """
@@ -11,6 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_BYTES = 65_536  # request line and headers; what comes in one piece may be a little more
 HEAD_S = 30.0
+BODY_S = 30.0  # between two pieces of a body
 
 _REFUSALS = {
     408: b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
@@ -19,7 +20,7 @@ _REFUSALS = {
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's, with bounds on the head of a request."""
+    """uvicorn's, with bounds on the head of a request and on the pauses in its body."""
 
     _in_head = True
     _head_bytes = 0
@@ -37,8 +38,12 @@ class Connection(HttpToolsProtocol):
         if self._in_head:
             self._head_bytes += len(data)
         super().data_received(data)
-        if self._in_head and self._head_bytes > HEAD_BYTES:
-            self._refuse(431)
+        if self._in_head:
+            if self._head_bytes > HEAD_BYTES:
+                self._refuse(431)
+        else:  # there is more of the body to come
+            self._calm()
+            self._patience = self.loop.call_later(BODY_S, self._give_up_body)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -53,12 +58,22 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._in_head = True
+        self._calm()
         super().on_message_complete()
 
     def _calm(self) -> None:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
+
+    def _give_up_body(self) -> None:
+        self._patience = None
+        if self.flow.read_paused:  # it is us who do not take it
+            self._patience = self.loop.call_later(BODY_S, self._give_up_body)
+        elif self.cycle is not None and self.cycle.response_started:
+            self.transport.close()
+        else:
+            self._refuse(408)
 
     def _refuse(self, status: int) -> None:
         self._patience = None

@@ -6,7 +6,6 @@ Plain ASGI, so that streams pass through untouched. Who came in is `request.stat
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -19,8 +18,6 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-BODY_S = 30.0  # between two pieces of a body
 
 _OPEN = frozenset({"/health"})
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -82,23 +79,13 @@ class Door:
         return True
 
     def _limited(self, receive: Receive) -> Receive:
-        """A body in chunks does not say how long it will be, nor whether the rest ever comes."""
+        """A body in chunks does not say how long it will be."""
         got = 0
-        whole = False
 
         async def limited() -> Message:
-            nonlocal got, whole
-            if whole:  # what still comes is that the caller has left
-                return await receive()
-            try:
-                async with asyncio.timeout(BODY_S):
-                    message = await receive()
-            except TimeoutError:
-                raise Refused(
-                    408, "slow_body", f"nothing of the body came for {BODY_S:g} s", "send it again"
-                ) from None
+            nonlocal got
+            message = await receive()
             got += len(message.get("body", b""))
-            whole = not message.get("more_body", False)
             if got > self._limit:
                 raise self._too_long()
             return message
