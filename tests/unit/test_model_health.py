@@ -17,10 +17,10 @@ WELL = {"object": "list", "data": [{"id": "m"}, {"id": "nomic-embed"}]}
     ("answer", "up", "told"),
     [
         (http(200, WELL), True, "2 models: m, nomic-embed"),
-        (http(200, [{"id": "m"}]), True, "1 models: m"),
-        (http(200, {"models": [{"name": "m"}]}), True, "1 models: m"),
+        (http(200, [{"id": "m"}]), True, "1 model: m"),
+        (http(200, {"models": [{"name": "m"}]}), True, "1 model: m"),
         (http(200, {"object": "list", "data": None}), True, "0 models"),
-        (http(200, {"data": [{"id": 3}, "x", {"id": "m"}]}), True, "1 models: m"),
+        (http(200, {"data": [{"id": 3}, "x", {"id": "m"}]}), True, "1 model: m"),
         (http(429, error("slow down")), True, "it asks for less"),
         (http(401, error("no")), False, "401 no; give it a key: hosts.box.key_env"),
         (http(403, error("no")), False, "key_env"),

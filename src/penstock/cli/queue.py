@@ -106,7 +106,8 @@ async def _tasks_table(config: Config, asked: TaskFilter, limit: int) -> int:
         now = time.time()
         rows = [await _task_row(client, record, now) for record in records[:limit]]
     if not rows:
-        render.note("no such task")
+        chosen = (asked.states, asked.run, asked.kind, asked.lane)
+        render.note("there are no tasks yet" if not any(chosen) else "no task fits")
         return 0
     columns = ("task", "state", "kind", "lane", ">priority", "host", ">waited", ">ran", "error")
     render.print_table(columns, rows, flexible="error")

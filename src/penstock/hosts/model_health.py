@@ -49,7 +49,9 @@ def judge(status: int, body: bytes, host: Host, server: ModelServer) -> Health:
     if models is None:
         return Health(False, f"{place}: no list of models; is it an OpenAI-compatible server? {words}")
     notes = [note for note in (_missing(host, models), options.key.warning()) if note]
-    return Health(True, "; ".join([f"{len(models)} models: {_few(models)}", *notes]), models)
+    return Health(
+        True, "; ".join([f"{len(models)} model{'s' * (len(models) != 1)}: {_few(models)}", *notes]), models
+    )
 
 
 def _names(body: bytes) -> tuple[str, ...] | None:
