@@ -21,7 +21,7 @@ import httpx
 import psutil
 
 PATIENCE_S = 60.0
-_READY = re.compile(r"ready .* at (http://\S+)")
+_READY = re.compile(r'ready.* at (http://[^\s"]+)')
 _LOOK_S = 0.01
 
 
@@ -196,6 +196,7 @@ def serving(
         if server.is_alive:
             server.kill()
     assert "Traceback" not in server.log, server.log
+    assert "ASGI" not in server.log, server.log
     assert "Warning" not in server.log, server.log
 
 

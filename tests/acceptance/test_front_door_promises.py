@@ -527,3 +527,36 @@ def test_a_fallback_host_takes_over_when_own_hosts_are_down(tmp_path: Path) -> N
             assert second.status_code == 200
             assert second.headers["x-penstock-host"] == "cloud"
             assert int(second.headers["x-penstock-attempt"]) > 1
+
+
+# ---- what is recorded
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["not-recorded", "recorded"])
+def test_promise_8_bodies_and_answers_are_kept_only_when_asked_for(tmp_path: Path, recorded: bool) -> None:
+    """What is not to be recorded is in no file of the store, no log line and no event."""
+    prompt, told = "the secret of the ring", "the answer of the oracle"
+    with ModelServer.in_thread(ModelBehaviour(answer=told)) as upstream:
+        config = f"[server]\nrecord_bodies = {str(recorded).lower()}\n" + host("one", upstream.url)
+        messages = [{"role": "user", "content": prompt}]
+        with serving(tmp_path, config, "--log-format", "json") as serve:
+            url = f"{serve.url}/chat/completions"
+            for streamed in (False, True):
+                asked = {"model": "simulated", "messages": messages, "stream": streamed}
+                headers = {"X-Penstock-Run": f"run-{streamed}"}
+                assert httpx.post(url, json=asked, headers=headers, timeout=PATIENCE_S).status_code == 200
+                (task,) = serve.tasks("--run", f"run-{streamed}")
+                shown = json.loads(serve.command("show", task["task_id"], "--json"))
+                if recorded:
+                    assert shown["payload"]["body"]["messages"] == messages
+                    kept = shown["value"]["answer"]
+                    text = kept if streamed else kept["choices"][0]["message"]["content"]
+                    assert "oracle" in text
+                else:
+                    assert set(shown["payload"]) == {"endpoint", "model", "stream", "bytes", "caller"}
+                    assert set(shown["value"]) == {"model", "usage"}
+        stored = b"".join(path.read_bytes() for path in tmp_path.glob("penstock.db*"))
+    assert (prompt.encode() in stored) == recorded
+    assert (b"oracle" in stored) == recorded
+    assert prompt not in serve.log
+    assert "oracle" not in serve.log

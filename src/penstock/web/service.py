@@ -28,6 +28,7 @@ from penstock.store.base import Store
 from penstock.telemetry.metrics import Metrics
 from penstock.web.app import Parts, build_app
 from penstock.web.auth import Tokens
+from penstock.web.calls import STALLED_S
 from penstock.web.connections import Connection
 from penstock.web.events import Feed
 
@@ -69,6 +70,8 @@ def _bound(family: int, address: object) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections have it from here: one that reads nothing ends
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(STALLED_S * 1000))
         made.bind(address)  # type: ignore[arg-type] # as getaddrinfo gave it
         # Only one that listens keeps the address for itself.
         made.listen(_BACKLOG)
