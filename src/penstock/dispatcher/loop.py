@@ -31,6 +31,7 @@ from penstock.errors import StoreError, StoreFull, StoreLocked, TaskError, Unrea
 from penstock.hosts.base import Job
 from penstock.hosts.relay import Relay
 from penstock.model import OnCrash, Outcome, State, Task, Verdict
+from penstock.scheduling.figures import Statistics
 from penstock.scheduling.messages import (
     CancelAsked,
     Decision,
@@ -45,7 +46,7 @@ from penstock.scheduling.messages import (
     Submitted,
     Tick,
 )
-from penstock.scheduling.scheduler import Scheduler, Statistics
+from penstock.scheduling.scheduler import Scheduler
 from penstock.store.base import Answer, Arrival, Bell, Request, Store
 
 log = logging.getLogger("penstock.dispatcher")

@@ -6,7 +6,7 @@ not at each task: counting what is ahead in a class is a search in its ordered q
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import ceil, inf
 from typing import NamedTuple
 
@@ -55,7 +55,7 @@ def predicted_wait_s(
 ) -> float | None:
     """About how many seconds until it starts; None when that cannot be told.
 
-    `waiting` are the classes with queued tasks that nothing but room holds back, each with its open tiers.
+    `waiting` are the classes it competes with, each with its open tiers.
     """
     if ask.lane.paused or not all(g.open for g in ask.gates):
         return None
@@ -81,6 +81,15 @@ def predicted_wait_s(
             wait_s = max(wait_s, ahead / per_s)
     limited_s = min(_limited_s(room.host, now) for room in rooms)
     return max(wait_s, limited_s, _lane_wait_s(ask, own, now, slots / per_s))
+
+
+def competing(lanes: Iterable[LaneState]) -> Iterator[tuple[WorkClass, Sequence[Tier]]]:
+    """Classes with queued tasks that nothing but room holds back, and where they may go."""
+    for lane in lanes:
+        if not lane.paused:
+            for work_class in lane.waiting:
+                if all(gate.open for gate in work_class.shape.gates):
+                    yield work_class, work_class.open_tiers()
 
 
 def _room(host: HostState, lane: str, typical_s: float) -> Room:

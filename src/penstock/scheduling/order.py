@@ -147,6 +147,18 @@ class WorkClass:
         self._fifos: list[deque[Entry] | None] = [None] * 5
         self._dead = 0
 
+    def open_tiers(self) -> tuple[Tier, ...]:
+        """Own hosts, and the fallback hosts that waiting, failures or sick own hosts have opened."""
+        shape = self.shape
+        own = shape.tiers[0]  # a host that money closes to a lane is still well
+        if len(shape.tiers) == 1 or not own.healthy:
+            return shape.usable
+        return shape.usable[: self.opened + 1]
+
+    def wait_for(self, reason: str, detail: str) -> None:
+        self.reason = reason
+        self.detail = detail
+
     def push(self, entry: Entry) -> None:
         priority = entry.priority
         fifo = self._fifos[priority]

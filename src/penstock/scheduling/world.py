@@ -24,6 +24,8 @@ class Reach(NamedTuple):
 class World:
     def __init__(self, plant: Plant, first_class: int) -> None:
         self.plant = plant
+        self.paused = False  # everything
+        self.draining = False  # the dispatcher is stopping: nothing starts
         self.hosts = {h.name: HostState(h, i) for i, h in enumerate(plant.hosts)}
         self.lanes = {lane.name: LaneState(lane) for lane in plant.lanes}
         self.gates = {g.name: GateState(g) for g in plant.gates}

@@ -1,0 +1,182 @@
+"""How tasks come in: submitted, restored after a restart, or asked for again.
+
+Each is let in as far as its dependencies and its times allow. What ran when its dispatcher died is run again, or
+blocked if it must not run twice by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.lifecycle import LIVE, step
+from penstock.model import OnCrash, State, Task, TaskRecord, Verdict
+from penstock.scheduling.agenda import Agenda
+from penstock.scheduling.endings import INHERITED, Endings
+from penstock.scheduling.messages import Decision, Requeue, Restored, RetryAsked, Revive, Route, Submitted
+from penstock.scheduling.order import GONE, Entry, Shape
+from penstock.scheduling.queueing import Queueing
+from penstock.scheduling.roster import Roster
+from penstock.scheduling.routes import route_key
+from penstock.scheduling.world import World
+
+
+class Arrivals:
+    def __init__(
+        self,
+        world: World,
+        roster: Roster,
+        agenda: Agenda,
+        queueing: Queueing,
+        endings: Endings,
+        out: list[Decision],
+    ) -> None:
+        self._world = world
+        self._retry = world.plant.retry
+        self._aging_s = world.plant.aging_s
+        self._roster = roster
+        self._agenda = agenda
+        self._queueing = queueing
+        self._endings = endings
+        self._out = out
+        self._seq = 0
+
+    def submitted(self, event: Submitted, now: float) -> None:
+        aging_s = self._aging_s
+        default_retries = self._retry.retries
+        known_shape = self._world.known_shape
+        tasks = self._roster.tasks
+        late: list[tuple[Entry, Task]] = []
+        for task in event.tasks:
+            if task.id in tasks:
+                continue
+            shape = known_shape(task) or self._make_shape(task, now)
+            self._seq += 1
+            retries = default_retries if task.retries is None else task.retries
+            entry = Entry(task.id, shape, task.priority, retries, self._seq)
+            tasks[task.id] = entry
+            if task.after or task.not_before is not None or task.deadline is not None:
+                late.append((entry, task))
+                continue
+            queued_at = task.queued_at
+            entry.key = (queued_at if 0 < queued_at <= now else now) + task.priority * aging_s
+            if shape.opened or 0 < queued_at < now:
+                self._queueing.queue(entry, now)
+                continue
+            work_class = shape.variants[0]
+            work_class.push(entry)
+            if work_class.head is entry or work_class.recorded == "order":
+                self._agenda.wake(work_class)
+        for entry, task in late:
+            self._admit(entry, task, event.ended, now, task.not_before)
+
+    def restored(self, event: Restored, now: float) -> None:
+        made: list[tuple[Entry, TaskRecord]] = []
+        for record in event.records:
+            task = record.task
+            if task.id not in self._roster.tasks:
+                entry = self._entry(record, now)
+                entry.tries = record.tries
+                entry.faults = record.host_faults
+                made.append((entry, record))
+        for entry, record in made:
+            if record.task.on_crash is OnCrash.CANCEL:
+                ran = record.attempts if record.state is State.RUNNING else None
+                self._endings.end(
+                    entry, "cancel", now, None, "the connection it was asked on is gone", attempt=ran
+                )
+            elif record.state is State.RUNNING:
+                self._recover(entry, record, event, now)
+            else:
+                later = max(record.task.not_before or 0.0, record.retry_at or 0.0)
+                self._admit(entry, record.task, event.ended, now, later or None)
+
+    def _recover(self, entry: Entry, record: TaskRecord, event: Restored, now: float) -> None:
+        """It was running when its dispatcher died: again, or blocked if it must not run twice by itself."""
+        died_at = now if event.crashed_at is None else min(event.crashed_at, now)
+        error = f"the dispatcher died while attempt {record.attempts} ran"
+        entry.faults += 1
+        if record.task.on_crash is OnCrash.BLOCK:
+            self._endings.end(
+                entry, "block", now, None, f"{error}; on_crash = block", attempt=record.attempts
+            )
+        elif entry.faults >= self._retry.host_faults:
+            self._endings.end(
+                entry, "fail", now, None, f"{error}, the {entry.faults}th host fault", attempt=record.attempts
+            )
+        else:
+            self._out.append(
+                Requeue(
+                    entry.id,
+                    record.attempts,
+                    died_at,
+                    died_at,
+                    entry.tries,
+                    entry.faults,
+                    Verdict.HOST,
+                    error,
+                )
+            )
+            # What it waited after has succeeded, or it would not have run.
+            self._admit(entry, record.task, {}, now, None, satisfied=True)
+
+    def retry_asked(self, event: RetryAsked, now: float) -> None:
+        made: list[tuple[Entry, Task]] = []
+        for record in event.records:
+            step(record.state, "retry")
+            if record.task.id not in self._roster.tasks:
+                made.append((self._entry(record, now), record.task))
+                self._out.append(Revive(record.task.id, now))
+        for entry, task in made:  # all are there before any looks for what it waits after
+            self._admit(entry, task, event.ended, now, None, revived=True)
+
+    def _entry(self, record: TaskRecord, now: float) -> Entry:
+        task = record.task
+        shape = self._world.known_shape(task) or self._make_shape(task, now)
+        self._seq += 1
+        retries = self._retry.retries if task.retries is None else task.retries
+        entry = Entry(task.id, shape, task.priority, retries, self._seq)
+        entry.attempt = record.attempts
+        self._roster.tasks[task.id] = entry
+        return entry
+
+    def _admit(
+        self,
+        entry: Entry,
+        task: Task,
+        ended: Mapping[str, State],
+        now: float,
+        not_before: float | None,
+        *,
+        satisfied: bool = False,
+        revived: bool = False,
+    ) -> None:
+        """Let a task in as far as its dependencies and its time allow."""
+        if entry.status == GONE:
+            return  # it ended in this very step with what it waits after
+        if task.deadline is not None:
+            self._roster.expire_at(entry, task.deadline)
+        # When its dependencies were met is not recorded: such a task ages anew after a restart.
+        first = now if revived or task.after else max(task.queued_at, task.not_before or 0.0)
+        entry.key = (first if 0 < first <= now else now) + task.priority * self._aging_s
+        if not_before is not None and not_before > now:
+            self._roster.not_before[entry.id] = not_before
+        tasks = self._roster.tasks
+        unmet: set[str] = set()
+        for needed in () if satisfied else task.after:
+            state = ended.get(needed, State.FAILED)
+            if needed in tasks or state in LIVE:  # live and not yet here: it comes with a later page
+                unmet.add(needed)
+                continue
+            if state is not State.DONE:
+                self._endings.end(entry, INHERITED[state], now, None, f"dependency {needed}: {state}")
+                return
+        if unmet:
+            self._roster.wait_after(entry, unmet)
+        else:
+            self._endings.queue_or_expire(entry, now, keep_key=True)
+
+    def _make_shape(self, task: Task, now: float) -> Shape:
+        shape = self._world.make_shape(task)
+        key = route_key(task.kind, task.lane, task.host, task.model, task.needs)
+        self._out.append(Route(key, shape.variants[0].id, now, shape.name))
+        return shape

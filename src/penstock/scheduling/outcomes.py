@@ -1,0 +1,121 @@
+"""What follows from an attempt that is over: its task ends, or is tried again after a while.
+
+Rule 5 of the rules of order, as far as tasks go; what the host learns from it is decided in `experience`.
+"""
+
+from __future__ import annotations
+
+from penstock.model import Outcome, RetryRule, Verdict
+from penstock.scheduling.capacity import OK, HostState
+from penstock.scheduling.endings import DONE, Endings
+from penstock.scheduling.experience import Experience
+from penstock.scheduling.messages import Decision, End, Finished, PutBack, Refuse, Requeue
+from penstock.scheduling.order import GONE, PENDING, RUNNING, Entry
+from penstock.scheduling.placing import Placer
+from penstock.scheduling.retry import backoff_s
+from penstock.scheduling.roster import Roster
+
+
+class Outcomes:
+    def __init__(
+        self,
+        rule: RetryRule,
+        roster: Roster,
+        placer: Placer,
+        experience: Experience,
+        endings: Endings,
+        out: list[Decision],
+    ) -> None:
+        self._rule = rule
+        self._roster = roster
+        self._placer = placer
+        self._experience = experience
+        self._endings = endings
+        self._out = out
+
+    def finished(self, event: Finished, now: float) -> None:
+        task, attempt, outcome, chance = event
+        entry = self._roster.tasks.get(task)
+        if entry is None or entry.status != RUNNING or entry.attempt != attempt:
+            self._out.append(Refuse(task, attempt, now, "this attempt no longer counts"))
+            return
+        host = entry.host
+        assert host is not None
+        seconds = self._placer.vacate(host, task, entry.shape.lane, now)
+        self._experience.finished(entry, host, outcome, seconds, now)
+        if outcome.verdict is Verdict.DONE:
+            if self._roster.beside:
+                self._endings.end(entry, "finish", now, outcome, None)
+            else:  # the common case: nothing else is known of it
+                del self._roster.tasks[task]
+                entry.status = GONE
+                self._out.append(End(task, attempt, DONE, "finish", now, outcome, None))
+            return
+        stopped = self._roster.stopping.get(task)
+        if stopped is not None:
+            self._endings.end(entry, "cancel", now, outcome, stopped)
+        else:
+            self._failed(entry, host, outcome, chance, now)
+
+    def put_back(self, event: PutBack, now: float) -> None:
+        entry = self._roster.tasks.get(event.task)
+        if entry is None or entry.status != RUNNING or entry.attempt != event.attempt:
+            self._out.append(Refuse(event.task, event.attempt, now, "this attempt no longer counts"))
+            return
+        host = entry.host
+        assert host is not None
+        seconds = self._placer.vacate(host, entry.id, entry.shape.lane, now)
+        self._experience.put_back(entry, host, seconds, now)
+        entry.host = None
+        stopped = self._roster.stopping.get(entry.id)
+        if stopped is not None:
+            self._endings.end(entry, "cancel", now, None, stopped)
+        else:
+            self._requeue(
+                entry, Outcome(Verdict.CANCELLED, error="put back: the dispatcher stopped"), now, now
+            )
+
+    def _failed(self, entry: Entry, host: HostState, outcome: Outcome, chance: float, now: float) -> None:
+        rule = self._rule
+        verdict = outcome.verdict
+        entry.host = None
+        if verdict is Verdict.PERMANENT:
+            self._endings.end(entry, "fail", now, outcome, outcome.error)
+            return
+        if verdict is Verdict.THROTTLED:
+            self._requeue(entry, outcome, now, now)
+            return
+        if verdict is Verdict.HOST:
+            entry.faults += 1
+            if entry.faults >= rule.host_faults:
+                text = f"{outcome.error}; {entry.faults} host faults are enough (retry.host_faults)"
+                self._endings.end(entry, "fail", now, outcome, text)
+                return
+            entry.host = host  # others first; and for want of others, fallback hosts
+            others = any(h is not host and h.condition == OK for t in entry.shape.usable for h in t.hosts)
+            delay = 0.0 if others else backoff_s(rule, entry.faults, chance, outcome.retry_after_s)
+        else:
+            entry.tries += 1
+            if entry.tries > entry.retries:
+                self._endings.end(entry, "fail", now, outcome, outcome.error)
+                return
+            delay = backoff_s(rule, entry.tries, chance, outcome.retry_after_s)
+        self._requeue(entry, outcome, now, now + delay)
+
+    def _requeue(self, entry: Entry, outcome: Outcome, now: float, retry_at: float) -> None:
+        self._out.append(
+            Requeue(
+                entry.id,
+                entry.attempt,
+                now,
+                retry_at,
+                entry.tries,
+                entry.faults,
+                outcome.verdict,
+                outcome.error,
+            )
+        )
+        entry.status = PENDING
+        if retry_at > now:
+            self._roster.not_before[entry.id] = retry_at
+        self._endings.queue_or_expire(entry, now, keep_key=True)

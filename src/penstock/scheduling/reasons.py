@@ -1,0 +1,176 @@
+"""What a class that cannot start waits for: exactly one reason, kept true and recorded when it changes.
+
+Decision 6 of the rules of order. Classes are also found here by what they wait for: `register` enters them in the
+books of their lane, gates and tiers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.scheduling.capacity import DOWN, GATED, LIMITED, OK, Tier
+from penstock.scheduling.gates import GateState
+from penstock.scheduling.messages import Decision, WaitChange
+from penstock.scheduling.order import WorkClass
+from penstock.scheduling.room import RoomFinder
+from penstock.scheduling.timers import Timers
+from penstock.scheduling.world import World
+
+
+class Reasons:
+    def __init__(self, world: World, room: RoomFinder, timers: Timers, out: list[Decision]) -> None:
+        self._world = world
+        self._aging_s = world.plant.aging_s
+        self._room = room
+        self._timers = timers
+        self._out = out
+
+    # ---- why not
+
+    def is_held(self, work_class: WorkClass) -> bool:
+        """Paused or gated before any host is looked at."""
+        world, shape = self._world, work_class.shape
+        if not (world.draining or world.paused or shape.lane.paused or shape.gates):
+            return False
+        if world.draining:
+            work_class.wait_for("paused", "the dispatcher is stopping")
+        elif world.paused:
+            work_class.wait_for("paused", "everything is paused")
+        elif shape.lane.paused:
+            work_class.wait_for("paused", f"lane {shape.lane.name} is paused")
+        else:
+            for gate in shape.gates:
+                if not gate.open:
+                    work_class.wait_for(f"gate:{gate.name}", gate.detail)
+                    break
+            else:
+                return False
+        if work_class.claim is not None:
+            self._room.drop_claim(work_class)
+        return True
+
+    def explain(self, work_class: WorkClass) -> None:
+        """No host has room: of all hosts the one nearest to taking the task gives the reason."""
+        tiers = work_class.open_tiers()
+        if len(tiers) == 1 and tiers[0].conditions[OK] and not self._room.claims:
+            work_class.reason = tiers[0].full_reason()
+            work_class.detail = work_class.shape.units
+            return
+        condition = next((c for c in range(5) if any(t.conditions[c] for t in tiers)), None)
+        if condition is None or condition >= DOWN:
+            gate = self._holding(work_class, tiers, condition)
+            if gate is not None:
+                work_class.wait_for(f"gate:{gate.name}", gate.detail)
+                return
+        if condition is None:
+            work_class.wait_for("host-down", work_class.shape.name)
+            return
+        names = ",".join(t.names(condition) for t in tiers if t.conditions[condition])
+        if condition == OK:
+            kept = self._room.claims and any(
+                h.condition == OK and not self._room.may_use(work_class, h) and h.fits(t.needs, t.lane)
+                for t in tiers
+                for h in t.hosts
+            )
+            if kept:
+                work_class.wait_for("order", f"units on {names} are kept for a task that needs more")
+            else:
+                work_class.wait_for(f"slots:{names}", work_class.shape.units)
+            return
+        host = next(h for t in tiers for h in t.hosts if h.condition == condition)
+        if condition == LIMITED:
+            work_class.wait_for(f"rate:{names}", "")
+        elif condition == DOWN:
+            work_class.wait_for("host-down", host.detail)
+        elif condition == GATED:
+            work_class.wait_for(f"gate:{host.detail}", self._world.gates[host.detail].detail)
+        else:
+            work_class.wait_for("paused", f"{names} paused")
+
+    def _holding(
+        self, work_class: WorkClass, tiers: Sequence[Tier], condition: int | None
+    ) -> GateState | None:
+        """The gate but for which a task would not wait for its hosts: that the others are down is half the truth.
+
+        It is the lane's spent budget when that closed hosts to it, and of fallback hosts whatever gate holds one.
+        """
+        shape = work_class.shape
+        if shape.usable is not shape.tiers and any(
+            len(left.hosts) < len(tier.hosts) for left, tier in zip(tiers, shape.tiers, strict=False)
+        ):
+            return shape.lane.budget
+        if condition == DOWN:
+            for tier in tiers[1:]:
+                if tier.conditions[GATED]:
+                    held = next(h for h in tier.hosts if h.condition == GATED)
+                    return self._world.gates[held.detail]
+        return None
+
+    # ---- at the end of a step
+
+    def register(self, work_class: WorkClass, now: float) -> None:
+        """Settle what a class waits for: it is found by what it waits for, and the change is recorded."""
+        shape = work_class.shape
+        lane = shape.lane
+        waits = work_class.n > 0
+        if not waits:
+            work_class.reason = None
+            work_class.detail = ""
+            if work_class.claim is not None:
+                self._room.drop_claim(work_class)
+        elif not self.is_held(work_class) and len(lane.live) >= lane.limit:
+            if shape.usable[0].conditions[OK] or self._some_host_is_let(work_class):
+                work_class.wait_for(lane.reason, "")
+            else:
+                self.explain(work_class)  # all its hosts are paused or gated: that comes before the lane
+        if waits != work_class.registered:
+            work_class.registered = waits
+            tiers = (*shape.tiers, *shape.free)
+            books = [shape.lane.waiting, *(g.waiting for g in shape.gates), *(t.waiting for t in tiers)]
+            for book in books:
+                if waits:
+                    book[work_class] = None
+                else:
+                    book.pop(work_class, None)
+        if work_class.reason != work_class.recorded:
+            work_class.recorded = work_class.reason
+            if work_class.reason is not None and work_class.reason.startswith("slots:"):
+                self._name_reserves(work_class)
+            self._out.append(WaitChange(work_class.id, now, work_class.reason, work_class.detail))
+        if waits and shape.timed:
+            self._arm(work_class, now)
+
+    def _name_reserves(self, work_class: WorkClass) -> None:
+        """Slots that look free and are kept for another lane are part of the reason."""
+        shape = work_class.shape
+        kept: dict[str, float] = {}
+        for host in (h for t in work_class.open_tiers() for h in t.hosts if h.unused_slots):
+            for lane, slots in host.unused.items():
+                if slots and lane != shape.lane.name:
+                    kept[lane] = kept.get(lane, 0.0) + slots
+        parts = [f"{slots:g} kept for lane {lane}" for lane, slots in kept.items()]
+        work_class.detail = "; ".join(filter(None, (shape.units, *parts)))
+
+    def _some_host_is_let(self, work_class: WorkClass) -> bool:
+        """Whether any host is neither paused nor gated, or there is none at all."""
+        tiers = work_class.open_tiers()
+        return any(sum(t.conditions[:GATED]) for t in tiers) or not any(
+            t.hosts for t in work_class.shape.tiers[: len(tiers)]
+        )
+
+    def _arm(self, work_class: WorkClass, now: float) -> None:
+        """Wake a class when waiting alone changes what it may do: a fallback opens, units are kept for it."""
+        if work_class.timer_at is not None:
+            return
+        shape = work_class.shape
+        oldest = work_class.oldest(self._aging_s)
+        times = []
+        if work_class.opened + 1 < len(shape.tiers):
+            after_s = shape.tiers[work_class.opened + 1].after_s
+            assert after_s is not None
+            times.append(oldest + after_s)
+        if not shape.needs.plain and work_class.claim is None and oldest + self._aging_s > now:
+            times.append(oldest + self._aging_s)
+        if times:
+            work_class.timer_at = min(times)
+            self._timers.set(work_class.timer_at, work_class)
