@@ -13,24 +13,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.diagnosis.history import Epoch, Owner
+from penstock.dispatcher.chores import beat, prune
 from penstock.dispatcher.health import watch_health
+from penstock.dispatcher.launching import Launcher
+from penstock.dispatcher.mailbox import Mailbox, states_of
 from penstock.dispatcher.payloads import Payloads
 from penstock.dispatcher.probes import Probes
 from penstock.dispatcher.recovery import restore
 from penstock.dispatcher.requests import Desk, OnTokens
 from penstock.engine.base import Engine, Report, Stall
-from penstock.errors import StoreError, StoreFull, StoreLocked, TaskError, Unreachable
+from penstock.errors import StoreError, TaskError, Unreachable
 from penstock.hosts.base import Job
 from penstock.hosts.relay import Relay
-from penstock.model import OnCrash, Outcome, State, Task, Verdict
+from penstock.model import OnCrash, Outcome, Task, Verdict
 from penstock.scheduling.figures import Statistics
 from penstock.scheduling.messages import (
     CancelAsked,
@@ -44,19 +47,16 @@ from penstock.scheduling.messages import (
     Start,
     Stop,
     Submitted,
-    Tick,
 )
 from penstock.scheduling.scheduler import Scheduler
-from penstock.store.base import Answer, Arrival, Bell, Request, Store
+from penstock.store.base import Bell, Store
 
 log = logging.getLogger("penstock.dispatcher")
 
 _UNWRITTEN = 20_000  # decisions in memory before the loop waits for the disk
 _CLASSES_PER_EPOCH = 1_000_000  # ids of classes must not repeat in a store
-_PRUNE_EVERY_S = 6 * 3600.0
 _PUT_BACK_S = 10.0
 _FLUSH_S = 10.0
-_PAGE = 10_000  # arrivals taken in at a time
 
 MakeEngine = Callable[[Report, Callable[[Stall], None]], Engine]
 
@@ -76,19 +76,15 @@ class Dispatcher:
         self._stepping = False  # a step is scheduled
         self._held = False  # the loop waits for the disk
         self._awaiting_step: list[asyncio.Future[None]] = []
-        self._unbegun: dict[tuple[str, int], None] = {}  # attempts that wait for the disk before they begin
-        self._launching: set[asyncio.Task[None]] = set()
+        self._launcher = Launcher(self._engine, self._payloads, self._tell, self._own)
         self._probes: Probes | None = None
         self._bell: Bell | None = None
         self._closing = False
         self._timer: asyncio.TimerHandle | None = None
-        self._seen = 0  # number of the last arrival
         self._draining = False
         self._putting_back = False
         self._until_empty = False
         self._stopped = asyncio.Event()
-        self._answering = asyncio.Lock()  # held while a request is acted on
-        self._answered = asyncio.Event()  # no request was left at the last look
         self._failure: BaseException | None = None
         self._calls: dict[str, asyncio.Future[End]] = {}  # those whose callers wait
         self.models: dict[str, tuple[str, ...]] = {}  # of hosts that told them when they were checked
@@ -111,18 +107,21 @@ class Dispatcher:
         `on_tokens` that the store's tokens are others than before; whoever changed them waits for it.
         """
         self._loop = asyncio.get_running_loop()
-        self._on_start = on_start
+        self._launcher.on_start = on_start
         self._on_decisions = on_decisions
         self._on_tokens = on_tokens
         epoch, before = await self._store.acquire(self._owner, self._clock.now())
         try:
             async with self._closing_at_the_end(), asyncio.TaskGroup() as self._tasks:
-                await self._open(epoch, before, answer_only)
+                bell, seen = await self._open(epoch, before, answer_only)
                 self._until_empty = until_empty
                 wanted = [
-                    ("penstock intake", self._take_in()),
-                    ("penstock heartbeat", self._beat(epoch.number)),
-                    ("penstock retention", self._prune()),
+                    ("penstock intake", self._mailbox.read(bell, seen)),
+                    (
+                        "penstock heartbeat",
+                        beat(self._store, epoch.number, self._config.heartbeat_s, self._clock, self._tell),
+                    ),
+                    ("penstock retention", prune(self._store, self._config.keep_days, self._clock)),
                 ]
                 if not answer_only:
                     wanted.append(
@@ -133,11 +132,12 @@ class Dispatcher:
                     on_ready()
                 self._poke()
                 if answer_only:
-                    await self._answered.wait()
+                    await self._mailbox.emptied.wait()
                     self.stop()
                 await self._stopped.wait()
-                await self._finish_answering()
-                for chore in (*chores, *self._launching):
+                if self._failure is None:
+                    await self._mailbox.finish_answering(_FLUSH_S)
+                for chore in (*chores, *self._launcher.pending):
                     chore.cancel()
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
@@ -157,7 +157,7 @@ class Dispatcher:
         elif not self._putting_back:
             self._putting_back = True
             for task, attempt in self._scheduler.running():
-                self._stop_attempt(task, attempt)
+                self._launcher.stop(task, attempt, put_back=True)
             self._loop.call_later(_PUT_BACK_S, self._stopped.set)
 
     def call(self, task: Task, relay: Relay) -> asyncio.Future[End]:
@@ -204,20 +204,26 @@ class Dispatcher:
     def statistics(self) -> Statistics:
         return self._scheduler.statistics()
 
-    async def _open(self, epoch: Epoch, before: Epoch | None, answer_only: bool) -> None:
-        self._scheduler = Scheduler(self._config.plant, first_class=epoch.number * _CLASSES_PER_EPOCH)
-        self._desk = Desk(self._store, self._scheduler, self._config.plant, self._states_of, self._on_tokens)
+    async def _open(self, epoch: Epoch, before: Epoch | None, answer_only: bool) -> tuple[Bell, int]:
+        """Take over where the store is; returns what rings for arrivals, and the number of the last."""
+        self._scheduler = scheduler = Scheduler(
+            self._config.plant, first_class=epoch.number * _CLASSES_PER_EPOCH
+        )
+        store = self._store
+        desk = Desk(
+            store, scheduler, self._config.plant, partial(states_of, store, scheduler), self._on_tokens
+        )
+        self._mailbox = Mailbox(store, scheduler, self._payloads, desk, self._tell_first, self._settled)
         await self._engine.open()
         if answer_only:
             self._events.append(Drain())
-        events, self._seen = await restore(
-            self._store, self._engine, self._payloads, before, self._clock.now()
-        )
+        events, seen = await restore(store, self._engine, self._payloads, before, self._clock.now())
         self._events += [e for e in events if not isinstance(e, PauseSet) or self._has(e)]
-        self._bell = self._store.wake_bell()
+        self._bell = bell = store.wake_bell()
         beside = [str(self._config.path.parent)] if self._config.path is not None else []
         self._probes = Probes(self._config.plant.gates, self._tell, search_path=beside)
         await self._probes.open()
+        return bell, seen
 
     def _has(self, pause: PauseSet) -> bool:
         """Whether what was paused is still in the config."""
@@ -238,7 +244,7 @@ class Dispatcher:
         if self._probes is not None:
             await self._probes.close()
         self._putting_back = True
-        self._events += [PutBack(task, attempt) for task, attempt in self._unbegun]
+        self._events += [PutBack(task, attempt) for task, attempt in self._launcher.unbegun]
         await self._engine.close()
         self._events += [CancelAsked(task) for task in self._calls]
         if self._events and self._failure is None and self._scheduler.live:
@@ -285,67 +291,6 @@ class Dispatcher:
         if not self._closing:
             self._own(self._store.note("Stall", self._clock.now(), stall.task, stall.attempt, data))
 
-    async def _take_in(self) -> None:
-        """Read what clients left, each time they ring."""
-        assert self._bell is not None
-        while True:
-            # Requests are read first: whatever one is about is then among the arrivals, or was taken in before.
-            requests, arrivals = await asyncio.gather(
-                self._store.requests(), self._store.arrivals(self._seen, _PAGE)
-            )
-            arrived = bool(arrivals)
-            while arrivals:
-                await self._take_in_page(arrivals)
-                arrivals = await self._store.arrivals(self._seen, _PAGE) if len(arrivals) == _PAGE else []
-            for request in requests:
-                async with self._answering:
-                    await self._settled()  # and the state of what it is about is on the disk
-                    await self._serve(request)
-            if not arrived and not requests:
-                self._answered.set()
-                await self._bell.wait()
-
-    async def _take_in_page(self, arrivals: Sequence[Arrival]) -> None:
-        self._seen = arrivals[-1].record.number
-        # A task whose retry was asked for is live again under its old number: the scheduler knows it.
-        # A call was told to the scheduler when it came; its row may still look live when it has ended.
-        new = [
-            a
-            for a in arrivals
-            if not self._scheduler.knows(a.record.task.id) and a.record.task.on_crash is not OnCrash.CANCEL
-        ]
-        self._payloads.keep(new)
-        ended = await self._states_of({n for a in new for n in a.record.task.after})
-        self._tell_first([Submitted([a.record.task for a in new], ended)])
-
-    async def _serve(self, request: Request) -> None:
-        try:
-            answer, events = await self._desk.handle(request)
-        except (TypeError, ValueError) as error:  # left by a client that is not ours, or not of this version
-            answer, events = Answer(False, f"{request.verb}: not understood: {error}"), []
-        self._tell_first(events)
-        await self._settled()
-        await self._store.answer(request.number, answer)
-
-    async def _finish_answering(self) -> None:
-        """A request that was acted on is answered before we go; a disk that stays full must not keep us."""
-        if self._failure is None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_FLUSH_S), self._answering:
-                    pass
-
-    async def _states_of(self, needed: Collection[str]) -> dict[str, State]:
-        """The states of tasks that others wait after, but for those the scheduler still holds.
-
-        One that ends while we ask is asked for again, when its end is on the disk. When this returns every task is
-        known to one of the two, as long as nothing else happens first: hence `_tell_first`.
-        """
-        states: dict[str, State] = {}
-        while missing := {n for n in needed if n not in states and not self._scheduler.knows(n)}:
-            await self._store.record([])
-            states |= dict.fromkeys(missing, State.FAILED) | await self._store.states(missing)
-        return states
-
     async def _settled(self) -> None:
         """Until everything told so far has been stepped over and written."""
         if self._events:
@@ -353,27 +298,6 @@ class Dispatcher:
             self._awaiting_step.append(stepped)
             await stepped
         await self._store.record([])
-
-    async def _beat(self, epoch: int) -> None:
-        while True:
-            await asyncio.sleep(self._config.heartbeat_s)
-            leapt = self._clock.follow()
-            if leapt:
-                log.warning("the clock leapt forward by %.1f s", leapt)
-                self._tell(Tick())
-            await self._store.heartbeat(epoch, self._clock.now())
-
-    async def _prune(self) -> None:
-        keep_days = self._config.keep_days
-        while keep_days is not None:
-            try:
-                forgotten = await self._store.prune(self._clock.now() - keep_days * 86400)
-            except (StoreFull, StoreLocked) as error:
-                log.warning("old tasks are kept a while longer: %s", error)
-                forgotten = 0
-            if forgotten:
-                log.info("forgot %d tasks that ended more than %g days ago", forgotten, keep_days)
-            await asyncio.sleep(_PRUNE_EVERY_S)
 
     # ---- the step
 
@@ -416,53 +340,9 @@ class Dispatcher:
                 if self._calls and (ended := self._calls.pop(decision.task, None)) and not ended.done():
                     ended.set_result(decision)
             elif isinstance(decision, Stop):
-                self._stop_attempt(decision.task, decision.attempt)
+                self._launcher.stop(decision.task, decision.attempt, put_back=self._putting_back)
         if starts:
-            self._launch(starts, written)
-
-    def _launch(self, starts: list[Start], written: asyncio.Future[None]) -> None:
-        """Start attempts at once; those that must not run twice only when their start is on the disk."""
-        jobs, careful, unknown = self._payloads.make(starts)
-        if jobs:
-            self._begin(jobs)
-        if careful or unknown:
-            self._unbegun |= dict.fromkeys((job.task, job.attempt) for job in careful)
-            self._unbegun |= dict.fromkeys((start.task, start.attempt) for start in unknown)
-            launching = self._own(self._launch_later(careful, unknown, written))
-            self._launching.add(launching)
-            launching.add_done_callback(self._launching.discard)
-
-    async def _launch_later(
-        self, careful: list[Job], unknown: list[Start], written: asyncio.Future[None]
-    ) -> None:
-        if unknown:
-            jobs, more = await self._payloads.fetch(unknown)
-            careful += more
-            self._begin_those_still_wanted(jobs)
-        if careful:
-            await written
-            self._begin_those_still_wanted(careful)
-
-    def _begin_those_still_wanted(self, jobs: Sequence[Job]) -> None:
-        wanted = [job for job in jobs if (job.task, job.attempt) in self._unbegun]
-        for job in wanted:
-            del self._unbegun[job.task, job.attempt]
-        if wanted:
-            self._begin(wanted)
-
-    def _stop_attempt(self, task: str, attempt: int) -> None:
-        """End an attempt; one that has not begun ends here, and never begins."""
-        if (task, attempt) not in self._unbegun:
-            self._engine.stop(task, attempt)
-            return
-        del self._unbegun[task, attempt]
-        stopped = Outcome(Verdict.CANCELLED, error="stopped before it began")
-        self._tell(PutBack(task, attempt) if self._putting_back else Finished(task, attempt, stopped))
-
-    def _begin(self, jobs: Sequence[Job]) -> None:
-        if self._on_start is not None:
-            self._on_start(jobs)
-        self._engine.start(jobs)
+            self._launcher.launch(starts, written)
 
     def _written(self, count: int, written: asyncio.Future[Any]) -> None:
         if not written.cancelled() and (error := written.exception()) is not None:

@@ -1,0 +1,42 @@
+"""What is done every so often beside the dispatching: the heartbeat, and forgetting what ended long ago."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from penstock.clock import SystemClock
+from penstock.errors import StoreFull, StoreLocked
+from penstock.scheduling.messages import Event, Tick
+from penstock.store.base import Store
+
+log = logging.getLogger("penstock.dispatcher")
+
+_PRUNE_EVERY_S = 6 * 3600.0
+
+
+async def beat(
+    store: Store, epoch: int, every_s: float, clock: SystemClock, tell: Callable[[Event], None]
+) -> None:
+    """Tell the store that we live, and the scheduler when the clock leapt."""
+    while True:
+        await asyncio.sleep(every_s)
+        leapt = clock.follow()
+        if leapt:
+            log.warning("the clock leapt forward by %.1f s", leapt)
+            tell(Tick())
+        await store.heartbeat(epoch, clock.now())
+
+
+async def prune(store: Store, keep_days: float | None, clock: SystemClock) -> None:
+    """Forget tasks that ended more than so many days ago; none, where nothing says how many."""
+    while keep_days is not None:
+        try:
+            forgotten = await store.prune(clock.now() - keep_days * 86400)
+        except (StoreFull, StoreLocked) as error:
+            log.warning("old tasks are kept a while longer: %s", error)
+            forgotten = 0
+        if forgotten:
+            log.info("forgot %d tasks that ended more than %g days ago", forgotten, keep_days)
+        await asyncio.sleep(_PRUNE_EVERY_S)

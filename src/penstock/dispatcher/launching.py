@@ -1,0 +1,85 @@
+"""When a decided start becomes an attempt: at once, or when the store has what it needs first.
+
+An attempt that must not run twice begins only when its start is on the disk; one whose payload is not kept in
+memory when it has been read. One that is stopped before that never begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from penstock.dispatcher.payloads import Payloads
+from penstock.engine.base import Engine
+from penstock.hosts.base import Job
+from penstock.model import Outcome, Verdict
+from penstock.scheduling.messages import Event, Finished, PutBack, Start
+
+
+class Launcher:
+    def __init__(
+        self,
+        engine: Engine,
+        payloads: Payloads,
+        tell: Callable[[Event], None],
+        own: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        self.on_start: Callable[[Sequence[Job]], None] | None = (
+            None  # hears of attempts just before they begin
+        )
+        self.pending: set[asyncio.Task[None]] = set()  # those that wait for the store
+        self._engine = engine
+        self._payloads = payloads
+        self._tell = tell
+        self._own = own
+        self._unbegun: dict[tuple[str, int], None] = {}  # attempts that wait for the disk before they begin
+
+    @property
+    def unbegun(self) -> list[tuple[str, int]]:
+        """Attempts that were decided and have not begun: task and number."""
+        return list(self._unbegun)
+
+    def launch(self, starts: list[Start], written: asyncio.Future[None]) -> None:
+        """Start attempts at once; those that must not run twice only when their start is on the disk."""
+        jobs, careful, unknown = self._payloads.make(starts)
+        if jobs:
+            self._begin(jobs)
+        if careful or unknown:
+            self._unbegun |= dict.fromkeys((job.task, job.attempt) for job in careful)
+            self._unbegun |= dict.fromkeys((start.task, start.attempt) for start in unknown)
+            launching = self._own(self._launch_later(careful, unknown, written))
+            self.pending.add(launching)
+            launching.add_done_callback(self.pending.discard)
+
+    def stop(self, task: str, attempt: int, *, put_back: bool) -> None:
+        """End an attempt; one that has not begun ends here, and never begins."""
+        if (task, attempt) not in self._unbegun:
+            self._engine.stop(task, attempt)
+            return
+        del self._unbegun[task, attempt]
+        stopped = Outcome(Verdict.CANCELLED, error="stopped before it began")
+        self._tell(PutBack(task, attempt) if put_back else Finished(task, attempt, stopped))
+
+    async def _launch_later(
+        self, careful: list[Job], unknown: list[Start], written: asyncio.Future[None]
+    ) -> None:
+        if unknown:
+            jobs, more = await self._payloads.fetch(unknown)
+            careful += more
+            self._begin_those_still_wanted(jobs)
+        if careful:
+            await written
+            self._begin_those_still_wanted(careful)
+
+    def _begin_those_still_wanted(self, jobs: Sequence[Job]) -> None:
+        wanted = [job for job in jobs if (job.task, job.attempt) in self._unbegun]
+        for job in wanted:
+            del self._unbegun[job.task, job.attempt]
+        if wanted:
+            self._begin(wanted)
+
+    def _begin(self, jobs: Sequence[Job]) -> None:
+        if self.on_start is not None:
+            self.on_start(jobs)
+        self._engine.start(jobs)
