@@ -49,7 +49,7 @@ async def test_c6_very_many_calls_wait_and_none_is_lost(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """Nothing starts until all wait; then each gets its own answer, and the server is as it was."""
-    calls = min(CALLS, (raise_file_limit() - SOCKETS_BESIDE) // 2)
+    calls = min(CALLS, raise_file_limit() - SOCKETS_BESIDE)
     with (
         ModelServer.in_thread(ModelBehaviour(tokens=2)) as upstream,
         serving(tmp_path, host("one", upstream.url, slots=SLOTS, more=QUIET)) as serve,
