@@ -169,7 +169,7 @@ async def test_calls_run_once_beside_submitted_tasks(tmp_path: Path) -> None:
                 stage.engine.finish(one, Outcome(Verdict.DONE))
             await ended
         assert not stage.engine.live
-        while stage.dispatcher.statistics.live:  # what the engine reported is stepped over soon
+        while stage.dispatcher.statistics.live:  # noqa: ASYNC110 - what was reported is stepped over soon
             await asyncio.sleep(0)
         await stage.store.record([])
         records = await stage.store.tasks(TaskFilter())
