@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import pytest
 
+from penstock.hosts import model_http
+from penstock.hosts.openai import OpenAIAdapter
 from penstock.model import Verdict
 from tests.unit.model_rig import (
+    PATIENCE_S,
+    Act,
     Call,
     Ear,
+    Wire,
     adapter,
     answering,
     chat,
@@ -47,8 +52,11 @@ async def test_connections_are_used_again_also_after_streams() -> None:
     assert server.connections == 1
 
 
-async def test_a_connection_that_the_server_closed_meanwhile_is_not_its_fault() -> None:
+async def test_a_connection_that_the_server_closed_meanwhile_is_not_its_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Servers close idle connections; a request that meets such a one is sent again on another."""
+    monkeypatch.setattr(model_http, "_STALE_S", PATIENCE_S)  # however slow this machine is
     seen: dict[int, int] = {}
 
     async def act(call: Call) -> None:
@@ -63,6 +71,67 @@ async def test_a_connection_that_the_server_closed_meanwhile_is_not_its_fault() 
         for _ in range(3):
             assert (await perform(made, "x")).verdict is Verdict.DONE
     assert server.connections == 3
+
+
+async def _keep_idle(server: Wire, made: OpenAIAdapter, connections: int) -> None:
+    """So many calls at once, each answered when all have come: their connections stay."""
+    asked = [asyncio.create_task(perform(made, "keep")) for _ in range(connections)]
+    assert {(await one).verdict for one in asked} == {Verdict.DONE}
+    assert server.connections == connections
+
+
+def _all_at_once(expected: int, lose: Callable[[Call], Awaitable[None]]) -> Act:
+    """Answers the first calls when all of them have come, and loses the connection of every other."""
+    came, all_came = [0], asyncio.Event()
+
+    async def act(call: Call) -> None:
+        if not call.body.count(b'"keep"'):
+            await lose(call)
+            return
+        came[0] += 1
+        if came[0] == expected:
+            all_came.set()
+        await all_came.wait()
+        await call.send(http(200, chat()))
+
+    return act
+
+
+async def test_a_request_is_sent_again_once_and_on_a_connection_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many idle connections there are: what crashes a server is not repeated on each of them."""
+    monkeypatch.setattr(model_http, "_STALE_S", PATIENCE_S)
+
+    async def lose(call: Call) -> None:
+        call.reset()
+
+    async with wire(_all_at_once(4, lose)) as server, adapter(server) as made:
+        await _keep_idle(server, made, 4)
+        outcome = await perform(made, "x")
+        assert len(server.calls) == 4 + 2
+        assert server.connections == 4 + 1
+    assert outcome.verdict is Verdict.HOST
+
+
+@pytest.mark.parametrize("payload", ["x", PLAIN, STREAM], ids=["task", "call", "stream"])
+async def test_a_request_that_was_worked_on_is_not_sent_again(
+    monkeypatch: pytest.MonkeyPatch, payload: Any
+) -> None:
+    """Its tokens would be paid twice, and neither the breaker nor the count of attempts would know."""
+    monkeypatch.setattr(model_http, "_STALE_S", 0.001)
+
+    async def lose(call: Call) -> None:
+        worked = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.02, worked.set)
+        await worked.wait()
+        call.reset()
+
+    async with wire(_all_at_once(4, lose)) as server, adapter(server) as made:
+        await _keep_idle(server, made, 4)
+        outcome = await perform(made, Ear(payload) if isinstance(payload, dict) else payload)
+        assert len(server.calls) == 4 + 1
+    assert outcome.verdict is Verdict.HOST
 
 
 async def test_a_stream_is_complete_at_done_even_if_its_connection_stays_open() -> None:

@@ -30,7 +30,8 @@ from penstock.version import __version__
 _KEEP_ALIVE_S = 4.0
 # The sockets that were made for a call; of none, its connection was used before.
 _made: ContextVar[list[socket.socket]] = ContextVar("made")
-_STALE_TRIES = 8  # idle connections that the server may have closed meanwhile
+# A connection that the server closed while it was idle fails at once; after that the server worked on the request.
+_STALE_S = 0.05
 _ERROR_BODY_BYTES = 65_536
 _WORDS_S = 5.0  # for the body of a refusal, once its status is known
 _ONE_PIECE_BYTES = 262_144
@@ -188,17 +189,22 @@ class ModelServer:
         self.host = host
         self.options = options
         self._session: aiohttp.ClientSession | None = None
+        self._fresh: aiohttp.ClientSession | None = None  # uses each connection once
         self._heard_at = float("-inf")
 
     async def open(self) -> None:
+        self._session = self._connect(keepalive_timeout=_KEEP_ALIVE_S)
+        self._fresh = self._connect(force_close=True)
+
+    def _connect(self, **keeping: Any) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
             limit=0,  # slots say how many calls there are
             ssl=self.options.trust or True,
-            keepalive_timeout=_KEEP_ALIVE_S,
             socket_factory=partial(_socket, self.options.timeouts.first_token_s),
+            **keeping,
         )
         times = self.options.timeouts
-        self._session = aiohttp.ClientSession(
+        return aiohttp.ClientSession(
             connector=connector,
             trust_env=False,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -213,9 +219,11 @@ class ModelServer:
         )
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        sessions = self._session, self._fresh
+        self._session = self._fresh = None
+        for session in sessions:
+            if session is not None:
+                await session.close()
 
     def heard(self) -> None:
         self._heard_at = asyncio.get_running_loop().time()
@@ -264,7 +272,7 @@ class ModelServer:
         return response
 
     async def _send_once(self, method: str, path: str, body: bytes | None) -> aiohttp.ClientResponse:
-        if self._session is None:
+        if self._session is None or self._fresh is None:
             raise RuntimeError("the adapter is not open")
         headers = {"Content-Type": "application/json"} if body is not None else {}
         try:
@@ -272,26 +280,37 @@ class ModelServer:
                 headers["Authorization"] = f"Bearer {key}"
         except HostError as error:
             raise CallFailed(Outcome(Verdict.HOST, error=str(error)), "no_key") from None
-        url = f"{self.options.url}/{path}"
-        for _ in range(_STALE_TRIES):
+        loop = asyncio.get_running_loop()
+        for session in (self._session, self._fresh):
             made: list[socket.socket] = []
             _made.set(made)
+            began = loop.time()
             try:
-                return await self._session.request(
-                    method, url, data=_in_pieces(body), headers=headers, allow_redirects=False
+                return await session.request(
+                    method,
+                    f"{self.options.url}/{path}",
+                    data=_in_pieces(body),
+                    headers=headers,
+                    allow_redirects=False,
                 )
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-                if made or isinstance(error, aiohttp.ClientConnectorError):
-                    raise self.failure(error) from None
             except (aiohttp.ClientError, OSError, ValueError) as error:
-                raise self.failure(error) from None
-        raise self.failure(aiohttp.ServerDisconnectedError())
+                stale = not made and _is_lost(error) and loop.time() - began <= _STALE_S
+                if not stale or session is self._fresh:
+                    raise self.failure(error) from None
+        raise AssertionError("the second of them returns or raises")
 
     def _key_changed(self) -> bool:
         try:
             return self.options.key.read_again()
         except HostError:
             return False
+
+
+def _is_lost(error: Exception) -> bool:
+    """Whether there was a connection, and it ended without an answer."""
+    return isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError) and not isinstance(
+        error, aiohttp.ClientConnectorError
+    )
 
 
 def _in_pieces(body: bytes | None) -> bytes | io.BytesIO | None:
