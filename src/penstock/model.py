@@ -84,6 +84,7 @@ class Outcome:
     tokens: float | None = None  # used by the attempt, where the host counts them
     cost_usd: float | None = None
     logs: str | None = None  # the end of what it wrote, cut to a limit
+    timed_out: bool = False  # it was ended because its time was up
     host_fault: bool = False  # the host is to blame, though the verdict ends the task: its breaker counts
 
 
@@ -213,6 +214,14 @@ class Plant:
     gates: tuple[Gate, ...] = ()
     aging_s: float = 300.0
     retry: RetryRule = RetryRule()
+
+    def hosts_for(self, kind: str, host: str | None = None, model: str | None = None) -> list[Host]:
+        """Who may take a task. Who takes any model is asked only for one that nobody has by name."""
+        able = [h for h in self.hosts if h.serves_kind(kind) and host in (None, h.name)]
+        if model is None:
+            return able
+        named = [h for h in able if h.has_model(model)]
+        return named or [h for h in able if ANY_MODEL in h.models]
 
 
 @dataclass(frozen=True, slots=True)

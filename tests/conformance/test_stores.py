@@ -987,3 +987,10 @@ async def test_an_accepted_task_wakes_nobody(store: Store) -> None:
     await store.accept([Task("chat", id="call-1", run="v1", on_crash=OnCrash.CANCEL, queued_at=T0)])
     assert not await bell.wait(0)
     bell.close()
+
+
+async def test_only_accepted_tasks_end_with_their_caller_s_connection(store: Store) -> None:
+    """Promise 3: the dispatcher takes them for calls that it knows already, so they would never start."""
+    with pytest.raises(TaskError, match="is for calls"):
+        await store.submit([Task("k"), Task("k", on_crash=OnCrash.CANCEL)])
+    assert await store.tasks(ALL) == []

@@ -123,6 +123,17 @@ def test_status_for_people(cli: Cli) -> None:
     assert ["cpu", "closed", "no", "reading", "yet"] in [line.split() for line in lines]
 
 
+def test_calls_of_the_front_door_are_counted_where_they_may_go() -> None:
+    """By any name of a model: its own, a kind, `auto`; and by any at all where a host takes any."""
+    named = Host("named", "openai", models=("qwen", "reasoning", "auto"), model="qwen", serves=("reasoning",))
+    taker = Host("taker", "openai", models=("*", "auto"))
+    plant = Plant(hosts=(named, taker))
+    asked = {"qwen": 1, "reasoning": 2, "auto": 4, "gpt-9": 8}
+    queued = {route_key("chat", "default", None, model, None): count for model, count in asked.items()}
+    told = status_record(plant, Snapshot(0.0, queued, {}, {}, {}, {}, {}, False, EPOCH))
+    assert {name: host["queued"] for name, host in told["hosts"].items()} == {"named": 7, "taker": 12}
+
+
 FAILING_GATE = """
 [gates.g]
 probe = "{probe}"

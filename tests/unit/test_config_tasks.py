@@ -180,6 +180,7 @@ def test_without_hosts_nothing_can_run() -> None:
         ({"after": tuple(map(str, range(10_001)))}, "after: 10001 tasks to wait for are too many"),
         ({"id": "x", "after": ("x",)}, "after: task 'x' waits for itself; take its own id out"),
         ({"on_crash": "never"}, 'on_crash: must be "retry" or "block"'),
+        ({"on_crash": OnCrash.CANCEL}, 'on_crash: must be "retry" or "block"'),
     ],
 )
 @pytest.mark.parametrize("config", [None, CONFIG], ids=["without config", "with config"])

@@ -232,3 +232,27 @@ async def test_promise_6_calls_of_a_dead_dispatcher_are_cancelled_by_the_next(tm
         records = [await stage.store.get(one) for one in ids]
         assert [r and r.state for r in records] == [State.CANCELLED] * 3
         assert not stage.engine.live
+
+
+async def test_a_call_that_fails_while_the_dispatcher_stops_is_let_go_at_once(tmp_path: Path) -> None:
+    """It could be tried again only by a dispatcher that starts things."""
+    async with staged(tmp_path) as stage:
+        calls = [stage.call() for _ in range(2)]
+        while len(stage.engine.live) < 2:
+            await stage.begun()
+        stage.dispatcher.stop()
+        stage.engine.finish(calls[0][0], Outcome(Verdict.TEMPORARY, error="500"))
+        assert (await calls[0][1]).state is State.CANCELLED
+        assert calls[1][0] in stage.engine.live, "the other still runs"
+        stage.engine.finish(calls[1][0], Outcome(Verdict.DONE))
+        await stage.running
+
+
+async def test_a_relay_knows_what_its_last_attempt_failed_of(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        relay = Silent()
+        task, _ = stage.call(relay)
+        await stage.begun()
+        stage.engine.finish(task, Outcome(Verdict.THROTTLED, error="too much"))
+        await stage.begun()
+        assert relay.last_error == "too much"

@@ -25,6 +25,7 @@ from penstock.model import (
     Verdict,
 )
 from penstock.scheduling import messages as m
+from penstock.scheduling import world
 from penstock.scheduling.scheduler import Scheduler
 
 DONE = Outcome(Verdict.DONE)
@@ -391,3 +392,16 @@ def test_a_kind_that_nobody_serves_any_more_says_so() -> None:
     s = Scheduler(plant(Host("h", "none", serves=("other",))))
     s.apply(m.Submitted(tasks("a")), 1.0)
     assert s.waiting_reason("a") == "host-down"
+
+
+def test_ever_new_models_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a host takes any model, clients may ask for one after the other."""
+    monkeypatch.setattr(world, "_MOST_KEYS", 10)
+    scheduler = Scheduler(Plant(hosts=(Host("any", "openai", models=("*",)),)))
+    for number in range(35):
+        task = Task("chat", model=f"m{number}", id=f"t{number}", queued_at=float(number))
+        decisions = scheduler.apply(m.Submitted([task]), float(number))
+        assert [d for d in decisions if isinstance(d, m.Start)]
+        scheduler.apply(m.Finished(task.id, 1, Outcome(Verdict.DONE)), float(number))
+    assert len(scheduler._world._shapes) <= 10
+    assert len(scheduler._world._by_content) == 1

@@ -34,6 +34,7 @@ MAX_AFTER = 10_000
 _EPOCH = Bounds(0, 1e11)  # beyond the year 5000 it was given in milliseconds
 _NEED = Bounds(0, 1e15)
 _SLOTS_NEEDED = Bounds(0, 1_000_000, above=True)  # of none at all, any number would run at once
+_ON_CRASH = frozenset({OnCrash.RETRY, OnCrash.BLOCK})
 _MAX_SHAPES = 100_000  # shapes remembered; needs could differ from task to task
 
 Found: TypeAlias = list[tuple[str, str]]  # field, what is wrong
@@ -85,7 +86,7 @@ class TaskChecker:
         except (TypeError, AttributeError):  # a field of a wrong type has no hash
             return False
         priority = task.priority
-        if priority.__class__ is not int or not 0 <= priority <= 4 or task.on_crash.__class__ is not OnCrash:
+        if priority.__class__ is not int or not 0 <= priority <= 4 or task.on_crash not in _ON_CRASH:
             return False
         # The usual fields in line, because a call costs as much as all of them; the rest in full.
         if (
@@ -175,7 +176,7 @@ def _check_own(task: Task, found: Found) -> None:
     retries = task.retries
     if retries is not None and (retries.__class__ is not int or not COUNT_OR_NONE.hold(retries)):
         found.append(("retries", f"must be a whole number {COUNT_OR_NONE}, not {kind_of(retries)}"))
-    if task.on_crash.__class__ is not OnCrash:
+    if task.on_crash not in _ON_CRASH:
         found.append(("on_crash", 'must be "retry" or "block"'))
 
 

@@ -184,10 +184,7 @@ def _ideal(load: _Load, history: History) -> Bound:
 
 
 def _own_hosts(plant: Plant, kind: str, host: str | None, model: str | None) -> Iterable[str]:
-    for one in plant.hosts:
-        fits = one.serves_kind(kind) and host in (None, one.name) and (model is None or one.has_model(model))
-        if fits and one.fallback is None:
-            yield one.name
+    return (one.name for one in plant.hosts_for(kind, host, model) if one.fallback is None)
 
 
 def _most_slots(host: Host) -> int:

@@ -44,6 +44,7 @@ from penstock.scheduling.messages import (
     Finished,
     PauseSet,
     PutBack,
+    Requeue,
     Start,
     Stop,
     Submitted,
@@ -151,9 +152,6 @@ class Dispatcher:
         if not self._draining:
             self._draining = True
             self._tell(Drain())
-            for task in self._calls:  # what has not begun by now never would
-                if self._scheduler.waiting_reason(task) is not None:
-                    self._tell(CancelAsked(task))
         elif not self._putting_back:
             self._putting_back = True
             for task, attempt in self._scheduler.running():
@@ -323,7 +321,15 @@ class Dispatcher:
         self._awaiting_step.clear()
         self._set_timer(now)
         if self._draining or self._until_empty:
+            self._let_calls_go()
             self._maybe_stop()
+
+    def _let_calls_go(self) -> None:
+        """What waits when the dispatcher stops will never begin: its callers need not wait for that."""
+        if self._draining and not self._closing:
+            for task in self._calls:
+                if self._scheduler.waiting_reason(task) is not None:
+                    self._tell(CancelAsked(task))
 
     def _act(self, decisions: list[Decision]) -> None:
         written = self._store.record(decisions)
@@ -341,6 +347,8 @@ class Dispatcher:
                     ended.set_result(decision)
             elif isinstance(decision, Stop):
                 self._launcher.stop(decision.task, decision.attempt, put_back=self._putting_back)
+            elif isinstance(decision, Requeue) and decision.task in self._calls:
+                self._payloads.relay(decision.task).last_error = decision.error
         if starts:
             self._launcher.launch(starts, written)
 

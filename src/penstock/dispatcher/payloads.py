@@ -42,6 +42,9 @@ class Payloads:
         self._kept[task.id] = task, b""
         self._relays[task.id] = relay
 
+    def relay(self, task: str) -> Relay:
+        return self._relays[task]
+
     def task(self, task: str) -> Task | None:
         kept = self._kept.get(task)
         return None if kept is None else kept[0]

@@ -7,7 +7,7 @@ import logging
 from penstock.diagnosis.history import Epoch
 from penstock.dispatcher.payloads import Payloads
 from penstock.engine.base import Engine
-from penstock.model import State
+from penstock.model import OnCrash, State
 from penstock.scheduling.budget import day_of
 from penstock.scheduling.messages import Event, PauseSet, Restored, Spent
 from penstock.store.base import Store
@@ -34,10 +34,15 @@ async def restore(
         events.append(PauseSet("all", "", True))
     events += [PauseSet("lane", lane, True) for lane, paused in snapshot.lanes_paused.items() if paused]
     events += [PauseSet("host", host, True) for host, s in snapshot.hosts.items() if s.state == "paused"]
-    interrupted = sum(r.state is State.RUNNING for r in records)
+    interrupted = sum(r.state is State.RUNNING and r.task.on_crash is not OnCrash.CANCEL for r in records)
     if interrupted:
         log.warning(
-            "%d tasks were running when the last dispatcher died; they are run again or blocked", interrupted
+            "%s running when the last dispatcher died; run again or blocked", _were(interrupted, "task")
+        )
+    calls = sum(r.task.on_crash is OnCrash.CANCEL for r in records)
+    if calls:
+        log.warning(
+            "%s open when the last dispatcher died; cancelled, their callers are gone", _were(calls, "call")
         )
     # A start may have been under way to the disk: programs can be left where no task is known to have run.
     crashed = before is not None and before.ended_at == before.seen_at
@@ -48,3 +53,7 @@ async def restore(
     died_at = before.ended_at if before is not None else None
     events.append(Restored(records, ended, died_at))
     return events, records[-1].number if records else 0
+
+
+def _were(count: int, what: str) -> str:
+    return f"1 {what} was" if count == 1 else f"{count} {what}s were"

@@ -67,7 +67,7 @@ def failure(error: BaseException) -> Outcome:
 
 def timed_out(timeout_s: float | None, remark: str = "") -> Outcome:
     after = "" if timeout_s is None else f" after {timeout_s:g} s"
-    return Outcome(Verdict.TEMPORARY, error=f"timed out{after}{remark}")
+    return Outcome(Verdict.TEMPORARY, error=f"timed out{after}{remark}", timed_out=True)
 
 
 def stopped() -> Outcome:

@@ -33,6 +33,7 @@ class Relay(ABC):
         self.streamed = streamed
         self.refusal: Refusal | None = None  # of the last attempt, if its host refused in words
         self.timed_out = False  # the last attempt waited for its host in vain
+        self.last_error: str | None = None  # of the last attempt that another follows
 
     def started(self, host: str, attempt: int, at: float) -> None:  # noqa: B027 - nothing to do is fine
         """An attempt is about to begin."""

@@ -47,7 +47,8 @@ class Endings:
             self._tell_dependants(entry.id, state, now)
 
     def expire(self, entry: Entry, now: float) -> None:
-        self.end(entry, "expire", now, None, "its deadline passed before it could start")
+        what = "be tried again" if entry.attempt else "start"
+        self.end(entry, "expire", now, None, f"its deadline passed before it could {what}")
 
     def queue_or_expire(self, entry: Entry, now: float, *, keep_key: bool = False) -> None:
         """Nothing but its time holds a task back; and that is too late when its deadline has passed."""

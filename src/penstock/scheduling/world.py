@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from penstock.model import ANY_MODEL, Lane, Plant, Task
+from penstock.model import Lane, Plant, Task
 from penstock.scheduling.capacity import ONE_SLOT, HostState, LaneState, Needs, Tier
 from penstock.scheduling.gates import GateState
 from penstock.scheduling.order import Shape, WorkClass
 
+_MOST_KEYS = 10_000  # where a host takes any model, clients may ask for ever new ones
 _ShapeKey = tuple[str, str, str | None, str | None, tuple[tuple[str, float], ...] | None]
 
 
@@ -60,13 +61,7 @@ class World:
         gates = tuple(
             g for g in self.gates.values() if lane_name in g.gate.holds_lanes or kind in g.gate.holds_kinds
         )
-        hosts = [
-            h for h in self.hosts.values() if h.host.serves_kind(kind) and (host is None or h.name == host)
-        ]
-        if model is not None:
-            # Who takes any model is asked only for one that nobody has by name.
-            named = [h for h in hosts if h.host.has_model(model)]
-            hosts = named or [h for h in hosts if ANY_MODEL in h.host.models]
+        hosts = [self.hosts[h.name] for h in self.plant.hosts_for(kind, host, model)]
         # A task that names a fallback host wants that host: nothing to fall back from.
         own = [h for h in hosts if h.host.fallback is None or host is not None]
         spare = [h for h in hosts if h not in own]
@@ -94,6 +89,8 @@ class World:
             lane.shapes.append(shape)
             if lane.budget is not None:
                 self.set_apart(shape)
+        if len(self._shapes) >= _MOST_KEYS:
+            self._shapes.clear()  # only a quick way to the shapes, which stay
         self._shapes[key] = shape
         return shape
 

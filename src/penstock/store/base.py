@@ -169,7 +169,7 @@ class Store(Protocol):
         A task with a `key` that is known gives the known task's id and adds nothing; an `after` that names
         it means the known one. Refused with TaskError: an id that exists, an `after` that names no task of
         the store or of this batch, tasks of the batch that wait after each other in a circle, a payload
-        that is not JSON or too long.
+        that is not JSON or too long, `on_crash = "cancel"`, which only accepted ones have.
         """
 
     async def ask(self, request: Request) -> int:

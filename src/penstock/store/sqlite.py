@@ -18,9 +18,9 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
-from penstock.errors import StoreError, UsageError
+from penstock.errors import StoreError, TaskError, UsageError
 from penstock.lifecycle import ENDED
-from penstock.model import Attempt, State, Task, TaskRecord
+from penstock.model import Attempt, OnCrash, State, Task, TaskRecord
 from penstock.scheduling.messages import Decision
 from penstock.store.admission import MAX_PAYLOAD_BYTES, Admission
 from penstock.store.base import (
@@ -157,6 +157,8 @@ class SQLiteStore:
     # ---- clients
 
     async def submit(self, tasks: Sequence[Task], run: str = "") -> list[str]:
+        if any(task.on_crash is OnCrash.CANCEL for task in tasks):
+            raise TaskError('on_crash = "cancel" is for calls, whose callers wait; use "retry" or "block"')
         admission = Admission(tuple(tasks), time.time(), self._max_payload_bytes, run)
         while admission.advance(_SLICE_TASKS, _SLICE_BYTES):  # noqa: ASYNC110 - lets the loop go on, waits for nothing
             await asyncio.sleep(0)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any
 
 from penstock.model import Gate, Host, Plant
@@ -18,22 +17,26 @@ from penstock.store.base import Snapshot
 def status_record(plant: Plant, snapshot: Snapshot) -> dict[str, Any]:
     host_usd: dict[str, float] = defaultdict(float)
     lane_usd: dict[str, float] = defaultdict(float)
-    for (host, lane), amount in snapshot.spent.items():
-        host_usd[host] += amount
+    for (name, lane), amount in snapshot.spent.items():
+        host_usd[name] += amount
         lane_usd[lane] += amount
     routes = [(json.loads(key), count) for key, count in snapshot.queued.items()]
+    host_queued: dict[str, int] = defaultdict(int)
+    for (kind, _, pinned, model, _), count in routes:
+        for host in plant.hosts_for(kind, pinned, model):
+            host_queued[host.name] += count
     active: dict[str, int] = defaultdict(int)
     lane_running: dict[str, int] = defaultdict(int)
     lane_queued: dict[str, int] = defaultdict(int)
-    for (host, lane), count in snapshot.running.items():
-        active[host] += count
+    for (name, lane), count in snapshot.running.items():
+        active[name] += count
         lane_running[lane] += count
     for (_, lane, *_), count in routes:
         lane_queued[lane] += count
     epoch = snapshot.epoch
     return {
         "hosts": {
-            host.name: _host_record(host, snapshot, active[host.name], routes)
+            host.name: _host_record(host, snapshot, active[host.name], host_queued[host.name])
             | _money(_budget(host), host_usd[host.name])
             for host in plant.hosts
         },
@@ -70,9 +73,7 @@ def status_record(plant: Plant, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _host_record(
-    host: Host, snapshot: Snapshot, active: int, routes: Sequence[tuple[Any, int]]
-) -> dict[str, Any]:
+def _host_record(host: Host, snapshot: Snapshot, active: int, queued: int) -> dict[str, Any]:
     last = snapshot.hosts.get(host.name)
     # A dispatcher's slots are those of its time; the next one begins with the config's.
     slots = host.slots if last is None or snapshot.epoch is None else last.slots
@@ -80,13 +81,9 @@ def _host_record(
         "active": active,
         "available_slots": max(0, slots - active),
         "slots": slots,
-        "queued": sum(count for route, count in routes if _could_take(host, *route)),
+        "queued": queued,
         "state": "up" if last is None else last.state,
     }
-
-
-def _could_take(host: Host, kind: str, _: str, pinned: str | None, model: str | None, __: Any) -> bool:
-    return host.serves_kind(kind) and pinned in (None, host.name) and model in (None, host.model)
 
 
 def _gate_record(gate: Gate, snapshot: Snapshot) -> dict[str, Any]:

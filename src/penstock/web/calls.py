@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -218,8 +219,7 @@ class CallResponse(Response):
         """The call ended and its client has not been told anything yet."""
         relay = self._relay
         refusal = relay.refusal
-        failed = not ended.cancelled() and ended.result().state is State.FAILED
-        if failed and refusal is not None and _is_the_clients(refusal.status):
+        if refusal is not None and not ended.cancelled() and _is_permanent(ended.result()):
             await relay.pass_on(refusal.status, refusal.headers, refusal.body)
         else:
             await relay.refuse(self._reason(ended))
@@ -236,16 +236,17 @@ class CallResponse(Response):
         if ended.cancelled():
             return _stopping()
         end = ended.result()
-        if end.step == "expire":
-            return _too_late(self._dispatcher.predicted_wait_s(self._task))
+        if end.step == "expire" and self._relay.started_at is None:
+            again = replace(self._task, queued_at=self._dispatcher.now)  # at the end of the queue
+            return _too_late(self._dispatcher.predicted_wait_s(again))
         if end.state is State.CANCELLED and self._dispatcher.is_stopping:
             return _stopping()
         return _failed(end, self._relay)
 
 
-def _is_the_clients(status: int) -> bool:
-    """Whether a host's refusal is about what the client asked, not about the host or our key for it."""
-    return 400 <= status < 500 and status not in (401, 403, 407, 429)
+def _is_permanent(end: End) -> bool:
+    """Whether what was asked is to blame, not the host or our key for it."""
+    return end.outcome is not None and end.outcome.verdict is Verdict.PERMANENT
 
 
 def _stopping() -> Refused:
@@ -266,8 +267,10 @@ def _failed(end: End, relay: Relay) -> Refused:
     error = end.error or "no reason given"
     if end.state is State.CANCELLED:
         return Refused(503, "cancelled", f"the call was cancelled: {error}")
-    if relay.timed_out or "timed out" in error:
+    if end.step == "expire" and relay.last_error is not None:  # it was tried, and then it was too late
+        error = f"{relay.last_error}; {error}"
+    if relay.timed_out or (end.outcome is not None and end.outcome.timed_out):
         return Refused(504, "timeout", f"no host answered in time: {error}")
-    if relay.refusal is None and end.outcome is not None and end.outcome.verdict is Verdict.PERMANENT:
+    if _is_permanent(end):
         return Refused(400, "refused", error)
     return Refused(502, "host_failed", f"no host could answer: {error}")
