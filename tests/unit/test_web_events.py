@@ -142,10 +142,17 @@ async def test_heartbeats_move_the_place_on_past_what_is_not_wanted(tmp_path: Pa
                     break
 
 
-@pytest.mark.parametrize("id", ["x", "-1", "1.5", "9" * 30, "²"])
+@pytest.mark.parametrize("id", ["x", "-1", "1.5", "9" * 30, "0" * 25 + "9" * 20, "9" * 5000, "²"])
 async def test_an_id_that_is_no_number_is_refused(web: Web, id: str) -> None:
     headers = [(b"Last-Event-ID", id.encode())]
     assert "Last-Event-ID" in (await web.get("/api/events", 422, headers=headers))["message"]
+
+
+async def test_zeros_before_an_id_do_not_count(web: Web) -> None:
+    (task,) = await web.submit({"kind": "a"})
+    await web.ended(task)
+    async with web.events(headers={"Last-Event-ID": "0" * 5000 + "1"}) as frames:
+        assert (await anext(frames))[0] == 2
 
 
 async def test_a_number_beyond_the_log_is_its_end(web: Web) -> None:

@@ -11,7 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_BYTES = 65_536  # request line and headers; what comes in one piece may be a little more
 HEAD_S = 30.0
-BODY_S = 30.0  # between two pieces of a body
+BODY_S = 30.0  # between two pieces of a body; for all that is left of one whose answer has been sent
 
 _REFUSALS = {
     408: b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
@@ -41,9 +41,24 @@ class Connection(HttpToolsProtocol):
         if self._in_head:
             if self._head_bytes > HEAD_BYTES:
                 self._refuse(431)
-        else:  # there is more of the body to come
-            self._calm()
-            self._patience = self.loop.call_later(BODY_S, self._give_up_body)
+            elif self._is_forgotten:
+                self._patience = self.loop.call_later(HEAD_S, self._refuse, 408)
+        elif not self._is_answered or self._patience is None:  # there is more of the body to come
+            self._wait_for_body()
+
+    @property
+    def _is_answered(self) -> bool:
+        return self.cycle is not None and self.cycle.response_complete
+
+    @property
+    def _is_forgotten(self) -> bool:
+        """Nothing runs and no timer does: an empty line between requests stops uvicorn's and begins none."""
+        return (
+            self._patience is None
+            and self.timeout_keep_alive_task is None
+            and (self.cycle is None or self._is_answered)
+            and self.transport.get_protocol() is self  # else it is a WebSocket
+        )
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -60,6 +75,16 @@ class Connection(HttpToolsProtocol):
         self._in_head = True
         self._calm()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._in_head and self._is_answered:
+            # What is left is read, for a client cut off while it sends may never see its answer; but not for long.
+            self._wait_for_body()
+
+    def _wait_for_body(self) -> None:
+        self._calm()
+        self._patience = self.loop.call_later(BODY_S, self._give_up_body)
 
     def _calm(self) -> None:
         if self._patience is not None:

@@ -21,6 +21,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _OPEN = frozenset({"/health"})
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_MOST_DIGITS = 19  # of a length: more than anybody has
 
 
 class Door:
@@ -74,7 +75,8 @@ class Door:
         length = headers.get(b"content-length", b"")
         if not length.isdigit() or b"transfer-encoding" in headers:
             return False
-        if int(length[:20]) > self._limit:
+        digits = length.lstrip(b"0")  # any number of zeros may stand before it
+        if len(digits) > _MOST_DIGITS or int(digits or b"0") > self._limit:
             raise self._too_long()
         return True
 

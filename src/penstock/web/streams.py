@@ -108,9 +108,10 @@ def _resumed(last_event_id: str | None, after: int | None) -> int | None:
     if last_event_id is None or not last_event_id.strip():
         return after
     text = last_event_id.strip()
-    if not (text.isascii() and text.isdigit()) or int(text[:20]) > LARGEST:
+    digits = text.lstrip("0") or "0"
+    if not (text.isascii() and text.isdigit()) or len(digits) > len(str(LARGEST)) or int(digits) > LARGEST:
         raise Refused(422, "invalid_request", "Last-Event-ID: must be the number of an event", "leave it out")
-    return int(text)
+    return int(digits)
 
 
 # ---- Server-Sent Events
