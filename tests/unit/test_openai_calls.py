@@ -31,6 +31,7 @@ from tests.unit.model_rig import (
     stream,
     stream_head,
     streaming,
+    trickling,
     wire,
 )
 
@@ -298,6 +299,18 @@ async def test_total_time_is_a_temporary_failure() -> None:
             outcome: Any = await perform(made, payload)
             assert outcome.verdict is Verdict.TEMPORARY
             assert "total_s" in (outcome.error or "")
+
+
+@pytest.mark.parametrize("answer", [http(200, chat()), http(500, error("oops"))], ids=["done", "refused"])
+async def test_what_an_earlier_attempt_told_is_not_said_of_the_next(answer: bytes) -> None:
+    ear = Ear(PLAIN)
+    silent = trickling()
+    async with wire(silent) as server, adapter(server, timeouts={"total_s": 0.05}) as made:
+        await perform(made, ear)
+    assert ear.timed_out
+    async with wire(answering(answer)) as server, adapter(server) as made:
+        await perform(made, ear)
+    assert not ear.timed_out
 
 
 # ---- with a dispatcher

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeAlias
 
-from penstock.hosts.base import Job
+from penstock.hosts.base import Job, Spent
 from penstock.model import Outcome
 
 
@@ -31,6 +31,7 @@ class Run:
     work: Any = None  # the Call, Program or OwnCoroutine
     function: Callable[[Any], Any] | None = None  # of a Call, once it is imported
     told: bool = False  # the request to end has reached its code
+    spent: Spent | None = None  # until it was ended, where its work tells
     where: Any = None  # what runs it: kept and read by its place alone
 
     @property

@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from penstock.clock import Clock
@@ -275,7 +275,10 @@ class LocalEngine:
 
 
 def _ended(run: Run) -> Outcome:
-    return timed_out(run.timeout_s) if run.reason is Reason.TIMED_OUT else stopped()
+    outcome = timed_out(run.timeout_s) if run.reason is Reason.TIMED_OUT else stopped()
+    if run.spent is None:
+        return outcome
+    return replace(outcome, tokens=run.spent.tokens, cost_usd=run.spent.cost_usd)
 
 
 def _complain(timing: asyncio.Task[None]) -> None:

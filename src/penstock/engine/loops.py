@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from penstock.engine.attempts import Finished, Run
 from penstock.engine.outcomes import failure, success
 from penstock.engine.watchdog import Watchdog, Watched, owned_task, running_attempt
+from penstock.hosts.base import OwnCoroutine, Spent
 from penstock.model import Outcome, Verdict
 
 Execute: TypeAlias = Callable[[Run], Coroutine[Any, Any, Outcome]]
@@ -303,5 +304,13 @@ async def call_user(run: Run) -> Outcome:
 
 
 async def _run_own(run: Run) -> Outcome:
-    outcome: Outcome = await run.work.run()
+    work: OwnCoroutine = run.work
+    try:
+        outcome = await work.run()
+    except asyncio.CancelledError:
+        run.spent = work.spent()
+        raise
+    run.spent = Spent(
+        outcome.tokens, outcome.cost_usd
+    )  # told to end when it was over, it counts all the same
     return outcome

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from penstock.model import Outcome
 
@@ -29,11 +29,22 @@ class Job:
     timeout_s: float | None = None
 
 
+class Spent(NamedTuple):
+    """What an attempt has used; nothing where nothing is known."""
+
+    tokens: float | None = None
+    cost_usd: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class OwnCoroutine:
-    """Code of ours that only waits on I/O: it runs in the dispatcher's loop."""
+    """Code of ours that only waits on I/O: it runs in the dispatcher's loop.
+
+    `spent` is asked when it was ended from outside, so that what it cost until then is counted.
+    """
 
     run: Callable[[], Awaitable[Outcome]]
+    spent: Callable[[], Spent] = Spent
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from penstock.hosts.gguf import find
 from penstock.hosts.local_server import LocalServer, Running, ServerOptions
 from penstock.hosts.model_body import EMBEDDINGS, Ask
 from penstock.hosts.model_errors import said
-from penstock.hosts.model_http import Answer, CallFailed, ModelServer
+from penstock.hosts.model_http import Answer, CallFailed, ModelServer, OnSent, nobody
 from penstock.hosts.model_key import Key
 from penstock.hosts.model_options import ModelOptions, read_options
 from penstock.hosts.openai import OpenAIAdapter
@@ -84,7 +84,7 @@ class LocalModelServer(ModelServer):
         await self._life.close()
 
     @asynccontextmanager
-    async def ask(self, ask: Ask) -> AsyncIterator[Answer]:
+    async def ask(self, ask: Ask, on_sent: OnSent = nobody) -> AsyncIterator[Answer]:
         if ask.endpoint == EMBEDDINGS and not self._embeddings:
             text = f"{self.host} makes no embeddings; give it a model that does, with embeddings = true"
             raise CallFailed(Outcome(Verdict.PERMANENT, error=text), "no_embeddings")
@@ -94,7 +94,7 @@ class LocalModelServer(ModelServer):
                     self.options, url=f"{running.url}/v1", key=Key(self.host, value=running.key)
                 )
                 try:
-                    async with super().ask(ask) as answer:
+                    async with super().ask(ask, on_sent) as answer:
                         yield answer
                 except CallFailed as failed:
                     raise await self._autopsy(failed, running) from None

@@ -11,10 +11,10 @@ import io
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiohttp
 
@@ -36,6 +36,13 @@ _ERROR_BODY_BYTES = 65_536
 _WORDS_S = 5.0  # for the body of a refusal, once its status is known
 _ONE_PIECE_BYTES = 262_144
 CHECK_S = 10.0
+
+
+OnSent: TypeAlias = Callable[[], None]
+
+
+def nobody() -> None:
+    """Nobody wants to know."""
 
 
 class CallFailed(Exception):
@@ -207,6 +214,7 @@ class ModelServer:
         return aiohttp.ClientSession(
             connector=connector,
             trust_env=False,
+            trace_configs=[_watching()],
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(
                 total=None, connect=times.connect_s, sock_connect=times.connect_s, sock_read=None
@@ -233,9 +241,10 @@ class ModelServer:
         return asyncio.get_running_loop().time() - self._heard_at
 
     @contextlib.asynccontextmanager
-    async def ask(self, ask: Ask) -> AsyncIterator[Answer]:
+    async def ask(self, ask: Ask, on_sent: OnSent = nobody) -> AsyncIterator[Answer]:
+        """`on_sent` is told when there is a connection and the request goes out on it."""
         async with Patience(self.options.timeouts, self.host, ask.streamed) as patience:
-            response = await self._send("POST", ask.endpoint, ask.body)
+            response = await self._send("POST", ask.endpoint, ask.body, on_sent)
             try:
                 yield Answer(self, response, patience)
             finally:
@@ -264,14 +273,18 @@ class ModelServer:
         )
         return CallFailed(Outcome(Verdict.PERMANENT, error=text), "reply_too_large")
 
-    async def _send(self, method: str, path: str, body: bytes | None) -> aiohttp.ClientResponse:
-        response = await self._send_once(method, path, body)
+    async def _send(
+        self, method: str, path: str, body: bytes | None, on_sent: OnSent = nobody
+    ) -> aiohttp.ClientResponse:
+        response = await self._send_once(method, path, body, on_sent)
         if response.status == 401 and self._key_changed():
             response.close()
-            response = await self._send_once(method, path, body)
+            response = await self._send_once(method, path, body, on_sent)
         return response
 
-    async def _send_once(self, method: str, path: str, body: bytes | None) -> aiohttp.ClientResponse:
+    async def _send_once(
+        self, method: str, path: str, body: bytes | None, on_sent: OnSent
+    ) -> aiohttp.ClientResponse:
         if self._session is None or self._fresh is None:
             raise RuntimeError("the adapter is not open")
         headers = {"Content-Type": "application/json"} if body is not None else {}
@@ -292,6 +305,7 @@ class ModelServer:
                     data=_in_pieces(body),
                     headers=headers,
                     allow_redirects=False,
+                    trace_request_ctx=on_sent,
                 )
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 stale = not made and _is_lost(error) and loop.time() - began <= _STALE_S
@@ -304,6 +318,15 @@ class ModelServer:
             return self.options.key.read_again()
         except HostError:
             return False
+
+
+def _watching() -> aiohttp.TraceConfig:
+    async def sent(session: aiohttp.ClientSession, context: Any, what: Any) -> None:
+        context.trace_request_ctx()
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_headers_sent.append(sent)
+    return trace
 
 
 def _is_lost(error: Exception) -> bool:

@@ -198,7 +198,7 @@ class Tail:
 
     def __init__(self) -> None:
         self.size = 0
-        self.events = 0
+        self.tokens = 0  # events: an estimate where no usage is told
         self.done = False
         self._chunks: deque[bytes] = deque()
         self._kept = 0
@@ -206,7 +206,7 @@ class Tail:
 
     def add(self, chunk: bytes) -> None:
         self.size += len(chunk)
-        self.events += chunk.count(b"data:")
+        self.tokens += chunk.count(b"data:")
         self._chunks.append(chunk)
         self._kept += len(chunk)
         while self._kept - len(self._chunks[0]) >= _TAIL_BYTES:

@@ -21,6 +21,7 @@ from penstock.hosts.model_body import Ask, ask_of_payload, ask_of_relay
 from penstock.hosts.model_errors import classify, said
 from penstock.hosts.model_health import read_models
 from penstock.hosts.model_http import Answer, CallFailed, ModelServer
+from penstock.hosts.model_meter import Lengths, Meter
 from penstock.hosts.model_options import read_options
 from penstock.hosts.model_reply import Unusable, Usage, estimate, read_head, usage_of, value_of
 from penstock.hosts.model_stream import (
@@ -44,6 +45,7 @@ class OpenAIAdapter:
         self._host = host
         self._clock = clock
         self._server = server or ModelServer(host.name, read_options(host))
+        self._lengths = Lengths()
         self._seen: tuple[str, ...] = ()  # models that the server told at the last check
         self.check_every_s = self._server.options.health_s
 
@@ -59,11 +61,13 @@ class OpenAIAdapter:
             ask = ask_of_relay(
                 payload.endpoint, payload.body, payload.streamed, job.model, self._host, self._seen
             )
-            return OwnCoroutine(lambda: self._relay(ask, payload, job.attempt))
+            meter = Meter(ask, self._host, self._lengths)
+            return OwnCoroutine(lambda: self._relay(ask, payload, job.attempt, meter), meter.spent)
         ask = ask_of_payload(
             payload, job.kind, job.model, self._host, self._server.options.defaults, self._seen
         )
-        return OwnCoroutine(lambda: self._perform(ask))
+        meter = Meter(ask, self._host, self._lengths)
+        return OwnCoroutine(lambda: self._perform(ask, meter), meter.spent)
 
     async def check(self) -> Health:
         health = await read_models(self._server, self._host)
@@ -73,17 +77,17 @@ class OpenAIAdapter:
 
     # ---- tasks
 
-    async def _perform(self, ask: Ask) -> Outcome:
+    async def _perform(self, ask: Ask, meter: Meter) -> Outcome:
         try:
-            async with self._server.ask(ask) as answer:
+            async with self._server.ask(ask, meter.sent) as answer:
                 await self._raise_refusal(ask, answer)
                 if ask.streamed and answer.is_stream:
-                    return await self._assemble(ask, answer)
-                return self._read(ask, await answer.whole())
+                    return await self._assemble(ask, answer, meter)
+                return self._read(ask, await answer.whole(), meter)
         except CallFailed as failed:
-            return failed.outcome
+            return _in_vain(failed, meter)
 
-    def _read(self, ask: Ask, body: bytes) -> Outcome:
+    def _read(self, ask: Ask, body: bytes, meter: Meter) -> Outcome:
         try:
             head = read_head(body, ask.endpoint)
             if head.error is not None:
@@ -93,10 +97,12 @@ class OpenAIAdapter:
             raise self._unusable(error) from None
         text = value.get("text")
         usage = usage_of(head.usage) or estimate(ask.body, len(text) // 4 if isinstance(text, str) else 0)
+        meter.made(usage)
         return self._done(value, ask, model, usage)
 
-    async def _assemble(self, ask: Ask, answer: Answer) -> Outcome:
+    async def _assemble(self, ask: Ask, answer: Answer, meter: Meter) -> Outcome:
         events, parts = Events(), Assembly()
+        meter.streams(parts)
         try:
             while not parts.done and (chunk := await answer.chunk()):
                 for event in events.feed(chunk):
@@ -124,25 +130,28 @@ class OpenAIAdapter:
 
     # ---- calls of the front door
 
-    async def _relay(self, ask: Ask, relay: Relay, attempt: int) -> Outcome:
+    async def _relay(self, ask: Ask, relay: Relay, attempt: int, meter: Meter) -> Outcome:
         if relay.begun:  # an attempt was ended from outside, by its time or by hand
             return Outcome(Verdict.PERMANENT, error="the answer had begun, so it was not tried again")
         relay.refusal = None
+        relay.timed_out = False
         tail = Tail()
         try:
-            async with self._server.ask(ask) as answer:
+            async with self._server.ask(ask, meter.sent) as answer:
                 await self._raise_refusal(ask, answer)
                 if ask.streamed and answer.is_stream:
-                    return await self._pass_stream(ask, relay, attempt, answer, tail)
-                return await self._pass_whole(ask, relay, attempt, answer)
+                    return await self._pass_stream(ask, relay, attempt, answer, tail, meter)
+                return await self._pass_whole(ask, relay, attempt, answer, meter)
         except CallFailed as failed:
             if not relay.begun:
                 relay.refusal = failed.refusal
                 relay.timed_out = failed.code == "timeout"
-                return failed.outcome
-            return await self._break_off(ask, relay, failed, tail)
+                return _in_vain(failed, meter)
+            return await _break_off(relay, failed, tail, meter)
 
-    async def _pass_whole(self, ask: Ask, relay: Relay, attempt: int, answer: Answer) -> Outcome:
+    async def _pass_whole(
+        self, ask: Ask, relay: Relay, attempt: int, answer: Answer, meter: Meter
+    ) -> Outcome:
         body = await answer.whole()
         try:
             head = read_head(body, ask.endpoint)
@@ -151,16 +160,20 @@ class OpenAIAdapter:
         if head.error is not None:
             raise self._refused(ask, 200, answer.headers, body)
         usage = usage_of(head.usage) or estimate(ask.body, sum(map(len, head.choices or ())) // 4)
+        meter.made(usage)
         answer.rest()
         await relay.whole(answer.status, self._passed(answer.headers), self._host.name, attempt, body)
         return self._done(relay.record(), ask, head.model, usage)
 
-    async def _pass_stream(self, ask: Ask, relay: Relay, attempt: int, answer: Answer, tail: Tail) -> Outcome:
+    async def _pass_stream(
+        self, ask: Ask, relay: Relay, attempt: int, answer: Answer, tail: Tail, meter: Meter
+    ) -> Outcome:
         chunk = await answer.chunk()
         if not chunk:
             raise self._unusable(Unusable("an empty stream"))
         if (told := told_error(chunk)) is not None:
             raise self._refused(ask, 200, answer.headers, told)
+        meter.streams(tail)
         await relay.begin(answer.status, self._passed(answer.headers), self._host.name, attempt)
         while chunk:
             tail.add(chunk)
@@ -173,33 +186,12 @@ class OpenAIAdapter:
         end = tail.read()
         if end.error is not None:
             await relay.end()
-            return self._broken(ask, relay, self._refused(ask, 200, {}, end.error), tail)
+            return _broken(relay, self._refused(ask, 200, {}, end.error), meter)
         if not (tail.done or end.finished):
             raise self._unusable(Unusable("a stream that ended before it was complete"))
         await relay.end()
         await answer.drain(_DRAIN_S)
-        return self._done(relay.record(), ask, end.model, end.usage or estimate(ask.body, tail.events))
-
-    async def _break_off(self, ask: Ask, relay: Relay, failed: CallFailed, tail: Tail) -> Outcome:
-        """The client has a part of the answer: it is told that no more comes, and nobody tries again."""
-        outcome = self._broken(ask, relay, failed, tail)
-        await relay.send(tail.closing() + error_event(outcome.error or "", failed.code))
-        await relay.end()
-        return outcome
-
-    def _broken(self, ask: Ask, relay: Relay, failed: CallFailed, tail: Tail) -> Outcome:
-        outcome = failed.outcome
-        usage = tail.read().usage or estimate(ask.body, tail.events)
-        return replace(
-            outcome,
-            verdict=Verdict.PERMANENT,
-            value=relay.record() or None,
-            error=f"{outcome.error}; the answer had begun, so it was not tried again",
-            retry_after_s=None,
-            host_fault=outcome.verdict is Verdict.HOST,
-            tokens=usage.total,
-            cost_usd=usage.cost_usd(self._host.prices, ask.model),
-        )
+        return self._done(relay.record(), ask, end.model, end.usage or estimate(ask.body, tail.tokens))
 
     # ---- refusals
 
@@ -237,6 +229,34 @@ class OpenAIAdapter:
     def _unusable(self, error: Unusable) -> CallFailed:
         text = self._server.options.key.redact(f"{self._host.name} sent {error}")
         return CallFailed(Outcome(Verdict.HOST, error=text), "upstream_error")
+
+
+def _in_vain(failed: CallFailed, meter: Meter) -> Outcome:
+    tokens, cost_usd = meter.spent_in_vain(failed.code)
+    return replace(failed.outcome, tokens=tokens, cost_usd=cost_usd)
+
+
+async def _break_off(relay: Relay, failed: CallFailed, tail: Tail, meter: Meter) -> Outcome:
+    """The client has a part of the answer: it is told that no more comes, and nobody tries again."""
+    outcome = _broken(relay, failed, meter)
+    await relay.send(tail.closing() + error_event(outcome.error or "", failed.code))
+    await relay.end()
+    return outcome
+
+
+def _broken(relay: Relay, failed: CallFailed, meter: Meter) -> Outcome:
+    outcome = failed.outcome
+    tokens, cost_usd = meter.spent()
+    return replace(
+        outcome,
+        verdict=Verdict.PERMANENT,
+        value=relay.record() or None,
+        error=f"{outcome.error}; the answer had begun, so it was not tried again",
+        retry_after_s=None,
+        host_fault=outcome.verdict is Verdict.HOST,
+        tokens=tokens,
+        cost_usd=cost_usd,
+    )
 
 
 def make(host: Host, clock: Clock) -> OpenAIAdapter:
