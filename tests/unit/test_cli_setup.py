@@ -161,6 +161,43 @@ def test_check_of_a_config_that_works(cli: Cli) -> None:
     assert told[f"server 127.0.0.1:{port}"] == ("well", "the address is free")
 
 
+CLOUD = """
+[hosts.cloud]
+type = "openai"
+url = "{url}"
+model = "a"
+models = ["b"]
+fallback = {{ budget_usd_per_day = 1.0 }}
+[lanes.nightly]
+budget_usd_per_day = 1.0
+"""
+
+
+def test_a_budget_that_cannot_close_is_pointed_out(cli: Cli, start: Start) -> None:
+    """B7: what costs money without a price is not counted."""
+    up = start("openai", models=("a", "b"))
+    config = CLOUD.format(url=up.url) + serving_at(free_port())
+    cli.file("penstock.toml", config)
+    told = findings(cli)
+    state, detail = told["budget hosts.cloud.fallback.budget_usd_per_day"]
+    assert state == "warning"
+    assert "'a', 'b'" in detail
+    assert "[prices]" in detail
+    assert told["budget lanes.nightly.budget_usd_per_day"][0] == "warning"
+    assert cli.good("check").lines[-1] == "it works, but see the 2 notes above"
+    warned = cli("work", "--drain").err
+    assert warned.count("budget_usd_per_day") == 2
+    cli.file("penstock.toml", config + "\n[prices]\na = { input = 1, output = 1 }\n")
+    told = findings(cli)
+    assert "'a'" not in told["budget hosts.cloud.fallback.budget_usd_per_day"][1]
+    assert "budget lanes.nightly.budget_usd_per_day" not in told
+    cli.file(
+        "penstock.toml",
+        config + "\n[prices]\na = { input = 1, output = 1 }\nb = { input = 1, output = 1 }\n",
+    )
+    assert not [name for name in findings(cli) if name.startswith("budget")]
+
+
 def test_a_wrong_config_ends_with_2(cli: Cli) -> None:
     cli.file("penstock.toml", '[hosts.h]\ntype = "simulated"\nslotz = 2\n')
     assert cli.bad("check") == ["penstock.toml:3: hosts.h.slotz: unknown key; did you mean 'slots'?"]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.clock import ManualClock
 from penstock.config import parse
+from penstock.config.budgets import blind_budgets
 from penstock.model import AutoSlots
 from penstock.setup.discovery import KINDS, LM_STUDIO, OLLAMA, OTHER, VLLM, Found, Place
 from penstock.setup.draft import compose, host_names, quoted
@@ -54,6 +55,7 @@ def test_what_is_commented_out_works_too() -> None:
     assert [host.name for host in config.plant.hosts] == ["vllm", "cloud"]
     assert "batch" in [lane.name for lane in config.plant.lanes]
     assert config.models == {"gpt-4o": "big"}
+    assert not list(blind_budgets(config.plant)), "the budget of the cloud host counts"
 
 
 def test_without_a_server_there_is_a_model_of_our_own() -> None:

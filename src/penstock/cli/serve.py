@@ -61,6 +61,7 @@ def serve(
 
 async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
     from penstock.cli.logs import Log, telling
+    from penstock.config.budgets import blind_budgets
     from penstock.web.service import Service, bind, urls
     from penstock.wiring import make_dispatcher, open_store
 
@@ -88,6 +89,8 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
             hosts = render.counted(len(config.plant.hosts), "host")
             what = f"serving {store.name} with {hosts} and {render.counted(slots, 'slot')}"
             log.line("ready", detail=f"{what} at {' '.join(urls(sockets))}")
+            for blind in blind_budgets(config.plant):
+                log.warning(f"{blind.place} {blind.detail}")
 
         interrupts = stack.enter_context(hearing_interrupts())
         stack.enter_context(telling(log.warning))

@@ -145,4 +145,8 @@ def _tell_findings(findings: Sequence[Finding]) -> None:
     render.print_table(("", "what", "name", "detail"), rows, flexible="detail")
     wrong = sum(finding.state == "wrong" for finding in findings)
     render.say()
-    render.say("all is well" if not wrong else f"{render.counted(wrong, 'thing')} to put right")
+    notes = sum(finding.state == "warning" for finding in findings)
+    if wrong:
+        render.say(f"{render.counted(wrong, 'thing')} to put right")
+    else:
+        render.say(f"it works, but see the {render.counted(notes, 'note')} above" if notes else "all is well")

@@ -240,6 +240,7 @@ def work(
 
 async def _work(config: Config, drain: bool, as_json: bool, quiet: bool) -> int:
     from penstock.cli.logs import Log, telling
+    from penstock.config.budgets import blind_budgets
     from penstock.wiring import make_dispatcher, open_store
 
     store = open_store(config)
@@ -260,6 +261,8 @@ async def _work(config: Config, drain: bool, as_json: bool, quiet: bool) -> int:
         slots = sum(host.slots for host in config.plant.hosts)
         hosts = render.counted(len(config.plant.hosts), "host")
         log.line("ready", detail=f"dispatching {store.name} to {hosts} with {render.counted(slots, 'slot')}")
+        for blind in blind_budgets(config.plant):
+            log.warning(f"{blind.place} {blind.detail}")
 
     await store.open()
     with hearing_interrupts() as interrupts, telling(log.warning):

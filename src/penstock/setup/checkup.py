@@ -1,4 +1,5 @@
-"""Whether a config works: each host, probe, the store and the server's address are tried once, all at a time.
+"""Whether a config works: each host, probe, the store and the server's address are tried once, all at a time;
+and whether its budgets can close.
 
 A finding is well, worth a warning, or wrong; what is wrong says what to do. Nothing is started, submitted or
 changed, so it may be done beside a dispatcher at work.
@@ -21,6 +22,7 @@ import msgspec
 
 from penstock.clock import SystemClock
 from penstock.config import Config
+from penstock.config.budgets import blind_budgets
 from penstock.dispatcher.probes import read_once
 from penstock.engine.outcomes import failure, one_line
 from penstock.errors import PenstockError
@@ -37,7 +39,7 @@ WELL, WARNING, WRONG = "well", "warning", "wrong"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    what: str  # host, probe, store or server
+    what: str  # host, probe, budget, store or server
     name: str
     state: str  # well, warning or wrong
     detail: str
@@ -55,7 +57,8 @@ async def examine(config: Config, time_limit_s: float = TIME_LIMIT_S) -> list[Fi
         store = group.create_task(_store(config))
     kept = store.result()
     server = await _server(config, kept)
-    return [*(host.result() for host in hosts), *probes.result(), kept.finding, server]
+    budgets = [Finding("budget", blind.place, WARNING, blind.detail) for blind in blind_budgets(config.plant)]
+    return [*(host.result() for host in hosts), *probes.result(), *budgets, kept.finding, server]
 
 
 async def _host(name: str, adapter: Adapter, time_limit_s: float) -> Finding:

@@ -35,8 +35,12 @@ _TAIL = """
 # type = "openai"
 # url = "https://api.example.com/v1"
 # key_env = "CLOUD_KEY"          # the environment variable with the key
+# model = "cloud-large"
 # slots = 8
 # fallback = {{ after_s = 30, budget_usd_per_day = 5.0 }}
+
+# [prices]                       # USD per million tokens; a budget counts only models that have one
+# "cloud-large" = {{ input = 2.50, output = 10.00 }}
 """
 
 _LOCAL = """
