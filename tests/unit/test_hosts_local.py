@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,10 +15,13 @@ from penstock.config import parse
 from penstock.engine.trees import MARKER, prefix
 from penstock.errors import ConfigError
 from penstock.hosts import local
-from penstock.hosts.local import LocalAdapter, make, read_server_options
-from penstock.hosts.local_server import ServerOptions
-from penstock.model import AutoSlots, Host
+from penstock.hosts.local import LocalAdapter, LocalModelServer, make, read_server_options
+from penstock.hosts.local_server import Child, LocalServer, Running, ServerOptions
+from penstock.hosts.model_options import read_options
+from penstock.hosts.openai import OpenAIAdapter
+from penstock.model import AutoSlots, Host, Verdict
 from penstock.wiring import make_adapters
+from tests.unit.model_rig import Act, Wire, answering, ending, error, http, perform, wire
 
 
 def host(**options: Any) -> Host:
@@ -81,3 +87,54 @@ def test_its_server_carries_the_mark_of_its_store(monkeypatch: pytest.MonkeyPatc
     marks = [read_server_options(one).environment[MARKER] for one in seen]
     assert marks[0] != marks[1]
     assert all(mark == prefix(mark.partition(":")[0]) + ":small:0" for mark in marks)
+
+
+# ---- why a call failed
+
+
+class _Asked:
+    """A child that lives, and remembers whether anybody waited for the news of its death."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def wait_gone(self, within_s: float) -> None:
+        self.times += 1
+
+
+class _Ready:
+    def __init__(self, running: Running) -> None:
+        self._running = running
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[Running]:
+        yield self._running
+
+    async def close(self) -> None: ...
+
+
+@asynccontextmanager
+async def ready(server: Wire, child: _Asked) -> AsyncIterator[OpenAIAdapter]:
+    """Calls of a local host whose server is up already."""
+    running = Running(server.url.removesuffix("/v1"), "key", cast(Child, child))
+    calls = read_options(Host("small", "openai", model="m", options={"url": server.url}))
+    life = cast(LocalServer, _Ready(running))
+    made = OpenAIAdapter(host(), SystemClock(), LocalModelServer("small", calls, life, embeddings=False))
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.mark.parametrize(
+    ("act", "times"),
+    [(answering(http(500, error("oops"))), 0), (answering(http(200, b"{")), 0), (ending("hang up"), 1)],
+    ids=["refusal", "garbage", "no answer"],
+)
+async def test_a_server_that_answered_is_not_asked_whether_it_died(act: Act, times: int) -> None:
+    """That takes a second when it lives, in which the slot would be held."""
+    child = _Asked()
+    async with wire(act) as server, ready(server, child) as made:
+        outcome = await perform(made, "x")
+    assert outcome.verdict is Verdict.HOST
+    assert child.times == times

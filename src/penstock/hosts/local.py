@@ -109,7 +109,7 @@ class LocalModelServer(ModelServer):
         if failed.code == "timeout" and not await self._answers():
             running.child.kill()
             text = f"{outcome.error}, and answers nothing else either: it was ended"
-        elif (death := await running.death()) is not None:
+        elif failed.unanswered and (death := await running.death()) is not None:
             text = f"{self.host}: llama.cpp's server died: {death}"
         else:
             return failed

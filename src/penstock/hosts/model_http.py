@@ -48,11 +48,14 @@ def nobody() -> None:
 class CallFailed(Exception):
     """The call has no result. `code` is its short name in an error event."""
 
-    def __init__(self, outcome: Outcome, code: str, refusal: Refusal | None = None) -> None:
+    def __init__(
+        self, outcome: Outcome, code: str, refusal: Refusal | None = None, *, unanswered: bool = False
+    ) -> None:
         super().__init__(outcome.error)
         self.outcome = outcome
         self.code = code
         self.refusal = refusal
+        self.unanswered = unanswered  # there was no connection, or it ended before the answer did
 
 
 class Patience:
@@ -264,7 +267,7 @@ class ModelServer:
     def failure(self, error: Exception) -> CallFailed:
         """Of the connection: always the host's, or the network's on the way to it."""
         text = _told(error, self.host, self.options)
-        return CallFailed(Outcome(Verdict.HOST, error=text), "upstream_error")
+        return CallFailed(Outcome(Verdict.HOST, error=text), "upstream_error", unanswered=True)
 
     def too_large(self) -> CallFailed:
         text = (
