@@ -8,8 +8,19 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.model import Outcome, State, Task, Verdict
-from penstock.scheduling.messages import End, Requeue, Start, Stop, WaitChange
+from penstock.model import Host, Outcome, Plant, RetryRule, State, Task, Verdict
+from penstock.scheduling.messages import (
+    End,
+    Finished,
+    Requeue,
+    Spend,
+    Start,
+    Stop,
+    Submitted,
+    Tick,
+    WaitChange,
+)
+from penstock.scheduling.scheduler import Scheduler
 from penstock.telemetry.metrics import METRICS, Metrics
 from tests.unit.web_rig import serving
 
@@ -43,6 +54,7 @@ def test_attempts_waits_tokens_and_costs_are_folded_from_decisions() -> None:
     metrics = Metrics(TASKS.get)
     metrics.decided([WaitChange(1, 100.0, "slots:surtr", "")])
     metrics.decided([start("a"), WaitChange(1, 110.0, None, "")])
+    metrics.decided([Spend("a", 1, "surtr", "fast", 0, 113.0, 0.5)])
     metrics.decided([end("a", 113.0, Outcome(Verdict.DONE, tokens=12.0, cost_usd=0.5))])
     told = figures(metrics)
     assert told["penstock_wait_seconds_sum", "fast", "slots"] == 10
@@ -65,6 +77,20 @@ def test_what_a_task_waits_for_by_itself() -> None:
     told = figures(metrics)
     assert told["penstock_wait_seconds_count", "default", "dependency"] == 1
     assert told["penstock_wait_seconds_count", "default", "scheduled"] == 1
+
+
+def test_what_an_attempt_cost_counts_though_it_is_tried_again() -> None:
+    scheduler = Scheduler(Plant(hosts=(Host("surtr", "openai"),), retry=RetryRule(retries=1, base_s=0.0)))
+    metrics = Metrics(TASKS.get)
+    metrics.decided(scheduler.apply_all([Submitted((TASKS["a"],))], 110.0))
+    for attempt, verdict in enumerate((Verdict.TEMPORARY, Verdict.DONE), 1):
+        outcome = Outcome(verdict, cost_usd=0.25)
+        metrics.decided(scheduler.apply_all([Finished("a", attempt, outcome)], 110.0 + attempt))
+        metrics.decided(scheduler.apply_all([Tick()], 120.0))
+    told = figures(metrics)
+    assert told["penstock_attempts_total", "surtr", "temporary"] == 1
+    assert told["penstock_tasks_ended_total", "fast", "done"] == 1
+    assert told["penstock_cost_usd_total", "surtr"] == 0.5
 
 
 def test_a_retry_waits_from_when_it_was_queued_again() -> None:

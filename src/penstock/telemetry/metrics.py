@@ -19,7 +19,7 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 from penstock.model import Task
-from penstock.scheduling.messages import Decision, End, Requeue, Start, Stop, WaitChange
+from penstock.scheduling.messages import Decision, End, Requeue, Spend, Start, Stop, WaitChange
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -52,8 +52,12 @@ METRICS: Mapping[str, Metric] = {
     "penstock_attempts_total": Metric(Counter, ("host", "verdict"), "Attempts that ended, by how."),
     "penstock_tasks_ended_total": Metric(Counter, ("lane", "state"), "Tasks that ended, by how."),
     "penstock_stops_total": Metric(Counter, ("host",), "Attempts that were told to end before their time."),
-    "penstock_tokens_total": Metric(Counter, ("host",), "Tokens that attempts used, where hosts count them."),
-    "penstock_cost_usd_total": Metric(Counter, ("host",), "What attempts cost, where tokens have a price."),
+    "penstock_tokens_total": Metric(
+        Counter, ("host",), "Tokens of tasks' last attempts, where hosts count them."
+    ),
+    "penstock_cost_usd_total": Metric(
+        Counter, ("host",), "What attempts cost, also those that were tried again."
+    ),
     "penstock_http_requests_total": Metric(
         Counter, ("method", "route", "status"), "HTTP requests that were answered, the refused ones too."
     ),
@@ -127,6 +131,8 @@ class Metrics:
                     self._reasons.pop(decision.work_class, None)
                 else:
                     self._reasons[decision.work_class] = decision.reason.partition(":")[0]
+            elif isinstance(decision, Spend):
+                self.count("penstock_cost_usd_total", decision.host, by=decision.usd)
             elif isinstance(decision, Stop):
                 self.count("penstock_stops_total", decision.host)
 
@@ -156,8 +162,6 @@ class Metrics:
             self._over(end.task, end.at, str(outcome.verdict))
             if outcome.tokens:
                 self.count("penstock_tokens_total", running.host, by=outcome.tokens)
-            if outcome.cost_usd:
-                self.count("penstock_cost_usd_total", running.host, by=outcome.cost_usd)
         self._running.pop(end.task, None)
         self.count("penstock_tasks_ended_total", lane, str(end.state))
 
