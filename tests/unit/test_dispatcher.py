@@ -171,3 +171,14 @@ async def test_slots_are_set_by_hand_within_what_the_config_allows(tmp_path: Pat
         assert not (await p.set_slots("h", 0)).ok
         hosts = (await p.snapshot()).hosts
         assert (hosts["h"].slots, hosts["auto"].slots) == (9, 5)
+
+
+async def test_slots_that_tune_themselves_go_on_where_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "penstock.toml"
+    path.write_text('[hosts.auto]\ntype = "simulated"\nslots = { auto = true, min = 1, max = 8 }\n')
+    async with penstock.open(path) as p:
+        assert (await p.set_slots("auto", 6)).ok
+    async with penstock.open(path) as p:
+        await p.wait(await p.submit(Task("k", {"duration_s": 0})))
+        host = (await p.snapshot()).hosts["auto"]
+    assert (host.slots, host.detail) == (6, "as before")

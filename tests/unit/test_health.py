@@ -13,7 +13,7 @@ import pytest
 import penstock
 from penstock import State, Task
 from penstock.clock import ManualClock
-from penstock.dispatcher.health import watch_health
+from penstock.dispatcher.health import HealthBook, watch_health
 from penstock.hosts.base import Health
 from penstock.scheduling.messages import HostHealth
 from tests.unit.model_rig import Call, answering, chat, http, wire
@@ -67,8 +67,10 @@ class Ward:
 
 
 @asynccontextmanager
-async def watching(ward: Ward, patience_s: float = 30.0) -> AsyncIterator[None]:
-    watch = asyncio.create_task(watch_health(ward, ward.tell, ward.clock, patience_s=patience_s))  # type: ignore[arg-type]
+async def watching(
+    ward: Ward, patience_s: float = 30.0, book: HealthBook | None = None
+) -> AsyncIterator[None]:
+    watch = asyncio.create_task(watch_health(ward, ward.tell, ward.clock, book, patience_s))  # type: ignore[arg-type]
     await ward.after(0)
     try:
         yield
@@ -95,7 +97,7 @@ async def test_only_changes_are_told() -> None:
         await ward.after(4)
         assert ward.told[1:] == [HostHealth("a", False, "its key is refused")]
         ward.now["a"] = UP
-        await ward.after(8)
+        await ward.after(5)
         assert ward.told[2:] == [HostHealth("a", True)]
 
 
@@ -103,7 +105,7 @@ async def test_a_host_that_is_down_is_asked_soon_and_then_less_often() -> None:
     ward = Ward({"a": 30.0})
     ward.now["a"] = DOWN
     async with watching(ward):
-        for wait_s in (2, 4, 8, 16, 30, 30):
+        for wait_s in (2, 4, 5, 5, 5):
             assert await ward.after(wait_s - 0.5) == []
             assert await ward.after(0.5) == ["a"]
 
@@ -207,3 +209,15 @@ async def test_a_hanging_server_does_not_delay_the_start(tmp_path: Path) -> None
         async with penstock.open(config) as p:
             await server.until(lambda: bool(server.calls))
             assert (await p.wait(await p.submit(Task("k", "hello", host="other")))).state is State.DONE
+
+
+async def test_c6_a_host_that_an_attempt_blames_is_asked_at_once_but_not_again_and_again() -> None:
+    ward, book = Ward({"a": 30.0, "b": 30.0}), HealthBook()
+    async with watching(ward, book=book):
+        assert await ward.after(10) == []
+        book.doubt("a")
+        assert await ward.after(0) == ["a"]
+        book.doubt("a")
+        assert await ward.after(0.5) == []
+        assert await ward.after(0.5) == ["a"]
+        assert await ward.after(19) == ["b"]

@@ -405,3 +405,24 @@ def test_ever_new_models_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch)
         scheduler.apply(m.Finished(task.id, 1, Outcome(Verdict.DONE)), float(number))
     assert len(scheduler._world._shapes) <= 10
     assert len(scheduler._world._by_content) == 1
+
+
+def test_a_deadline_tells_what_the_task_waited_for() -> None:
+    scheduler = Scheduler(Plant(hosts=(Host("one", "simulated"),)))
+    scheduler.apply(m.Submitted([Task("k", id="first")]), 0.0)
+    scheduler.apply(m.Submitted([Task("k", id="late", deadline=5.0, queued_at=1.0)]), 1.0)
+    (end,) = [d for d in scheduler.apply(m.Tick(), 5.0) if isinstance(d, m.End)]
+    assert (end.step, end.waited_for) == ("expire", "slots:one")
+    assert (end.error or "").startswith("its deadline passed before it could start; it waited for slots:one")
+
+
+def test_whether_all_hosts_for_a_task_are_down() -> None:
+    hosts = (Host("a", "openai", models=("m",)), Host("b", "openai", models=("m", "n")))
+    scheduler = Scheduler(Plant(hosts=hosts))
+    scheduler.apply(m.HostHealth("a", False), 0.0)
+    asked = {model: Task("chat", model=model) for model in "mnx"}
+    assert [scheduler.hosts_down(asked[model]) for model in "mnx"] == [False, False, False]
+    scheduler.apply(m.HostHealth("b", False), 1.0)
+    for _ in range(2):  # by looking at all hosts, and by the shape once such a task has come
+        assert [scheduler.hosts_down(asked[model]) for model in "mnx"] == [True, True, False]
+        scheduler.apply(m.Submitted([Task("chat", model=x, id=x) for x in "mn"]), 2.0)

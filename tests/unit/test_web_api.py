@@ -485,7 +485,7 @@ async def test_a_stopping_server_answers_and_takes_nothing_in(tmp_path: Path) ->
         (id,) = await web.submit({"kind": "long", "host": "large"})
         await web.running(id)
         web.service.stop()
-        assert (await web.post("/api/tasks", {"kind": "a"}, 503))["type"] == "unavailable"
+        assert (await web.post("/api/tasks", {"kind": "a"}, 503))["type"] == "stopping"
         assert (await web.get(f"/api/tasks/{id}"))["state"] == "running"
         health = await web.http.get("/health")
         assert (health.status_code, health.json()["status"]) == (503, "failing")

@@ -77,7 +77,10 @@ def failed(verdict: Verdict, error: str = "it said no", *, timed_out: bool = Fal
     return End("c", 1, State.FAILED, "fail", NOW, outcome, error)
 
 
-EXPIRED = End("c", 0, State.FAILED, "expire", NOW, None, "its deadline passed before it could be tried again")
+def expired(reason: str, detail: str = "") -> End:
+    waited = f"{reason} ({detail})" if detail else reason
+    error = f"its deadline passed before it could start; it waited for {waited}"
+    return End("c", 0, State.FAILED, "expire", NOW, None, error, reason)
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 422])
@@ -101,14 +104,28 @@ async def test_time_that_was_up_is_known_by_a_mark_not_by_words() -> None:
 
 
 async def test_a_call_that_never_began_is_told_when_one_made_now_would() -> None:
-    status, body, headers, dispatcher = await told(EXPIRED, attempts=0)
+    status, body, headers, dispatcher = await told(expired("slots:h"), attempts=0)
     assert (status, body["error"]["code"]) == (429, "queue_timeout")
+    assert "it waited for slots:h" in body["error"]["message"]
     assert (headers["Retry-After"], headers["Retry-After-Ms"]) == ("13", "12300")
     assert [task.queued_at for task in dispatcher.asked] == [NOW], "it has lost its place"
 
 
 async def test_a_call_that_was_tried_is_told_what_went_wrong() -> None:
-    status, body, headers, _ = await told(EXPIRED, attempts=2, last="h answered 500")
+    status, body, headers, _ = await told(expired("scheduled"), attempts=2, last="h answered 500")
     assert (status, body["error"]["code"]) == (502, "host_failed")
     assert "h answered 500; its deadline passed" in body["error"]["message"]
     assert "Retry-After" not in headers
+
+
+async def test_a_call_whose_hosts_are_all_down_is_told_so() -> None:
+    status, body, _, _ = await told(expired("host-down", "h: no connection"), attempts=0)
+    assert (status, body["error"]["code"]) == (503, "hosts_down")
+    assert body["error"]["message"] == "no host that could answer is up: h: no connection"
+
+
+async def test_c6_a_spent_budget_opens_at_midnight() -> None:
+    _, body, headers, dispatcher = await told(expired("gate:budget:cloud", "5 of 5 USD"), attempts=0)
+    assert "it waited for gate:budget:cloud (5 of 5 USD)" in body["error"]["message"]
+    assert headers["Retry-After"] == "3600", "the longest that is told; midnight is further off"
+    assert dispatcher.asked == []

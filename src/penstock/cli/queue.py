@@ -123,11 +123,15 @@ async def _task_row(client: Client, record: TaskRecord, now: float) -> tuple[str
         waited = sum(wait.seconds for wait in (await client.result(task.id)).waits)
     else:
         waited = (end if record.started_at is None else record.started_at) - task.queued_at
-    ran = (
-        ""
-        if record.started_at is None or record.state == "queued"
-        else render.seconds(end - record.started_at)
-    )
+    ran = ""
+    if record.started_at is not None and record.state == "running":
+        ran = render.seconds(end - record.started_at)
+    elif record.started_at is not None and record.state != "queued":
+        last = (
+            (await client.attempts(task.id))[-1] if record.state != "done" else None
+        )  # it may have ended waiting
+        ended_at = end if last is None or last.ended_at is None else last.ended_at
+        ran = render.seconds(ended_at - record.started_at)
     return (
         task.id,
         str(record.state),

@@ -39,6 +39,7 @@ SERVER = (
     "host",
     "port",
     "patience_s",
+    "down_patience_s",
     "body_limit_bytes",
     "max_queued",
     "requests_per_min",

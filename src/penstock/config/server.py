@@ -19,6 +19,7 @@ class Server:
     host: str = "127.0.0.1"
     port: int = 8787
     patience_s: float = 600.0  # a call that has not started by then is answered with 429
+    down_patience_s: float = 30.0  # the same, of one that comes while all hosts for it are down
     body_limit_bytes: int = 33_554_432
     max_queued: int = 10_000  # calls that may wait, per token
     requests_per_min: float | None = None  # per token
@@ -36,6 +37,7 @@ def read_server(top: Table) -> Server:
         host=table.text("host", default.host),
         port=table.whole("port", default.port, keys.PORT),
         patience_s=table.number("patience_s", default.patience_s, keys.SECONDS),
+        down_patience_s=table.number("down_patience_s", default.down_patience_s, keys.SECONDS),
         body_limit_bytes=table.whole("body_limit_bytes", default.body_limit_bytes, keys.BYTES),
         max_queued=table.whole("max_queued", default.max_queued, keys.COUNT),
         requests_per_min=table.number("requests_per_min", None, keys.PER_MINUTE),

@@ -1,8 +1,9 @@
 """Looking after hosts that can be down without any attempt having failed: who is asked, how often, what is told.
 
 Every host is asked at once when the dispatcher starts, and nothing waits for the answers. One that is well is asked
-every `check_every_s`; one that is down every two seconds, and less and less often until that. The scheduler hears
-only what changed: telling it that a host is up closes the host's breaker, which its own faults have opened.
+every `check_every_s`, and soon when an attempt has blamed it; one that is down after two seconds, then every five.
+The scheduler hears only what changed: telling it that a host is up closes the host's breaker, which its own
+faults have opened.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from penstock.hosts.base import Health
 from penstock.scheduling.messages import HostHealth
 
 _DOWN_S = 2.0  # between the first two looks at a host that is down
+_REST_S = 1.0  # after a check, whatever attempts say
+_LONGEST_DOWN_S = 5.0  # one that is back is wanted soon
 _PATIENCE_S = 30.0  # for one answer; adapters have shorter limits of their own
 _AT_ONCE = 64
 _DETAIL_CHARS = 300
@@ -24,18 +27,33 @@ _DETAIL_CHARS = 300
 _log = logging.getLogger("penstock.dispatcher")
 
 
+class HealthBook:
+    """What passes between the dispatcher and those who look after its hosts."""
+
+    def __init__(self) -> None:
+        self.models: dict[str, tuple[str, ...]] = {}  # of hosts that told them when they were checked
+        self._doubted: dict[str, asyncio.Event] = {}
+
+    def doubt(self, host: str) -> None:
+        """An attempt has just failed there, and the host was to blame."""
+        self.doubted(host).set()
+
+    def doubted(self, host: str) -> asyncio.Event:
+        return self._doubted.setdefault(host, asyncio.Event())
+
+
 async def watch_health(
     engine: Engine,
     tell: Callable[[HostHealth], None],
     clock: Clock,
-    models: dict[str, tuple[str, ...]] | None = None,
+    book: HealthBook | None = None,
     patience_s: float = _PATIENCE_S,
 ) -> None:
-    """Until it is cancelled. A host has at most one check under way; `models` keeps those that hosts tell of."""
+    """Until it is cancelled. A host has at most one check under way."""
     room = asyncio.Semaphore(_AT_ONCE)
     async with asyncio.TaskGroup() as group:
         for host, every_s in engine.watched().items():
-            watcher = _Watcher(engine, host, every_s, patience_s, room, {} if models is None else models)
+            watcher = _Watcher(engine, host, every_s, patience_s, room, book or HealthBook())
             group.create_task(watcher.run(tell, clock), name=f"penstock health of {host}")
 
 
@@ -47,9 +65,9 @@ class _Watcher:
         every_s: float,
         patience_s: float,
         room: asyncio.Semaphore,
-        models: dict[str, tuple[str, ...]],
+        book: HealthBook,
     ) -> None:
-        self._models = models
+        self._book = book
         self._engine = engine
         self._host = host
         self._every_s = every_s
@@ -62,7 +80,7 @@ class _Watcher:
         while True:
             health = await self._check()
             if health.models:
-                self._models[self._host] = health.models
+                self._book.models[self._host] = health.models
             found = HostHealth(self._host, health.up, "" if health.up else health.detail[:_DETAIL_CHARS])
             if found != known:
                 if found.up != known.up:
@@ -72,10 +90,25 @@ class _Watcher:
                 tell(found)
             if found.up:
                 down_s = _DOWN_S
-                await clock.sleep(self._every_s)
+                await self._rest(clock)
             else:
-                await clock.sleep(min(down_s, self._every_s))
+                await clock.sleep(min(down_s, self._every_s, _LONGEST_DOWN_S))
                 down_s *= 2
+
+    async def _rest(self, clock: Clock) -> None:
+        """Until it is time again, or the host is doubted; but not at once again."""
+        end = clock.now() + self._every_s
+        await clock.sleep(min(_REST_S, self._every_s))
+        doubted = self._book.doubted(self._host)
+        async with asyncio.TaskGroup() as group:
+            waits = {
+                group.create_task(clock.sleep(max(0.0, end - clock.now()))),
+                group.create_task(_until(doubted)),
+            }
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+        doubted.clear()
 
     async def _check(self) -> Health:
         try:
@@ -85,3 +118,7 @@ class _Watcher:
             return Health(False, f"its check has not answered for {self._patience_s:g} s")
         except Exception as error:  # noqa: BLE001 - an adapter may be a plug-in's: what it raises is an answer
             return Health(False, f"its check failed: {type(error).__name__}: {error}")
+
+
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()

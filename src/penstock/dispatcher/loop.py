@@ -22,7 +22,7 @@ from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.dispatcher.chores import beat, prune
-from penstock.dispatcher.health import watch_health
+from penstock.dispatcher.health import HealthBook, watch_health
 from penstock.dispatcher.launching import Launcher
 from penstock.dispatcher.mailbox import Mailbox, states_of
 from penstock.dispatcher.payloads import Payloads
@@ -88,7 +88,7 @@ class Dispatcher:
         self._stopped = asyncio.Event()
         self._failure: BaseException | None = None
         self._calls: dict[str, asyncio.Future[End]] = {}  # those whose callers wait
-        self.models: dict[str, tuple[str, ...]] = {}  # of hosts that told them when they were checked
+        self.health = HealthBook()
 
     # ---- life
 
@@ -126,7 +126,7 @@ class Dispatcher:
                 ]
                 if not answer_only:
                     wanted.append(
-                        ("penstock health", watch_health(self._engine, self._tell, self._clock, self.models))
+                        ("penstock health", watch_health(self._engine, self._tell, self._clock, self.health))
                     )
                 chores = [self._tasks.create_task(chore, name=name) for name, chore in wanted]
                 if on_ready is not None:
@@ -185,6 +185,10 @@ class Dispatcher:
         """About how long a task that came now would wait; None when that cannot be told."""
         return self._scheduler.predicted_wait_s(task, self._clock.now())
 
+    def hosts_down(self, task: Task) -> bool:
+        """Whether all hosts that may take such a task are down."""
+        return self._scheduler.hosts_down(task)
+
     @property
     def now(self) -> float:
         """The time as the dispatcher reckons it."""
@@ -215,7 +219,9 @@ class Dispatcher:
         await self._engine.open()
         if answer_only:
             self._events.append(Drain())
-        events, seen = await restore(store, self._engine, self._payloads, before, self._clock.now())
+        events, seen = await restore(
+            store, self._engine, self._payloads, self._config.plant, before, self._clock.now()
+        )
         self._events += [e for e in events if not isinstance(e, PauseSet) or self._has(e)]
         self._bell = bell = store.wake_bell()
         beside = [str(self._config.path.parent)] if self._config.path is not None else []
@@ -278,8 +284,12 @@ class Dispatcher:
     def _report(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
         chance = random.random
         for job, outcome in ended:
-            if self._putting_back and outcome.verdict is Verdict.CANCELLED:
+            if outcome.verdict is Verdict.HOST or outcome.host_fault:
+                self.health.doubt(job.host)
+            if self._putting_back and outcome.verdict is Verdict.CANCELLED and job.task not in self._calls:
                 self._events.append(PutBack(job.task, job.attempt))
+            elif self._putting_back and job.task in self._calls:  # nobody waits for it any more
+                self._events += (CancelAsked(job.task), Finished(job.task, job.attempt, outcome))
             else:
                 self._events.append(Finished(job.task, job.attempt, outcome, chance()))
         self._poke()
@@ -348,7 +358,7 @@ class Dispatcher:
             elif isinstance(decision, Stop):
                 self._launcher.stop(decision.task, decision.attempt, put_back=self._putting_back)
             elif isinstance(decision, Requeue) and decision.task in self._calls:
-                self._payloads.relay(decision.task).last_error = decision.error
+                self._payloads.relay(decision.task).requeued(decision.error, decision.at)
         if starts:
             self._launcher.launch(starts, written)
 

@@ -7,16 +7,16 @@ import logging
 from penstock.diagnosis.history import Epoch
 from penstock.dispatcher.payloads import Payloads
 from penstock.engine.base import Engine
-from penstock.model import OnCrash, State
+from penstock.model import OnCrash, Plant, State
 from penstock.scheduling.budget import day_of
-from penstock.scheduling.messages import Event, PauseSet, Restored, Spent
+from penstock.scheduling.messages import Event, PauseSet, Restored, SlotsSet, Spent
 from penstock.store.base import Store
 
 log = logging.getLogger("penstock.dispatcher")
 
 
 async def restore(
-    store: Store, engine: Engine, payloads: Payloads, before: Epoch | None, now: float
+    store: Store, engine: Engine, payloads: Payloads, plant: Plant, before: Epoch | None, now: float
 ) -> tuple[list[Event], int]:
     """The events that bring a new scheduler to where the store is, and the number of the last arrival."""
     arrivals = await store.live()
@@ -30,6 +30,10 @@ async def restore(
     today = day_of(now)
     for day in (today - 1, today):  # what calls cost yesterday tells what to expect of today's first
         events += [Spent(s.host, s.lane, s.day, s.usd, s.calls) for s in await store.spending(day)]
+    for host in plant.hosts:  # slots that tune themselves go on where they were
+        last = snapshot.hosts.get(host.name)
+        if host.auto is not None and last is not None and host.auto.min < last.slots <= host.auto.max:
+            events.append(SlotsSet(host.name, last.slots, "as before"))
     if snapshot.paused:
         events.append(PauseSet("all", "", True))
     events += [PauseSet("lane", lane, True) for lane, paused in snapshot.lanes_paused.items() if paused]

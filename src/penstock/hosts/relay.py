@@ -38,6 +38,10 @@ class Relay(ABC):
     def started(self, host: str, attempt: int, at: float) -> None:  # noqa: B027 - nothing to do is fine
         """An attempt is about to begin."""
 
+    def requeued(self, error: str | None, at: float) -> None:
+        """The attempt is over, and another may follow."""
+        self.last_error = error
+
     def record(self) -> dict[str, Any]:
         """What the task's value is to hold of the answer that was sent: nothing, unless it is to be kept."""
         return {}

@@ -34,7 +34,7 @@ class Throttle:
         while self.recovers_at is not None and self.recovers_at <= now:
             self._grow(self.recovers_at)
 
-    def configure(self, slots: int) -> None:
+    def configure(self, slots: int, why: str = "") -> None:
         self.configured = self.limit = slots
         self._schedule(0.0)
 

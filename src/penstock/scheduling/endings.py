@@ -36,19 +36,29 @@ class Endings:
         error: str | None,
         *,
         attempt: int | None = None,
+        waited_for: str = "",
     ) -> None:
         """Give a task its one end, and its dependants what follows from it."""
         ran = entry.status == RUNNING or attempt is not None
         state = DONE if how == "finish" else step(State.RUNNING if ran else State.QUEUED, how)
         number = (entry.attempt if attempt is None else attempt) if ran else 0
         self._forget(entry)
-        self._out.append(End(entry.id, number, state, how, now, outcome, error))
+        self._out.append(End(entry.id, number, state, how, now, outcome, error, waited_for))
         if self._roster.dependants:
             self._tell_dependants(entry.id, state, now)
 
     def expire(self, entry: Entry, now: float) -> None:
+        reason, detail = self._waits_for(entry)
         what = "be tried again" if entry.attempt else "start"
-        self.end(entry, "expire", now, None, f"its deadline passed before it could {what}")
+        error = f"its deadline passed before it could {what}; it waited for {reason}"
+        if detail:
+            error += f" ({detail})"
+        self.end(entry, "expire", now, None, error, waited_for=reason)
+
+    def _waits_for(self, entry: Entry) -> tuple[str, str]:
+        if entry.status == READY and entry.work_class is not None:
+            return entry.work_class.reason or "order", entry.work_class.detail
+        return ("dependency" if entry.id in self._roster.unmet else "scheduled"), ""
 
     def queue_or_expire(self, entry: Entry, now: float, *, keep_key: bool = False) -> None:
         """Nothing but its time holds a task back; and that is too late when its deadline has passed."""

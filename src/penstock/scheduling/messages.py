@@ -65,6 +65,7 @@ class PauseSet(NamedTuple):
 class SlotsSet(NamedTuple):
     host: str
     slots: int
+    why: str = "set by hand"
 
 
 class HostHealth(NamedTuple):
@@ -162,6 +163,7 @@ class End(NamedTuple):
     at: float
     outcome: Outcome | None
     error: str | None
+    waited_for: str = ""  # the reason, when it ended because it waited too long
 
 
 class Revive(NamedTuple):

@@ -18,7 +18,7 @@ from penstock.model import Plant, Task
 from penstock.scheduling.agenda import Agenda
 from penstock.scheduling.arrivals import Arrivals
 from penstock.scheduling.budget import Budget, Costs
-from penstock.scheduling.capacity import LIMITED
+from penstock.scheduling.capacity import DOWN, LIMITED
 from penstock.scheduling.conditions import Conditions
 from penstock.scheduling.endings import Endings
 from penstock.scheduling.experience import Experience
@@ -140,6 +140,16 @@ class Scheduler:
             return entry.work_class.reason
         return "dependency" if self._roster.unmet.get(task) else "scheduled"
 
+    def hosts_down(self, task: Task) -> bool:
+        """Whether there are hosts that may take such a task, and all of them are down."""
+        shape = self._world.known_shape(task)
+        if shape is not None:
+            tiers = [tier for tier in shape.tiers if tier.hosts]
+            return bool(tiers) and not any(tier.healthy for tier in tiers)
+        reach = self._world.reach(task)
+        hosts = reach.own + reach.spare
+        return bool(hosts) and all(h.condition == DOWN for h in hosts)
+
     def predicted_wait_s(self, task: str | Task, now: float) -> float | None:
         """About how long until a queued task starts, or one that were queued now.
 
@@ -210,7 +220,7 @@ class Scheduler:
 
     def _slots_set(self, event: SlotsSet, now: float) -> None:
         host = self._world.hosts[event.host]
-        host.throttle.configure(event.slots)
+        host.throttle.configure(event.slots, event.why)
         self._conditions.refresh_host(host, now)
 
     def _host_health(self, event: HostHealth, now: float) -> None:

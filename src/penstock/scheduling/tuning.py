@@ -140,10 +140,10 @@ class Tuner:
         if self.recovers_at is not None and self.recovers_at <= now:
             self._recover()
 
-    def configure(self, slots: int) -> None:
-        """Set by hand: it goes on from there, within its bounds."""
+    def configure(self, slots: int, why: str = "set by hand") -> None:
+        """Set from outside: it goes on from there, within its bounds."""
         self._forget()
-        self._set(self._within(slots), HOLD, "set by hand")
+        self._set(self._within(slots), HOLD, why)
 
     def stretch(self, slots: float) -> None:
         """Make room for one task that needs more slots than there are, as far as that is allowed."""

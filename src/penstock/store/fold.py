@@ -134,7 +134,7 @@ class Fold:
         return None
 
     def _end(self, decision: End) -> None:
-        task, attempt, state, step, at, outcome, error = decision
+        task, attempt, state, step, at, outcome, error, _ = decision
         row = self._row(decision)
         if row is None:
             return self._lost(decision)

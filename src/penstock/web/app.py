@@ -31,7 +31,7 @@ from penstock.web.door import App, Door
 from penstock.web.events import HEARTBEAT_S, Feed
 from penstock.web.front_door import FrontDoor
 from penstock.web.limits import Limits
-from penstock.web.refusals import JSON, Refused, of_status, refusal_of
+from penstock.web.refusals import JSON, Refused, of_status, refusal_of, stopping
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +66,12 @@ class Parts:
     def must_dispatch(self) -> None:
         """Refused when nobody would act on a request."""
         if not self.dispatching:
-            raise Refused(503, "unavailable", "the server is stopping", "ask its successor", retry_after_s=5)
+            raise stopping()
 
     def must_take_in(self) -> None:
         """Refused when work is no longer taken in."""
-        self.must_dispatch()
-        if self.draining:
-            raise Refused(
-                503,
-                "unavailable",
-                "the server is finishing what it has",
-                "ask its successor",
-                retry_after_s=5,
-            )
+        if self.draining or not self.dispatching:
+            raise stopping()
 
 
 def build_app(parts: Parts) -> App:

@@ -20,7 +20,7 @@ from penstock.hosts.relay import Headers, Relay
 from penstock.model import State, Task, Verdict
 from penstock.scheduling.messages import End
 from penstock.web.recording import KeptAnswer
-from penstock.web.refusals import JSON, RETRY_LATER_S, Refused, refusal_of
+from penstock.web.refusals import JSON, RETRY_LATER_S, Refused, refusal_of, stopping
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -34,6 +34,7 @@ OUR_HEADERS = (
     "X-Penstock-Lane",
     "X-Penstock-Queue-Seconds",
 )
+_DAY_S = 86_400.0
 STALLED_S = 120.0  # a client that reads nothing for so long has left
 
 _log = logging.getLogger("penstock.web")
@@ -64,6 +65,7 @@ class ConnectionRelay(Relay):
         self._kept = kept
         self._send: Send | None = None
         self._begun = False
+        self._tried_s = 0.0  # in attempts that failed
         self.started_at: float | None = None
         self.ended = False
 
@@ -73,6 +75,10 @@ class ConnectionRelay(Relay):
     def started(self, host: str, attempt: int, at: float) -> None:
         self.started_at = at
         self.waits_no_more()
+
+    def requeued(self, error: str | None, at: float) -> None:
+        super().requeued(error, at)
+        self._tried_s += at - (self.started_at or at)
 
     def waits_no_more(self) -> None:
         """It has left the queue, one way or another."""
@@ -96,7 +102,7 @@ class ConnectionRelay(Relay):
     async def begin(self, status: int, headers: Headers, host: str, attempt: int) -> None:
         self._begun = True
         self._on_answer(status)
-        waited_s = max(0.0, (self.started_at or 0.0) - self._task.queued_at)
+        waited_s = max(0.0, (self.started_at or 0.0) - self._task.queued_at - self._tried_s)
         own = (
             ("x-penstock-task", self._task.id),
             ("x-penstock-host", host),
@@ -234,33 +240,42 @@ class CallResponse(Response):
 
     def _reason(self, ended: asyncio.Future[End]) -> Refused:
         if ended.cancelled():
-            return _stopping()
+            return stopping()
         end = ended.result()
         if end.step == "expire" and self._relay.started_at is None:
-            again = replace(self._task, queued_at=self._dispatcher.now)  # at the end of the queue
-            return _too_late(self._dispatcher.predicted_wait_s(again))
+            return self._too_late(end)
         if end.state is State.CANCELLED and self._dispatcher.is_stopping:
-            return _stopping()
+            return stopping()
         return _failed(end, self._relay)
+
+    def _too_late(self, end: End) -> Refused:
+        """It never began. What it waited for says when to ask again, and whether that is anybody's turn."""
+        waited_for = end.error or ""
+        waited_for = waited_for.partition("it waited for ")[2] or "its turn"
+        now = self._dispatcher.now
+        if end.waited_for == "host-down":
+            what = f"no host that could answer is up: {waited_for.removeprefix('host-down ').strip('()')}"
+            return Refused(503, "hosts_down", what, retry_after_s=RETRY_LATER_S)
+        if end.waited_for.startswith("gate:budget:"):
+            wait_s: float | None = _until_midnight_s(now)
+        else:  # it has lost its place: who asks again goes to the end of the queue
+            wait_s = self._dispatcher.predicted_wait_s(replace(self._task, queued_at=now))
+        return Refused(
+            429,
+            "queue_timeout",
+            f"the call could not start within its patience: it waited for {waited_for}",
+            "ask again after the seconds of Retry-After, or with a longer X-Penstock-Patience",
+            retry_after_s=RETRY_LATER_S if wait_s is None else wait_s,
+        )
+
+
+def _until_midnight_s(now: float) -> float:
+    return _DAY_S - now % _DAY_S
 
 
 def _is_permanent(end: End) -> bool:
     """Whether what was asked is to blame, not the host or our key for it."""
     return end.outcome is not None and end.outcome.verdict is Verdict.PERMANENT
-
-
-def _stopping() -> Refused:
-    return Refused(503, "stopping", "Penstock is stopping", "ask again when it is back", retry_after_s=5.0)
-
-
-def _too_late(wait_s: float | None) -> Refused:
-    return Refused(
-        429,
-        "queue_timeout",
-        "the call could not start within its patience",
-        "ask again after the seconds of Retry-After, or with a longer X-Penstock-Patience",
-        retry_after_s=RETRY_LATER_S if wait_s is None else wait_s,
-    )
 
 
 def _failed(end: End, relay: Relay) -> Refused:

@@ -7,6 +7,7 @@ from `X-Penstock-*` headers.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import isfinite
 from time import strftime
 from typing import TYPE_CHECKING, Any
@@ -119,7 +120,7 @@ class FrontDoor:
         payload: Any = {**figures, "caller": caller.name}
         if self._record_bodies:
             payload |= kept_body(body, self._payload_limit_bytes)
-        return Task(
+        task = Task(
             KINDS[endpoint],
             payload,
             priority=caller.priority_of(_priority(headers.get("x-penstock-priority"))),
@@ -131,6 +132,9 @@ class FrontDoor:
             id=new_ids(1)[0],
             queued_at=now,
         )
+        if patience_s > self._server.down_patience_s and self._dispatcher.hosts_down(task):
+            return replace(task, deadline=now + self._server.down_patience_s)
+        return task
 
     def _lane(self, caller: Caller, wanted: str | None) -> str:
         lane = caller.lane_of(wanted)

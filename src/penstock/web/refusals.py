@@ -74,6 +74,12 @@ class Refused(Exception):
         return {"error": {"message": message, "type": type, "param": self.param, "code": self.type}}
 
 
+def stopping() -> Refused:
+    return Refused(
+        503, "stopping", "Penstock is stopping", "ask again when it is back", retry_after_s=RETRY_LATER_S
+    )
+
+
 def is_v1(path: str) -> bool:
     return path == "/v1" or path.startswith("/v1/")
 
