@@ -17,7 +17,22 @@ from penstock.hosts.model_key import Key
 from penstock.hosts.model_options import read_options
 from penstock.hosts.openai import OpenAIAdapter
 from penstock.model import Host, Verdict
-from tests.unit.model_rig import Call, Ear, Wire, adapter, answering, chat, error, http, perform, wire
+from tests.unit.model_rig import (
+    Call,
+    Ear,
+    Wire,
+    adapter,
+    answering,
+    chat,
+    delta,
+    error,
+    event,
+    http,
+    perform,
+    stream,
+    streaming,
+    wire,
+)
 
 SECRET = 'sk-"very\\secret/0123456789'
 PLAIN = {"model": "m", "messages": []}
@@ -154,6 +169,36 @@ async def adapter_echoing(status: int) -> AsyncIterator[tuple[OpenAIAdapter, Wir
 
     async with wire(act) as server, adapter(server, key_env="BOX_KEY") as made:
         yield made, server
+
+
+@pytest.mark.parametrize("pieces", [1, 7, 40])
+@pytest.mark.parametrize("end", [b"\n\n", b""], ids=["whole", "cut off"])
+async def test_a_key_that_a_stream_tells_in_its_error_is_hidden(
+    monkeypatch: pytest.MonkeyPatch, pieces: int, end: bytes
+) -> None:
+    """Once the answer has begun: however the event is cut on its way."""
+    monkeypatch.setenv("BOX_KEY", SECRET)
+    told = event(error(f"{SECRET} is bad")).removesuffix(b"\n\n") + end
+    size = -(-len(told) // pieces)
+    parts = [told[at : at + size] for at in range(0, len(told), size)]
+    said = event(delta('the "error": none'))
+    async with wire(streaming(said, *parts)) as server, adapter(server, key_env="BOX_KEY") as made:
+        ear = Ear(PLAIN | {"stream": True})
+        outcome = await perform(made, ear)
+    assert ear.data.startswith(said)
+    assert b"[key] is bad" in ear.data
+    assert b"0123456789" not in ear.data
+    assert "0123456789" not in repr(outcome)
+
+
+async def test_a_word_that_is_also_the_key_stays_in_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers without keys are given any: `ollama` is no secret, and answers are no errors."""
+    monkeypatch.setenv("BOX_KEY", "ollama")
+    events = stream("I am ", "ollama")
+    async with wire(streaming(*events)) as server, adapter(server, key_env="BOX_KEY") as made:
+        ear = Ear(PLAIN | {"stream": True})
+        await perform(made, ear)
+    assert ear.data == b"".join(events)
 
 
 async def test_a_key_is_in_no_event_result_or_file_of_the_store(

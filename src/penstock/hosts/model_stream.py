@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -20,6 +20,9 @@ _TAIL_BYTES = 16_384
 _MARK_BYTES = 64
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]\s*$")
 _ERROR = re.compile(rb"""^\s*(?:event: ?error\s+)?data: ?(\{\s*"error"\s*:)""")
+_TELLS_ERROR = re.compile(
+    rb'"error"\s*:\s*[^n\s]'
+)  # a key, and not null: in a text the quotes have a backslash
 _MOST_CHOICES = 128
 _MOST_CALLS = 1024
 
@@ -241,6 +244,31 @@ class Tail:
             except Unusable:
                 continue
         return found
+
+
+class Veil:
+    """Lets a stream through as it comes; an event that tells of an error only whole, with the key in it hidden."""
+
+    def __init__(self, redact: Callable[[bytes], bytes]) -> None:
+        self._redact = redact
+        self._before = b""
+        self._held = b""
+
+    def let_through(self, chunk: bytes) -> bytes:
+        held = self._held + chunk
+        if _TELLS_ERROR.search(self._before + held) is not None:
+            if not held.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")) and len(held) < MAX_EVENT_BYTES:
+                self._held = held
+                return b""
+            self._held = self._before = b""
+            return self._redact(held)
+        self._before = held[-_MARK_BYTES:]
+        return held
+
+    def rest(self) -> bytes:
+        """What is held at the end of the stream."""
+        held, self._held = self._held, b""
+        return self._redact(held)
 
 
 def told_error(chunk: bytes) -> bytes | None:

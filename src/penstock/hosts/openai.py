@@ -29,6 +29,7 @@ from penstock.hosts.model_stream import (
     Events,
     StreamError,
     Tail,
+    Veil,
     error_event,
     told_error,
 )
@@ -175,14 +176,18 @@ class OpenAIAdapter:
             raise self._refused(ask, 200, answer.headers, told)
         meter.streams(tail)
         await relay.begin(answer.status, self._passed(answer.headers), self._host.name, attempt)
+        veil = Veil(self._server.options.key.redact_bytes)
         while chunk:
             tail.add(chunk)
             answer.rest()
-            await relay.send(chunk)
+            if passed := veil.let_through(chunk):
+                await relay.send(passed)
             if tail.done:
                 break
             answer.resume()
             chunk = await answer.chunk()
+        if rest := veil.rest():
+            await relay.send(rest)
         end = tail.read()
         if end.error is not None:
             await relay.end()
