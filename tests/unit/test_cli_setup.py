@@ -222,6 +222,17 @@ def test_a_host_that_is_not_well_ends_with_1(cli: Cli, start: Start) -> None:
     assert said.lines[-1] == "2 things to put right"
 
 
+def test_names_that_lead_nowhere_are_wrong(cli: Cli, start: Start) -> None:
+    """A model that its server lacks, and an alias of a model that no host has: calls for them would all fail."""
+    server = start("openai", models=("small",))
+    host = f'[hosts.h]\ntype = "openai"\nurl = "{server.url}"\nmodel = "large"\n'
+    cli.file("penstock.toml", '[models]\nfast = "larg"\n' + host + serving_at(free_port()))
+    told = findings(cli, 1)
+    assert told["host h"][0] == "wrong"
+    assert "not among them: large" in told["host h"][1]
+    assert told["model fast"] == ("wrong", "the model 'fast' stands for 'larg', which no host has")
+
+
 def test_a_probe_that_fails(cli: Cli) -> None:
     gate = (
         '\n[gates.{0}]\nprobe = "psutil:disk_free_gb#/no/such"\nmin = 1\non_error = "{0}"\n'

@@ -81,6 +81,7 @@ class Health:
     up: bool
     detail: str = ""
     models: tuple[str, ...] = ()  # those it has, where it tells
+    amiss: bool = False  # it answers, but not as the config has it: what is configured cannot work
 
 
 class Adapter(Protocol):

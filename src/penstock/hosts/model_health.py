@@ -48,10 +48,10 @@ def judge(status: int, body: bytes, host: Host, server: ModelServer) -> Health:
     models = _names(body)
     if models is None:
         return Health(False, f"{place}: no list of models; is it an OpenAI-compatible server? {words}")
-    notes = [note for note in (_missing(host, models), options.key.warning()) if note]
-    return Health(
-        True, "; ".join([f"{len(models)} model{'s' * (len(models) != 1)}: {_few(models)}", *notes]), models
-    )
+    missing = _missing(host, models)
+    notes = [note for note in (missing, options.key.warning()) if note]
+    told = "; ".join([f"{len(models)} model{'s' * (len(models) != 1)}: {_few(models)}", *notes])
+    return Health(True, told, models, amiss=bool(missing))
 
 
 def _names(body: bytes) -> tuple[str, ...] | None:

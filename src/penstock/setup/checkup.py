@@ -23,6 +23,7 @@ import msgspec
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.config.budgets import blind_budgets
+from penstock.config.names import Names
 from penstock.dispatcher.probes import read_once
 from penstock.engine.outcomes import failure, one_line
 from penstock.errors import PenstockError
@@ -39,7 +40,7 @@ WELL, WARNING, WRONG = "well", "warning", "wrong"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    what: str  # host, probe, budget, store or server
+    what: str  # host, model, probe, budget, store or server
     name: str
     state: str  # well, warning or wrong
     detail: str
@@ -58,7 +59,8 @@ async def examine(config: Config, time_limit_s: float = TIME_LIMIT_S) -> list[Fi
     kept = store.result()
     server = await _server(config, kept)
     budgets = [Finding("budget", blind.place, WARNING, blind.detail) for blind in blind_budgets(config.plant)]
-    return [*(host.result() for host in hosts), *probes.result(), *budgets, kept.finding, server]
+    astray = [Finding("model", name, WRONG, what) for name, what in Names(config).astray().items()]
+    return [*(host.result() for host in hosts), *astray, *probes.result(), *budgets, kept.finding, server]
 
 
 async def _host(name: str, adapter: Adapter, time_limit_s: float) -> Finding:
@@ -73,7 +75,9 @@ async def _host(name: str, adapter: Adapter, time_limit_s: float) -> Finding:
         return Finding("host", name, WRONG, f"no answer within {time_limit_s:g} s; is it overloaded?")
     except Exception as raised:  # noqa: BLE001 - an adapter of a plug-in's may raise anything
         return Finding("host", name, WRONG, one_line(failure(raised).error or "", _MAX_DETAIL))
-    return Finding("host", name, WELL if health.up else WRONG, one_line(health.detail, _MAX_DETAIL))
+    return Finding(
+        "host", name, WELL if health.up and not health.amiss else WRONG, one_line(health.detail, _MAX_DETAIL)
+    )
 
 
 async def _probes(config: Config, time_limit_s: float) -> list[Finding]:

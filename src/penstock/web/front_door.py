@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.config import Config, TaskChecker
+from penstock.config.names import Names
 from penstock.config.problems import meant
 from penstock.config.tasks import ID
 from penstock.model import PRIORITIES, OnCrash, Task
@@ -22,7 +23,6 @@ from penstock.store.ids import new_ids
 from penstock.telemetry.metrics import Metrics
 from penstock.web.calls import CallResponse, ConnectionRelay
 from penstock.web.limits import Limits
-from penstock.web.names import Names
 from penstock.web.recording import KeptAnswer, kept_body
 from penstock.web.refusals import Refused
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from penstock.config import Config
+from penstock.config.document import Config
 from penstock.config.keys import AUTO_MODEL
 from penstock.config.problems import meant
 from penstock.model import ANY_MODEL
@@ -64,8 +64,14 @@ class Names:
                     names[name].append(host)
         return names
 
+    def astray(self) -> dict[str, str]:
+        """Aliases that lead nowhere, with what is wrong."""
+        return {name: self.unknown(name) for name in self._aliases if self.asked(name) is None}
+
     def unknown(self, name: str) -> str:
         """What to say to one that asked for a name nobody knows."""
         if not self.has_hosts:
             return "no host has a model; add one of type openai or local to penstock.toml"
+        if name in self._aliases:
+            return f"the model {name[:200]!r} stands for {self._followed(name)[:200]!r}, which no host has"
         return f"the model {name[:200]!r} does not exist{meant(name, self.known(), 'models')}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock.config import parse
-from penstock.web.names import Names
+from penstock.config.names import Names
 
 HOSTS = """
 [hosts.surtr]
@@ -83,3 +83,11 @@ def test_an_alias_for_every_name() -> None:
 def test_what_is_said_to_an_unknown_name() -> None:
     assert names(HOSTS).unknown("qwenn") == "the model 'qwenn' does not exist; did you mean 'qwen'?"
     assert "add one of type openai or local" in names("").unknown("x")
+
+
+def test_an_alias_that_leads_nowhere_is_named_with_what_it_stands_for() -> None:
+    known = names(ALIASES + HOSTS)
+    said = "the model 'nowhere' stands for 'no-such-model', which no host has"
+    assert known.unknown("nowhere") == said
+    assert known.astray() == {"nowhere": said}
+    assert names(ALIASES + HOSTS + ANY).astray() == {}
