@@ -101,6 +101,29 @@ async def test_a_stream_that_opens_after_its_token_was_revoked_ends_at_once() ->
         await tokens.gone(caller).wait()
 
 
+def test_calls_hear_of_a_revoked_token_until_they_end() -> None:
+    tokens = Tokens(SERVER, loopback=True)
+    (one, secret), (other, other_secret) = made("one"), made("other")
+    tokens.take([one, other])
+    caller, stays = tokens.caller(bearer(secret)), tokens.caller(bearer(other_secret))
+    heard: list[str] = []
+    ended = tokens.when_gone(caller, lambda: heard.append("ended"))
+
+    def running() -> None:
+        ending()
+        heard.append("running")
+
+    ending = tokens.when_gone(caller, running)
+    tokens.when_gone(caller, lambda: heard.append("waiting"))
+    tokens.when_gone(stays, lambda: heard.append("another's"))
+    ended()
+    tokens.take([other])
+    assert heard == ["running", "waiting"]
+    tokens.when_gone(caller, lambda: heard.append("late"))
+    assert heard == ["running", "waiting", "late"]
+    ended()
+
+
 async def test_the_first_token_ends_the_streams_of_those_without() -> None:
     tokens = Tokens(SERVER, loopback=True)
     gone = tokens.gone(tokens.caller({}))

@@ -67,7 +67,7 @@ async def told(
         await complete.wait()
         return {"type": "http.disconnect"}
 
-    await CallResponse(dispatcher, TASK, relay)({}, receive, send)  # type: ignore[arg-type]
+    await CallResponse(dispatcher, TASK, relay, lambda tell: tell)({}, receive, send)  # type: ignore[arg-type]
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return sent[0]["status"], msgspec.json.decode(sent[-1]["body"]), headers, dispatcher
 

@@ -61,7 +61,7 @@ class Parts:
     front_door: FrontDoor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.front_door = FrontDoor(self.config, self.dispatcher, self.limits, self.metrics)
+        self.front_door = FrontDoor(self.config, self.dispatcher, self.tokens, self.limits, self.metrics)
 
     def must_dispatch(self) -> None:
         """Refused when nobody would act on a request."""

@@ -9,7 +9,7 @@ shut when the last is revoked; an unknown secret that has the form of ours is re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -84,6 +84,7 @@ class Tokens:
             LOCAL, frozenset(SCOPES), server.max_queued, requests_per_min=server.requests_per_min
         )
         self._gone: dict[str, asyncio.Event] = {}  # by id: set when its streams must end
+        self._told: dict[str, dict[object, Callable[[], None]]] = {}  # by id: who hears when it is shut out
         self.is_open = loopback
 
     def take(self, tokens: Iterable[Token]) -> None:
@@ -97,6 +98,8 @@ class Tokens:
         for id in gone:
             if id in self._gone:
                 self._gone.pop(id).set()
+            for tell in list(self._told.pop(id, {}).values()):
+                tell()
 
     def caller(self, headers: Mapping[bytes, bytes]) -> Caller:
         secret = _secret(headers)
@@ -115,10 +118,26 @@ class Tokens:
         """Set when the caller is shut out: what he has open must end."""
         if caller.token_id not in self._gone:
             self._gone[caller.token_id] = asyncio.Event()
-        still_in = caller.token_id in self._known or (caller.token_id == "" and self.is_open)
-        if not still_in:
+        if not self._is_in(caller):
             self._gone[caller.token_id].set()
         return self._gone[caller.token_id]
+
+    def when_gone(self, caller: Caller, tell: Callable[[], None]) -> Callable[[], None]:
+        """As `gone`, for the many who cannot each wait: `tell` is called then, or at once. Returns what ends it."""
+        if not self._is_in(caller):
+            tell()
+            return lambda: None
+        listening = self._told.setdefault(caller.token_id, {})
+        key = object()
+        listening[key] = tell
+
+        def forget() -> None:
+            listening.pop(key, None)
+
+        return forget
+
+    def _is_in(self, caller: Caller) -> bool:
+        return caller.token_id in self._known or (caller.token_id == "" and self.is_open)
 
     def _caller(self, token: Token) -> Caller:
         server = self._server

@@ -163,10 +163,20 @@ def _raw(headers: Headers) -> list[tuple[bytes, bytes]]:
 class CallResponse(Response):
     """The answer to a call, as it comes. The call is queued when this is about to be sent."""
 
-    def __init__(self, dispatcher: Dispatcher, task: Task, relay: ConnectionRelay) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        task: Task,
+        relay: ConnectionRelay,
+        when_gone: Callable[[Callable[[], None]], Callable[[], None]],
+    ) -> None:
         self._dispatcher = dispatcher
         self._task = task
         self._relay = relay
+        self._when_gone = (
+            when_gone  # has its argument called when the caller is shut out; returns what ends it
+        )
+        self._is_shut_out = False
         self._has_left = False
         self.background = None
 
@@ -179,12 +189,18 @@ class CallResponse(Response):
             relay.waits_no_more()
             await relay.refuse(refusal_of(error))
             return
+        forget = self._when_gone(self._shut_out)
         try:
             await self._see_through(receive, ended)
         finally:
+            forget()
             if not ended.done():  # the server gives this connection up
                 self._dispatcher.cancel_call(self._task.id)
             relay.waits_no_more()
+
+    def _shut_out(self) -> None:
+        self._is_shut_out = True
+        self._dispatcher.cancel_call(self._task.id)
 
     async def _see_through(self, receive: Receive, ended: asyncio.Future[End]) -> None:
         """Until the client has its answer, or has left.
@@ -242,6 +258,8 @@ class CallResponse(Response):
         if ended.cancelled():
             return stopping()
         end = ended.result()
+        if self._is_shut_out and end.state is State.CANCELLED:
+            return Refused(401, "unauthorized", "the token was revoked", "use another")
         if end.step == "expire" and self._relay.started_at is None:
             return self._too_late(end)
         if end.state is State.CANCELLED and self._dispatcher.is_stopping:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from math import isfinite
 from time import strftime
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from penstock.web.refusals import Refused
 
 if TYPE_CHECKING:
     from penstock.dispatcher.loop import Dispatcher
-    from penstock.web.auth import Caller
+    from penstock.web.auth import Caller, Tokens
 
 KINDS = {"chat/completions": "chat", "completions": "completion", "embeddings": "embedding"}
 _LONGEST_PATIENCE_S = 86_400.0
@@ -49,13 +50,16 @@ _HEAD = msgspec.json.Decoder(_Head)
 class FrontDoor:
     """Lets calls in: who may, to which hosts, in which lane."""
 
-    def __init__(self, config: Config, dispatcher: Dispatcher, limits: Limits, metrics: Metrics) -> None:
+    def __init__(
+        self, config: Config, dispatcher: Dispatcher, tokens: Tokens, limits: Limits, metrics: Metrics
+    ) -> None:
         self._server = config.server
         self._record_bodies = config.server.record_bodies
         self._lanes = {lane.name for lane in config.plant.lanes}
         self._check = TaskChecker(config)
         self._fitting: set[tuple[str, str, str | None]] = set()  # kind, lane and model that some host takes
         self._dispatcher = dispatcher
+        self._tokens = tokens
         self._limits = limits
         self._metrics = metrics
         self._waiting = 0
@@ -86,7 +90,7 @@ class FrontDoor:
             on_answer=lambda status: self._answered(endpoint, task, status),
             kept=KeptAnswer() if self._record_bodies else None,
         )
-        return CallResponse(self._dispatcher, task, relay)
+        return CallResponse(self._dispatcher, task, relay, partial(self._tokens.when_gone, caller))
 
     def _leave(self, caller: Caller) -> None:
         self._limits.leave(caller)
