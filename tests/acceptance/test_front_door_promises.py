@@ -469,7 +469,7 @@ async def test_c6_lane_priority_and_run_come_from_headers(client: httpx.AsyncCli
     async with wire(answer, sock=plant.socket("raw")):
         told = await client.post("/chat/completions", json=body(), headers=headers)
     assert told.headers["x-penstock-lane"] == "reports"
-    (task,) = await asyncio.to_thread(plant.serve.tasks, "--run", "my-run")
+    (task,) = await asyncio.to_thread(plant.serve.tasks, "--run", "v1-my-run")
     assert (task["lane"], task["priority"], task["state"]) == ("reports", 4, "done")
     assert task["task_id"] == told.headers["x-penstock-task"]
 
@@ -496,7 +496,7 @@ def test_c6_lane_and_priority_come_from_tokens(tmp_path: Path) -> None:
                 for header, value in (("X-Penstock-Lane", "reports"), ("X-Penstock-Priority", "0")):
                     with pytest.raises(openai.PermissionDeniedError):
                         made.create(model="simulated", messages=messages, extra_headers={header: value})
-                (task,) = serve.tasks("--run", "r")
+                (task,) = serve.tasks("--run", "v1-r")
                 assert (task["lane"], task["priority"]) == ("nightly", 3)
                 assert (
                     json.loads(serve.command("show", task["task_id"], "--json"))["payload"]["caller"]
@@ -545,7 +545,7 @@ def test_promise_8_bodies_and_answers_are_kept_only_when_asked_for(tmp_path: Pat
                 asked = {"model": "simulated", "messages": messages, "stream": streamed}
                 headers = {"X-Penstock-Run": f"run-{streamed}"}
                 assert httpx.post(url, json=asked, headers=headers, timeout=PATIENCE_S).status_code == 200
-                (task,) = serve.tasks("--run", f"run-{streamed}")
+                (task,) = serve.tasks("--run", f"v1-run-{streamed}")
                 shown = json.loads(serve.command("show", task["task_id"], "--json"))
                 if recorded:
                     assert shown["payload"]["body"]["messages"] == messages

@@ -163,7 +163,7 @@ def test_cancel_json(worked: Cli) -> None:
 
 def test_what_has_ended_cannot_be_cancelled(worked: Cli) -> None:
     said = worked("cancel", "good", "waiting")
-    assert (said.status, said.lines) == (1, ["good already done", "waiting cancelled"])
+    assert (said.status, said.lines) == (1, ["good is already done", "waiting cancelled"])
 
 
 def test_cancel_a_run(worked: Cli) -> None:

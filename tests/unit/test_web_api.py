@@ -56,7 +56,7 @@ async def test_the_same_key_twice_is_one_task(web: Web) -> None:
     assert await web.submit({"kind": "a", "key": "once"}) == [id]
     assert await count(web) == 1
     await web.ended(id)
-    assert web.parts.limits.waiting(web.parts.tokens.caller({})) == 0
+    assert not web.parts.limits._waiting
 
 
 WRONG_BODIES: list[tuple[bytes, int, str]] = [
@@ -293,6 +293,15 @@ async def test_slots_are_set(web: Web) -> None:
     for slots in (0, 1.5, True, None, "x", 100_001, 10**40):
         await web.post("/api/hosts/small/slots", {"slots": slots}, 422)
     assert (await web.get("/api/hosts"))["hosts"]["small"]["slots"] == 5
+
+
+async def test_slots_outside_the_bounds_of_the_config_are_wrong_not_unknown(tmp_path: Path) -> None:
+    tuned = '[hosts.tuned]\ntype = "simulated"\nslots = { auto = true, min = 2, max = 4 }\n'
+    async with serving(tmp_path, tuned) as web:
+        error = await web.post("/api/hosts/tuned/slots", {"slots": 9}, 422)
+        assert error["type"] == "invalid_request"
+        assert error["message"] == "the slots of tuned tune themselves between 2 and 4"
+        await web.post("/api/hosts/tuned/slots", {"slots": 3})
 
 
 async def test_pauses_are_checked(web: Web) -> None:

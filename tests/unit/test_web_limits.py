@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -24,6 +25,18 @@ class Watch:
         return self.now
 
 
+def waiting(limits: Limits, caller: Caller = ONE) -> int:
+    """How many more the caller may not have."""
+    room = 0
+    with suppress(Refused):
+        while True:
+            limits.enter(caller)
+            room += 1
+    for _ in range(room):
+        limits.leave(caller)
+    return caller.max_queued - room
+
+
 def start(task: str) -> Start:
     return Start(task, 1, "h", "default", 1, 0.0)
 
@@ -34,7 +47,7 @@ def end(task: str) -> End:
 
 def test_so_many_requests_in_any_minute_and_not_one_more() -> None:
     watch = Watch()
-    limits = Limits(watch)
+    limits = Limits(now=watch)
     limits.admit(ONE)
     watch.now += 10.5
     limits.admit(ONE)
@@ -50,7 +63,7 @@ def test_so_many_requests_in_any_minute_and_not_one_more() -> None:
 
 
 def test_without_a_rate_there_is_no_limit() -> None:
-    limits = Limits(Watch())
+    limits = Limits(now=Watch())
     for _ in range(1000):
         limits.admit(replace(ONE, requests_per_min=None))
 
@@ -65,29 +78,58 @@ def test_what_waits_is_bounded_per_token() -> None:
     limits.enter(OTHER, 3)
     limits.leave(ONE)
     limits.enter(ONE)
-    assert (limits.waiting(ONE), limits.waiting(OTHER)) == (3, 3)
+    assert (waiting(limits), waiting(limits, OTHER)) == (3, 3)
+
+
+def test_what_waits_is_bounded_in_bytes_per_token_and_in_all() -> None:
+    """B7: a token holds at most half of the memory for waiting bodies, all of them no more than all of it."""
+    limits = Limits(max_queued_bytes=100)
+    third = replace(ONE, token_id="3", max_queued=1)
+
+    def refused(caller: Caller, size_bytes: int) -> str:
+        with pytest.raises(Refused) as caught:
+            limits.enter_call(caller, size_bytes, lambda: 7.0)
+        assert (caught.value.status, caught.value.type) == (429, "queue_full")
+        assert caught.value.headers["Retry-After"] == "7"
+        return caught.value.message
+
+    limits.enter_call(ONE, 30, lambda: None)
+    assert refused(ONE, 21) == "'one' has 30 bytes waiting and may have 50"
+    limits.enter_call(ONE, 20, lambda: None)
+    limits.enter_call(OTHER, 45, lambda: None)
+    assert refused(third, 6) == "95 bytes wait, and 100 may"
+    limits.enter_call(third, 5, lambda: None)
+    limits.leave_call(OTHER, 45)
+    assert refused(third, 1) == "'one' has 1 waiting and may have 1"  # which took no bytes
+    limits.enter_call(OTHER, 45, lambda: None)
+    for caller, size_bytes in ((ONE, 30), (ONE, 20), (OTHER, 45), (third, 5)):
+        limits.leave_call(caller, size_bytes)
+    limits.enter_call(ONE, 1000, lambda: None)  # alone, any may wait
+    limits.leave_call(ONE, 1000)
+    assert not limits._bytes
+    assert not limits._waiting
 
 
 def test_a_task_waits_until_it_starts_and_again_for_another_try() -> None:
     limits = Limits()
     limits.enter_tasks(ONE, ["a", "b"])
-    assert limits.waiting(ONE) == 2
+    assert waiting(limits) == 2
     limits.decided([start("a"), start("somebody's")])
     limits.decided([start("a")])
-    assert limits.waiting(ONE) == 1
+    assert waiting(limits) == 1
     limits.decided([Requeue("a", 1, 0.0, 1.0, 1, 0, Verdict.TEMPORARY, None)])
-    assert limits.waiting(ONE) == 2
+    assert waiting(limits) == 2
     limits.decided([start("a"), end("a"), end("b")])
-    assert limits.waiting(ONE) == 0
+    assert waiting(limits) == 0
     limits.decided([Requeue("a", 1, 0.0, 1.0, 1, 0, Verdict.TEMPORARY, None), end("a")])
-    assert limits.waiting(ONE) == 0
+    assert waiting(limits) == 0
 
 
 def test_tasks_that_were_not_kept_do_not_wait() -> None:
     limits = Limits()
     with pytest.raises(Refused):
         limits.enter_tasks(ONE, ["a", "b", "c", "d"])
-    assert limits.waiting(ONE) == 0
+    assert waiting(limits) == 0
     limits.enter_tasks(ONE, ["a", "b"])
     limits.forget_tasks(["a", "nobody"])
-    assert limits.waiting(ONE) == 1
+    assert waiting(limits) == 1

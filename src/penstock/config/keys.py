@@ -42,6 +42,7 @@ SERVER = (
     "down_patience_s",
     "body_limit_bytes",
     "max_queued",
+    "max_queued_bytes",
     "requests_per_min",
     "cors",
     "record_bodies",

@@ -22,6 +22,7 @@ class Server:
     down_patience_s: float = 30.0  # the same, of one that comes while all hosts for it are down
     body_limit_bytes: int = 33_554_432
     max_queued: int = 10_000  # calls that may wait, per token
+    max_queued_bytes: int = 1_073_741_824  # of their bodies, in all; each token may have half of it
     requests_per_min: float | None = None  # per token
     cors: tuple[str, ...] = ()  # origins whose pages may call
     record_bodies: bool = False  # keep what calls ask and answer; else only their figures
@@ -40,6 +41,7 @@ def read_server(top: Table) -> Server:
         down_patience_s=table.number("down_patience_s", default.down_patience_s, keys.SECONDS),
         body_limit_bytes=table.whole("body_limit_bytes", default.body_limit_bytes, keys.BYTES),
         max_queued=table.whole("max_queued", default.max_queued, keys.COUNT),
+        max_queued_bytes=table.whole("max_queued_bytes", default.max_queued_bytes, keys.BYTES),
         requests_per_min=table.number("requests_per_min", None, keys.PER_MINUTE),
         cors=table.texts("cors", (), most=keys.MAX_ORIGINS),
         record_bodies=table.flag("record_bodies", default.record_bodies),

@@ -72,7 +72,7 @@ class Desk:
         for record in records:
             task = record.task.id
             if not self._scheduler.knows(task):
-                said[task] = f"already {record.state}"
+                said[task] = f"is already {record.state}"
                 continue
             said[task] = "stopping" if self._scheduler.waiting_reason(task) is None else "cancelled"
             events.append(CancelAsked(task))

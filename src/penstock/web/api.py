@@ -280,8 +280,6 @@ async def _may_change(parts: Parts, request: Request, task_id: str) -> None:
 
 def _changed(task_id: str, answer: Answer) -> Response:
     if not answer.ok:
-        said = answer.data.get("tasks", {}).get(task_id, answer.detail)
-        raise Refused(
-            409, "conflict", f"the task {said}" if said.startswith("is ") else f"the task is {said}"
-        )
+        said = answer.data.get("tasks", {}).get(task_id)
+        raise Refused(409, "conflict", answer.detail if said is None else f"the task {said}")
     return reply({"task_id": task_id, "said": answer.data["tasks"][task_id]})

@@ -54,13 +54,14 @@ class Parts:
     metrics: Metrics
     feed: Feed
     bound: Sequence[str] = ()  # names and addresses that were bound
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = field(init=False)
     timing: Timing = Timing()
     dispatching: bool = False  # the dispatcher is at work
     draining: bool = False  # it has been told to stop: nothing more is taken in
     front_door: FrontDoor = field(init=False)
 
     def __post_init__(self) -> None:
+        self.limits = Limits(self.config.server.max_queued_bytes)
         self.front_door = FrontDoor(self.config, self.dispatcher, self.tokens, self.limits, self.metrics)
 
     def must_dispatch(self) -> None:

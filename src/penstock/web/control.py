@@ -121,11 +121,13 @@ def _add_pauses(app: FastAPI, parts: Parts) -> None:
         if not isinstance(slots, int) or isinstance(slots, bool) or not 1 <= slots <= MOST_SLOTS:
             what = f"must be a whole number from 1 to {MOST_SLOTS}, not {kind_of(slots)}"
             raise Refused(422, "invalid_request", f"slots: {what}")
-        _must_be_ok(await parts.client.set_slots(name, slots))
+        if all(host.name != name for host in parts.config.plant.hosts):
+            raise Refused(404, "not_found", f"there is no host {name!r}", "GET /api/hosts lists them")
+        _must_be_ok(await parts.client.set_slots(name, slots), 422, "invalid_request")
         return reply({"host": name, "slots": slots})
 
 
-def _must_be_ok(answer: Answer) -> None:
+def _must_be_ok(answer: Answer, status: int = 404, type: str = "not_found") -> None:
     if not answer.ok:
         message, _, remedy = answer.detail.partition("; ")
-        raise Refused(404, "not_found", message, remedy or None)
+        raise Refused(status, type, message, remedy or None)

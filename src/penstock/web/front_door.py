@@ -6,6 +6,7 @@ from `X-Penstock-*` headers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.web.auth import Caller, Tokens
 
 KINDS = {"chat/completions": "chat", "completions": "completion", "embeddings": "embedding"}
+_RUNS = "v1-"  # what the runs of calls begin with
 _LONGEST_PATIENCE_S = 86_400.0
 _SHORTEST_PATIENCE_S = 0.05  # enough to start where there is room
 _MOST_SHAPES = 10_000  # clients may ask for any name where a host takes any
@@ -45,6 +47,7 @@ class _Head(msgspec.Struct):
 
 
 _HEAD = msgspec.json.Decoder(_Head)
+_PLACE = re.compile(r"at `\$\.(\w+)")  # as msgspec names the field that is wrong
 
 
 class FrontDoor:
@@ -80,20 +83,20 @@ class FrontDoor:
         if asked is None:
             raise Refused(404, "model_not_found", self.names.unknown(head.model or ""), param="model")
         task = self._task(caller, endpoint, body, head, asked, headers)
-        self._admit(caller, task)
+        self._admit(caller, task, len(body))
         relay = ConnectionRelay(
             endpoint,
             body,
             streamed=bool(head.stream),
             task=task,
-            on_start=lambda: self._leave(caller),
+            on_start=lambda: self._leave(caller, len(body)),
             on_answer=lambda status: self._answered(endpoint, task, status),
             kept=KeptAnswer() if self._record_bodies else None,
         )
         return CallResponse(self._dispatcher, task, relay, partial(self._tokens.when_gone, caller))
 
-    def _leave(self, caller: Caller) -> None:
-        self._limits.leave(caller)
+    def _leave(self, caller: Caller, size_bytes: int) -> None:
+        self._limits.leave_call(caller, size_bytes)
         self._waits(-1)
 
     def _waits(self, more: int) -> None:
@@ -117,9 +120,7 @@ class FrontDoor:
     ) -> Task:
         now = self._dispatcher.now
         patience_s = _patience(headers.get("x-penstock-patience"), self._server.patience_s)
-        run = headers.get("x-penstock-run") or strftime("v1-%Y-%m-%d")
-        if not ID.fullmatch(run):
-            raise _wrong_header("X-Penstock-Run", "letters, digits, '_', '.' and '-', at most 128")
+        run = _run(headers.get("x-penstock-run"))
         figures = {"endpoint": endpoint, "model": head.model, "stream": bool(head.stream), "bytes": len(body)}
         payload: Any = {**figures, "caller": caller.name}
         if self._record_bodies:
@@ -149,14 +150,14 @@ class FrontDoor:
             )
         return lane
 
-    def _admit(self, caller: Caller, task: Task) -> None:
+    def _admit(self, caller: Caller, task: Task, size_bytes: int) -> None:
         shape = task.kind, task.lane, task.model
         if shape not in self._fitting:
             if found := self._check.problems(Task(task.kind, lane=task.lane, model=task.model)):
                 raise Refused(400, "unfit", "; ".join(f"{field}: {what}" for field, what in found))
             if len(self._fitting) < _MOST_SHAPES:
                 self._fitting.add(shape)
-        self._limits.enter(caller, wait_s=lambda: self._dispatcher.predicted_wait_s(task))
+        self._limits.enter_call(caller, size_bytes, lambda: self._dispatcher.predicted_wait_s(task))
         self._waits(1)
 
 
@@ -164,9 +165,20 @@ def _head(body: bytes) -> _Head:
     try:
         return _HEAD.decode(body)
     except msgspec.ValidationError as error:
-        raise Refused(400, "invalid_body", f"the body is not as expected: {error}", param="model") from None
+        found = _PLACE.search(str(error))
+        field = None if found is None else found[1]
+        raise Refused(400, "invalid_body", f"the body is not as expected: {error}", param=field) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(400, "invalid_json", f"the body is not valid JSON: {error}") from None
+
+
+def _run(asked: str | None) -> str:
+    """A run of calls, and of nothing else: whoever may only call adds nothing to the runs of others' tasks."""
+    run = asked or strftime("%Y-%m-%d")
+    run = run if run.startswith(_RUNS) else _RUNS + run
+    if not ID.fullmatch(run):
+        raise _wrong_header("X-Penstock-Run", "letters, digits, '_', '.' and '-', at most 125")
+    return run
 
 
 def _patience(text: str | None, default_s: float) -> float:

@@ -1,6 +1,8 @@
 """How much a caller may do: requests in any minute, and tasks or calls that wait at the same time.
 
-Both are counted per token, and together for all who come without one. What waits is what this server took in
+Both are counted per token, and together for all who come without one. The bodies of waiting calls are kept in
+memory, so their bytes are bounded too: in all, and for one token by half of that, which leaves room to others;
+a call may always wait alone. What waits is what this server took in
 since it started: a task counts from its submit until its attempt starts, and again while it is queued for
 another try.
 """
@@ -11,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+from penstock.config.server import Server
 from penstock.model import Rate
 from penstock.scheduling.messages import Decision, End, Requeue, Start
 from penstock.scheduling.rates import RateWindow
@@ -19,8 +22,13 @@ from penstock.web.refusals import RETRY_LATER_S, Refused
 
 
 class Limits:
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, max_queued_bytes: int = Server.max_queued_bytes, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._now = now
+        self._most_bytes = max_queued_bytes
+        self._bytes: defaultdict[str, int] = defaultdict(int)  # of waiting bodies, by token
+        self._all_bytes = 0
         self._windows: dict[tuple[str, float], RateWindow] = {}
         self._waiting: defaultdict[str, int] = defaultdict(int)  # by token
         self._owners: dict[str, str] = {}  # live task -> token
@@ -65,8 +73,27 @@ class Limits:
     def leave(self, caller: Caller, count: int = 1) -> None:
         self._leave(caller.token_id, count)
 
-    def waiting(self, caller: Caller) -> int:
-        return self._waiting.get(caller.token_id, 0)
+    def enter_call(self, caller: Caller, size_bytes: int, wait_s: Callable[[], float | None]) -> None:
+        """As `enter`, for one call with so long a body. `leave_call` undoes it."""
+        theirs = self._bytes.get(caller.token_id, 0)
+        full = None
+        if theirs and theirs + size_bytes > self._most_bytes // 2:
+            full = f"{caller.name!r} has {theirs} bytes waiting and may have {self._most_bytes // 2}"
+        elif self._all_bytes and self._all_bytes + size_bytes > self._most_bytes:
+            full = f"{self._all_bytes} bytes wait, and {self._most_bytes} may"
+        if full is not None:
+            remedy = "wait until some have started, or raise `max_queued_bytes` of [server]"
+            raise Refused(429, "queue_full", full, remedy, retry_after_s=wait_s() or RETRY_LATER_S)
+        self.enter(caller, wait_s=wait_s)
+        self._bytes[caller.token_id] += size_bytes
+        self._all_bytes += size_bytes
+
+    def leave_call(self, caller: Caller, size_bytes: int) -> None:
+        self.leave(caller)
+        self._all_bytes -= size_bytes
+        self._bytes[caller.token_id] -= size_bytes
+        if not self._bytes[caller.token_id]:
+            del self._bytes[caller.token_id]
 
     # ---- tasks
 

@@ -183,9 +183,12 @@ def _add_call(app: FastAPI, parts: Parts, endpoint: str) -> None:
 
 def _let_in(parts: Parts, request: Request) -> Any:
     caller = caller_of(request.scope)
-    caller.must_have("submit" if request.method == "POST" else "read")
+    # Clients list the models before they call, so whoever may call may list.
+    if request.method == "POST" or "read" not in caller.scopes:
+        caller.must_have("submit")
     parts.limits.admit(caller)
-    parts.must_take_in()
+    if request.method == "POST":
+        parts.must_take_in()
     return caller
 
 
