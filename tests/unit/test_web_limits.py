@@ -16,6 +16,8 @@ from penstock.web.refusals import Refused
 ONE = Caller("one", frozenset({"submit"}), max_queued=3, requests_per_min=2, token_id="1")
 OTHER = replace(ONE, name="other", token_id="2")
 
+MOST_BYTES = 1000
+
 
 class Watch:
     def __init__(self) -> None:
@@ -47,7 +49,7 @@ def end(task: str) -> End:
 
 def test_so_many_requests_in_any_minute_and_not_one_more() -> None:
     watch = Watch()
-    limits = Limits(now=watch)
+    limits = Limits(MOST_BYTES, now=watch)
     limits.admit(ONE)
     watch.now += 10.5
     limits.admit(ONE)
@@ -63,13 +65,13 @@ def test_so_many_requests_in_any_minute_and_not_one_more() -> None:
 
 
 def test_without_a_rate_there_is_no_limit() -> None:
-    limits = Limits(now=Watch())
+    limits = Limits(MOST_BYTES, now=Watch())
     for _ in range(1000):
         limits.admit(replace(ONE, requests_per_min=None))
 
 
 def test_what_waits_is_bounded_per_token() -> None:
-    limits = Limits()
+    limits = Limits(MOST_BYTES)
     limits.enter(ONE, 3)
     with pytest.raises(Refused) as caught:
         limits.enter(ONE)
@@ -111,7 +113,7 @@ def test_what_waits_is_bounded_in_bytes_per_token_and_in_all() -> None:
 
 
 def test_a_task_waits_until_it_starts_and_again_for_another_try() -> None:
-    limits = Limits()
+    limits = Limits(MOST_BYTES)
     limits.enter_tasks(ONE, ["a", "b"])
     assert waiting(limits) == 2
     limits.decided([start("a"), start("somebody's")])
@@ -126,7 +128,7 @@ def test_a_task_waits_until_it_starts_and_again_for_another_try() -> None:
 
 
 def test_tasks_that_were_not_kept_do_not_wait() -> None:
-    limits = Limits()
+    limits = Limits(MOST_BYTES)
     with pytest.raises(Refused):
         limits.enter_tasks(ONE, ["a", "b", "c", "d"])
     assert waiting(limits) == 0

@@ -172,7 +172,7 @@ async def _server(config: Config, kept: _Kept) -> Finding:
         if kept.served and await _is_healthy(host, port):
             return Finding("server", name, WELL, "Penstock serves there")
         remedy = "stop it, or choose another server.port"
-        return Finding("server", name, WARNING, f"another program has this port; {remedy}")
+        return Finding("server", name, WRONG, f"another program has this port; {remedy}")
     return Finding(
         "server", name, WRONG, f"cannot be used ({os.strerror(taken)}); correct server.host or port"
     )

@@ -16,7 +16,6 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.registry import Collector
 
 from penstock.model import Task
 from penstock.scheduling.messages import Decision, End, Requeue, Spend, Start, Stop, WaitChange
@@ -95,10 +94,6 @@ class Metrics:
         if metric.kind is Histogram:
             return Histogram(name, metric.meaning, metric.labels, registry=self._registry, buckets=_SECONDS)
         return metric.kind(name, metric.meaning, metric.labels, registry=self._registry)
-
-    def add(self, collector: Collector) -> None:
-        """Figures of another part, collected with ours."""
-        self._registry.register(collector)
 
     # ---- single figures
 

@@ -13,7 +13,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from penstock.config.server import Server
 from penstock.model import Rate
 from penstock.scheduling.messages import Decision, End, Requeue, Start
 from penstock.scheduling.rates import RateWindow
@@ -22,9 +21,7 @@ from penstock.web.refusals import RETRY_LATER_S, Refused
 
 
 class Limits:
-    def __init__(
-        self, max_queued_bytes: int = Server.max_queued_bytes, now: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, max_queued_bytes: int, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._most_bytes = max_queued_bytes
         self._bytes: defaultdict[str, int] = defaultdict(int)  # of waiting bodies, by token
