@@ -15,6 +15,7 @@ from penstock import State, Task
 from penstock.config import load
 from penstock.hosts.base import Job, OwnCoroutine, Spent
 from penstock.hosts.openai import OpenAIAdapter
+from penstock.hosts.relay import ClientStalled
 from penstock.model import Host, Price, Verdict
 from penstock.scheduling.budget import day_of
 from penstock.wiring import open_store
@@ -114,6 +115,21 @@ async def test_an_answer_that_its_client_is_slow_to_take_cost_what_the_server_co
         ear = Ear(PLAIN)
         ear.slow = asyncio.Event()
         assert _is(await _leave(made, ear, ear.news.wait()), 8, _usd(5, 3))
+
+
+async def test_an_answer_that_its_client_does_not_read_cost_what_it_brought() -> None:
+    class Deaf(Ear):
+        async def send(self, data: bytes) -> None:
+            await super().send(data)
+            raise ClientStalled("the client has read nothing")
+
+    async with wire(_begun_stream("a", "b")) as server, adapter(server, host=PRICED) as made:
+        ear = Deaf(STREAM)
+        outcome = await perform(made, ear)
+    assert len(ear.heard) == 1, "nothing more is sent"
+    assert (outcome.verdict, outcome.host_fault) == (Verdict.PERMANENT, False)
+    events = ear.data.count(b"data:")
+    assert outcome.cost_usd == pytest.approx(_usd(_prompt(server), events))
 
 
 async def test_what_was_never_sent_cost_nothing() -> None:

@@ -33,7 +33,7 @@ from penstock.hosts.model_stream import (
     error_event,
     told_error,
 )
-from penstock.hosts.relay import Refusal, Relay
+from penstock.hosts.relay import ClientStalled, Refusal, Relay
 from penstock.model import Host, Outcome, Verdict
 
 _DRAIN_S = 0.2  # between a stream's [DONE] and the end of its HTTP answer
@@ -149,6 +149,9 @@ class OpenAIAdapter:
                 relay.timed_out = failed.code == "timeout"
                 return _in_vain(failed, meter)
             return await _break_off(relay, failed, tail, meter)
+        except ClientStalled as stalled:
+            tokens, cost_usd = meter.spent()
+            return Outcome(Verdict.PERMANENT, error=str(stalled), tokens=tokens, cost_usd=cost_usd)
 
     async def _pass_whole(
         self, ask: Ask, relay: Relay, attempt: int, answer: Answer, meter: Meter

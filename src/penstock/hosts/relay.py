@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.errors import PermanentError
+
 Headers = Sequence[tuple[str, str]]
 
 
@@ -22,6 +24,10 @@ class Refusal:
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes
+
+
+class ClientStalled(PermanentError):
+    """The client does not read its answer. Nothing more can be sent to it."""
 
 
 class Relay(ABC):

@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from penstock.errors import PermanentError, StoreError, TaskError, Unreachable
+from penstock.errors import StoreError, TaskError, Unreachable
 from penstock.hosts.model_stream import error_event
-from penstock.hosts.relay import Headers, Relay
+from penstock.hosts.relay import ClientStalled, Headers, Relay
 from penstock.model import State, Task, Verdict
 from penstock.scheduling.messages import End
 from penstock.web.recording import KeptAnswer
@@ -38,10 +39,6 @@ _DAY_S = 86_400.0
 STALLED_S = 120.0  # a client that reads nothing for so long has left
 
 _log = logging.getLogger("penstock.web")
-
-
-class ClientStalled(PermanentError):
-    """The client does not read its answer."""
 
 
 class ConnectionRelay(Relay):
@@ -153,6 +150,7 @@ class ConnectionRelay(Relay):
             async with asyncio.timeout(STALLED_S):
                 await self._send(message)
         except TimeoutError:
+            self._begun = self.ended = True  # whatever becomes of the call, this client is told nothing more
             raise ClientStalled(f"the client has read nothing for {STALLED_S:g} s") from None
 
 
@@ -232,10 +230,9 @@ class CallResponse(Response):
     async def _complete(self, ended: asyncio.Future[End]) -> None:
         if self._has_left:
             self._relay.abandon()
-        elif self._relay.begun:
-            await self._break_off(ended)
-        else:
-            await self._refuse(ended)
+            return
+        with suppress(ClientStalled):  # there is nobody to tell
+            await (self._break_off(ended) if self._relay.begun else self._refuse(ended))
 
     async def _refuse(self, ended: asyncio.Future[End]) -> None:
         """The call ended and its client has not been told anything yet."""
