@@ -30,6 +30,7 @@ from penstock.scheduling.messages import (
     Revive,
     Stop,
 )
+from penstock.telemetry.logs import handled
 
 _LOUD = ("failed", "blocked", "retry", "warning")  # also told when quiet
 
@@ -171,12 +172,5 @@ def telling(tell: Callable[[str], None]) -> Iterator[None]:
             with suppress(OSError):
                 tell(one_line(record.getMessage()))
 
-    logger = logging.getLogger("penstock")
-    handler = Handler(logging.WARNING)
-    logger.addHandler(handler)
-    propagates, logger.propagate = logger.propagate, False
-    try:
+    with handled("penstock", Handler(logging.WARNING)):
         yield
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = propagates

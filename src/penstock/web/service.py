@@ -25,6 +25,7 @@ from penstock.errors import UsageError
 from penstock.hosts.base import Job
 from penstock.scheduling.messages import Decision
 from penstock.store.base import Store
+from penstock.telemetry.logs import handled
 from penstock.telemetry.metrics import Metrics
 from penstock.web.app import Parts, build_app
 from penstock.web.auth import Tokens
@@ -141,19 +142,6 @@ class _Faults(logging.Handler):
             log.error("a request failed: %s at %s", type(error).__name__, places)
 
 
-@contextmanager
-def _telling_faults() -> Iterator[None]:
-    logger = logging.getLogger("uvicorn")
-    handler = _Faults(logging.ERROR)
-    logger.addHandler(handler)
-    propagates, logger.propagate = logger.propagate, False
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = propagates
-
-
 class Service:
     def __init__(
         self, config: Config, store: Store, dispatcher: Dispatcher, sockets: Sequence[socket.socket]
@@ -214,7 +202,7 @@ class Service:
             on_decisions(decisions)
 
         try:
-            with _telling_faults():
+            with handled("uvicorn", _Faults(logging.ERROR)):
                 await self._run(on_ready, on_start, decided)
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
