@@ -228,6 +228,8 @@ def _beside(topic: Topic, ours: float, theirs: Figures) -> Row:
     row = Row(topic.what, number(ours), topic.unit, f"{theirs.who}: {theirs.cannot}", goal=told)
     if theirs.median is None:
         return row
+    if not theirs.median:  # nothing broken, for one: no ratio can be told
+        return replace(row, beside=f"{theirs.who} {number(theirs.median)}")
     share = ours / theirs.median
     met = yes(goal.met(share)) if goal else ""
     return replace(row, beside=f"{theirs.who} {number(theirs.median)}", ratio=f"{share:.2f}×", met=met)
