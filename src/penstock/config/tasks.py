@@ -34,7 +34,6 @@ MAX_AFTER = 10_000
 _EPOCH = Bounds(0, 1e11)  # beyond the year 5000 it was given in milliseconds
 _NEED = Bounds(0, 1e15)
 _SLOTS_NEEDED = Bounds(0, 1_000_000, above=True)  # of none at all, any number would run at once
-_ON_CRASH = frozenset({OnCrash.RETRY, OnCrash.BLOCK})
 _MAX_SHAPES = 100_000  # shapes remembered; needs could differ from task to task
 
 Found: TypeAlias = list[tuple[str, str]]  # field, what is wrong
@@ -86,7 +85,7 @@ class TaskChecker:
         except (TypeError, AttributeError):  # a field of a wrong type has no hash
             return False
         priority = task.priority
-        if priority.__class__ is not int or not 0 <= priority <= 4 or task.on_crash not in _ON_CRASH:
+        if priority.__class__ is not int or not 0 <= priority <= 4 or not _may_crash_so(task.on_crash):
             return False
         # The usual fields in line, because a call costs as much as all of them; the rest in full.
         if (
@@ -176,8 +175,13 @@ def _check_own(task: Task, found: Found) -> None:
     retries = task.retries
     if retries is not None and (retries.__class__ is not int or not COUNT_OR_NONE.hold(retries)):
         found.append(("retries", f"must be a whole number {COUNT_OR_NONE}, not {kind_of(retries)}"))
-    if task.on_crash not in _ON_CRASH:
+    if not _may_crash_so(task.on_crash):
         found.append(("on_crash", 'must be "retry" or "block"'))
+
+
+def _may_crash_so(on_crash: object) -> bool:
+    """What a task may ask for; the third belongs to calls. By identity: it may be anything."""
+    return on_crash is OnCrash.RETRY or on_crash is OnCrash.BLOCK
 
 
 def _check_after(after: object, own_id: str, found: Found) -> None:
