@@ -274,6 +274,24 @@ class TaskRecord:
     value: Any = None
     error: str | None = None
 
+    def as_record(self) -> dict[str, Any]:
+        """As a result's, without its waits, which would have to be worked out."""
+        return {
+            "task_id": self.task.id,
+            "run": self.task.run,
+            "kind": self.task.kind,
+            "lane": self.task.lane,
+            "priority": self.task.priority,
+            "state": str(self.state),
+            "host": self.host,
+            "attempts": self.attempts,
+            "queued_at": self.task.queued_at,
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+            "value": self.value,
+            "error": self.error,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Result:

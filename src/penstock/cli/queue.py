@@ -76,7 +76,7 @@ async def _tasks_json(config: Config, asked: TaskFilter) -> int:
     async with opened(config) as client:
         start = b"["
         async for record in _pages(client, asked):
-            sys.stdout.buffer.write(start + msgspec.json.encode(render.plain_record(record)))
+            sys.stdout.buffer.write(start + msgspec.json.encode(record.as_record()))
             start = b",\n "
         render.write(b"[]" if start == b"[" else b"]")
     return 0

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from penstock.model import TaskRecord
 
 _WIDE = 10_000  # a file or a pipe has no width; nothing is cut for it
 
@@ -39,26 +38,6 @@ def write(data: bytes) -> None:
     """JSON is UTF-8, whatever the terminal is."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data + b"\n")
-
-
-def plain_record(record: TaskRecord) -> dict[str, Any]:
-    """A task like a result, without its waits, which would have to be worked out."""
-    task = record.task
-    return {
-        "task_id": task.id,
-        "run": task.run,
-        "kind": task.kind,
-        "lane": task.lane,
-        "priority": task.priority,
-        "state": str(record.state),
-        "host": record.host,
-        "attempts": record.attempts,
-        "queued_at": task.queued_at,
-        "started_at": record.started_at,
-        "ended_at": record.ended_at,
-        "value": record.value,
-        "error": record.error,
-    }
 
 
 # ---- lines

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli import render
-from penstock.cli.session import Settings, config_of, hearing_interrupts, one_of, whole
+from penstock.cli.session import Settings, Stops, config_of, hearing_interrupts, one_of, whole
 
 if TYPE_CHECKING:
     from penstock.config import Config
@@ -65,7 +65,6 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
     from penstock.web.service import Service, bind, urls
     from penstock.wiring import make_dispatcher, open_store
 
-    heard: list[int] = []
     with ExitStack() as stack:
         sockets = bind(config.server.host, config.server.port)
         for one in sockets:
@@ -75,13 +74,7 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
         log = Log(as_json=as_json, quiet=quiet, task=dispatcher.task)
         service = Service(config, store, dispatcher, sockets)
 
-        def stop(number: int) -> None:
-            heard.append(number)
-            if len(heard) == 1:
-                log.line("stopping", detail="finishing what runs; once more puts it back")
-            elif len(heard) == 2:
-                log.line("stopping", detail="putting back what runs")
-            service.stop()
+        stop = Stops(log, service.stop)
 
         def ready() -> None:
             interrupts.tell(stop)  # what came before has been kept
@@ -100,7 +93,7 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
             await service.run(on_ready=ready, on_start=log.started, on_decisions=log.decided)
             left = sum((await store.snapshot(time.time())).queued.values())
         finally:
-            interrupts.tell(heard.append)  # it is as good as stopped
+            interrupts.tell(stop.heard.append)  # it is as good as stopped
             await store.close()
     log.line("stopped", detail=f"{render.counted(left, 'task')} queued")
-    return INTERRUPTED if heard and heard[0] == signal.SIGINT else 0
+    return INTERRUPTED if stop.heard and stop.heard[0] == signal.SIGINT else 0

@@ -13,6 +13,7 @@ from penstock.errors import UnknownTask, UsageError
 if TYPE_CHECKING:
     import typer
 
+    from penstock.cli.logs import Log
     from penstock.client import Client
     from penstock.config import Config
 
@@ -122,6 +123,23 @@ def hearing_interrupts() -> Iterator[Interrupts]:
         yield interrupts
     finally:
         interrupts.close()
+
+
+class Stops:
+    """What a command that dispatches makes of interrupts: finish what runs; the second time, put it back."""
+
+    def __init__(self, log: Log, stop: Callable[[], None]) -> None:
+        self._log = log
+        self._stop = stop
+        self.heard: list[int] = []
+
+    def __call__(self, number: int) -> None:
+        self.heard.append(number)
+        if len(self.heard) == 1:
+            self._log.line("stopping", detail="finishing what runs; once more puts it back")
+        elif len(self.heard) == 2:
+            self._log.line("stopping", detail="putting back what runs")
+        self._stop()
 
 
 async def must_exist(client: Client, run: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli import render
-from penstock.cli.session import Interrupts, config_of, finish, hearing_interrupts, one_of, opened
+from penstock.cli.session import Interrupts, Stops, config_of, finish, hearing_interrupts, one_of, opened
 
 if TYPE_CHECKING:
     from penstock.cli.progress import Display
@@ -246,15 +246,8 @@ async def _work(config: Config, drain: bool, as_json: bool, quiet: bool) -> int:
     store = open_store(config)
     dispatcher = make_dispatcher(config, store, "penstock work --drain" if drain else "penstock work")
     log = Log(as_json=as_json, quiet=quiet, task=dispatcher.task)
-    heard: list[int] = []
 
-    def stop(number: int) -> None:
-        heard.append(number)
-        if len(heard) == 1:
-            log.line("stopping", detail="finishing what runs; once more puts it back")
-        elif len(heard) == 2:
-            log.line("stopping", detail="putting back what runs")
-        dispatcher.stop()
+    stop = Stops(log, dispatcher.stop)
 
     def ready() -> None:
         interrupts.tell(stop)  # what came before has been kept
@@ -272,9 +265,9 @@ async def _work(config: Config, drain: bool, as_json: bool, quiet: bool) -> int:
             )
             left = sum((await store.snapshot(time.time())).queued.values())
         finally:
-            interrupts.tell(heard.append)  # it is as good as stopped
+            interrupts.tell(stop.heard.append)  # it is as good as stopped
             await store.close()
     log.line("stopped", detail=f"{render.counted(left, 'task')} queued")
-    if heard and (drain or heard[0] == signal.SIGINT):
+    if stop.heard and (drain or stop.heard[0] == signal.SIGINT):
         return INTERRUPTED
     return 1 if drain and log.failures else 0

@@ -7,7 +7,6 @@ it came. What is left to do here is to notice who goes first: the call ends, or 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -37,8 +36,6 @@ OUR_HEADERS = (
 )
 _DAY_S = 86_400.0
 STALLED_S = 120.0  # a client that reads nothing for so long has left
-
-_log = logging.getLogger("penstock.web")
 
 
 class ConnectionRelay(Relay):

@@ -11,23 +11,10 @@ from penstock.store.base import StoredEvent
 
 
 def task_record(record: TaskRecord, *, values: bool) -> dict[str, Any]:
-    task = record.task
-    told = {
-        "number": record.number,
-        "task_id": task.id,
-        "run": task.run,
-        "kind": task.kind,
-        "lane": task.lane,
-        "priority": task.priority,
-        "state": str(record.state),
-        "host": record.host,
-        "attempts": record.attempts,
-        "queued_at": task.queued_at,
-        "started_at": record.started_at,
-        "ended_at": record.ended_at,
-        "error": record.error,
-    }
-    return {**told, "value": record.value} if values else told
+    told = {"number": record.number, **record.as_record()}
+    if not values:
+        del told["value"]
+    return told
 
 
 def attempt_record(attempt: Attempt) -> dict[str, Any]:
