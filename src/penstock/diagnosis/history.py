@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from penstock.model import Attempt, TaskRecord
-from penstock.scheduling.messages import Move, Route, WaitChange
+from penstock.model import Attempt, Plant, TaskRecord
+from penstock.scheduling.messages import (
+    AllChange,
+    GateChange,
+    HostChange,
+    LaneChange,
+    Move,
+    Route,
+    WaitChange,
+)
+
+# What holds for more than one task: conditions of hosts, lanes, gates, and of everything.
+Change: TypeAlias = HostChange | LaneChange | GateChange | AllChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,7 @@ class Epoch:
     started_at: float
     seen_at: float  # last heartbeat or write
     ended_at: float | None = None  # None: it runs, or it died without a word
+    plant: Plant | None = None  # what it worked with, without the options of adapters
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +49,18 @@ class Rest:
     task: str
     start: float
     end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """User code kept a loop from turning; as the watchdog told it when that was over, or so far."""
+
+    task: str | None
+    attempt: int | None
+    host: str
+    at: float  # when it was told
+    seconds: float
+    stack: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +76,6 @@ class History:
     stretches: Sequence[WaitChange]
     epochs: Sequence[Epoch]
     rests: Sequence[Rest] = field(default=())
+    changes: Sequence[Change] = field(default=())  # by time; from the beginning of the first epoch concerned
+    stalls: Sequence[Stalled] = field(default=())
+    costs: Mapping[tuple[str, int], float] = field(default_factory=dict)  # (task, attempt) -> USD
