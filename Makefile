@@ -6,6 +6,9 @@ BENCH ?=
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
+# Real parts that tests drive and pip cannot bring. Where they cannot be had, those tests are skipped.
+SYSTEM_PACKAGES := chromium
+
 # A stamp holds while these stay the same.
 SOURCES := pyproject.toml tools/install.sh tools/local-model.txt
 DEV := .venv/.installed-dev
@@ -13,7 +16,7 @@ WITH_BENCH := .venv/.installed-bench
 WITH_DOCS := .venv/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench soak docs clean
+.PHONY: help install demo test check format bench soak docs clean system-packages
 # `make check test` says first what is quick to know, also under -j.
 .NOTPARALLEL:
 
@@ -25,7 +28,7 @@ install: $(DEV) ## make .venv with the penstock command
 demo: $(DEV) ## watch Penstock at work, and a real model answer
 	$(BIN)/penstock demo
 
-test: $(DEV) ## run the tests
+test: $(DEV) system-packages ## run the tests
 	$(PYTEST)
 
 check: $(DEV) ## format, lint, types, layers
@@ -41,7 +44,7 @@ format: $(DEV) ## put the code into its form
 bench: $(WITH_BENCH) ## measure against the peers and the limit (BENCH="--quick drain" chooses)
 	$(BIN)/python -m benchmarks $(BENCH)
 
-soak: $(DEV) ## many more simulations, and the slow proofs
+soak: $(DEV) system-packages ## many more simulations, and the slow proofs
 	PENSTOCK_SOAK=1 $(PYTEST) tests/simulation
 	PENSTOCK_SOAK=1 $(PYTEST) -m slow --ignore tests/simulation
 
@@ -52,6 +55,9 @@ docs: $(WITH_DOCS) ## write the generated pages and build the site into site/
 clean: ## remove .venv, the site and all caches
 	rm -rf .venv site dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+system-packages:
+	@tools/system-packages.sh $(SYSTEM_PACKAGES) || echo "tests that need them are skipped" >&2
 
 $(DEV): $(SOURCES)
 	tools/install.sh dev
