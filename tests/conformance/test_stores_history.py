@@ -10,10 +10,22 @@ from typing import Any
 
 import pytest
 
-from penstock.diagnosis.history import History, Rest
+from penstock.diagnosis.history import Change, History, Rest, Stalled
 from penstock.errors import TaskError, UnknownTask
-from penstock.model import State, Task, Verdict
-from penstock.scheduling.messages import End, Move, Requeue, Revive, Route, WaitChange
+from penstock.model import Fallback, Gate, Host, Lane, Plant, Price, Rate, State, Task, Verdict
+from penstock.scheduling.messages import (
+    AllChange,
+    End,
+    GateChange,
+    HostChange,
+    LaneChange,
+    Move,
+    Requeue,
+    Revive,
+    Route,
+    Spend,
+    WaitChange,
+)
 from penstock.scheduling.routes import route_key
 from penstock.store.base import Store, TaskFilter
 from tests.conformance.store_rig import (
@@ -31,6 +43,30 @@ from tests.conformance.store_rig import (
 )
 
 KEY = route_key("count", "default", None, None, None)
+PLANT = Plant(
+    hosts=(
+        Host(
+            "surtr",
+            "openai",
+            slots=2,
+            units={"vram_gb": 24.0},
+            rate=Rate(60),
+            fallback=Fallback(3.0, 1.0),
+            prices={"m": Price(1.0, 2.0)},
+            options={"key": "a secret"},
+        ),
+    ),
+    lanes=(Lane("gptr", 11, {"surtr": {"slots": 1.0}}),),
+    gates=(Gate("vram", probe="nvml:memory_free_gb", min=3.0, holds_hosts=("surtr",)),),
+)
+CHANGES: list[Change] = [
+    HostChange("surtr", T0 - 99, "up", 2, ""),
+    GateChange("vram", T0 - 99, True, "reads 4"),
+    LaneChange("gptr", T0 + 1, True),
+    HostChange("surtr", T0 + 2, "down", 1, "no answer"),
+    GateChange("vram", T0 + 3, False, "reads 2"),
+    AllChange(T0 + 4, False),
+]
 
 
 @pytest.fixture(params=EVERY)
@@ -55,7 +91,9 @@ def task(id: str, run: str, at: float, **fields: Any) -> Task:
 
 async def tell_a_story(store: Store) -> None:
     """A run `r` of four tasks beside others, with all that explains it."""
-    await store.acquire(ME, T0 - 100)
+    await store.acquire(ME, T0 - 100, PLANT)
+    await store.note("Stall", T0 + 5.5, "a", 1, {"host": "surtr", "seconds": 2.5, "stack": "in f"})
+    await store.record(CHANGES)
     await store.submit(
         [task("old", "past", T0 - 90), task("long", "other", T0 - 80), task("dep", "other", T0 - 80)]
     )
@@ -84,12 +122,14 @@ async def tell_a_story(store: Store) -> None:
         [
             WaitChange(7, T0 + 4, "order", "others first"),
             start("a", at=T0 + 5, work_class=7),
+            Spend("a", 1, "surtr", "default", 1, T0 + 6, 0.25),
             Requeue("a", 1, T0 + 6, T0 + 8, 1, 0, Verdict.TEMPORARY, "busy"),
             Route(KEY, 8, T0 + 7, "count again"),
             WaitChange(8, T0 + 7, "rate:surtr", "60 a minute"),
             Move("a", T0 + 8, 11, "a fallback opened"),
             WaitChange(11, T0 + 8, "slots:cloud", "held by nobody"),
             start("a", 2, T0 + 9, host="cloud", work_class=11),
+            Spend("a", 2, "cloud", "default", 1, T0 + 10, 0.5),
             done("a", 2, T0 + 10, value={"text": "ü" * 400}),
             start("b", at=T0 + 11, work_class=8),
             failed("b", at=T0 + 12),
@@ -183,6 +223,30 @@ async def test_a_crash_stands_in_the_epochs(store: Store) -> None:
         (first.number, T0 + 2),
         (second.number, None),
     ]
+
+
+async def test_a_history_has_the_plant_its_conditions_stalls_and_costs(store: Store) -> None:
+    await tell_a_story(store)
+    await store.record([HostChange("surtr", T0 + 50, "up", 2, "after it all")])
+    history = await store.history(run="r")
+    (epoch,) = history.epochs
+    hosts = tuple(replace(host, options={}) for host in PLANT.hosts)
+    assert epoch.plant == replace(PLANT, hosts=hosts), "as it was, and nothing of the adapters"
+    assert history.changes == CHANGES
+    assert history.stalls == [Stalled("a", 1, "surtr", T0 + 5.5, 2.5, "in f")]
+    assert history.costs == {("a", 1): 0.25, ("a", 2): 0.5}
+
+
+async def test_a_history_of_chosen_tasks(store: Store, elsewhere: Store) -> None:
+    await tell_a_story(store)
+    some = await store.history(chosen=TaskFilter(lane="default", states=(State.DONE,), since=T0 + 10))
+    assert [record.task.id for record in some.records] == ["a", "b", "d", "later"]
+    assert {attempt.task for attempt in some.attempts} == {"a", "b", "d", "later"}
+    assert some.routes
+    assert some.stretches
+    assert await store.history(chosen=TaskFilter(lane="nobody's")) == History([], [], [], {}, [], [], [], [])
+    await elsewhere.import_run(await exported(store, "r"))
+    assert (await elsewhere.history(chosen=TaskFilter())).records == []
 
 
 # ---- export and import

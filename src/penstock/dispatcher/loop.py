@@ -111,7 +111,7 @@ class Dispatcher:
         self._launcher.on_start = on_start
         self._on_decisions = on_decisions
         self._on_tokens = on_tokens
-        epoch, before = await self._store.acquire(self._owner, self._clock.now())
+        epoch, before = await self._store.acquire(self._owner, self._clock.now(), self._config.plant)
         try:
             async with self._closing_at_the_end(), asyncio.TaskGroup() as self._tasks:
                 bell, seen = await self._open(epoch, before, answer_only)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from penstock.diagnosis.history import Epoch as Epoch
 from penstock.diagnosis.history import History as History
 from penstock.diagnosis.history import Owner as Owner
-from penstock.model import Attempt, State, Task, TaskRecord
+from penstock.model import Attempt, Plant, State, Task, TaskRecord
 from penstock.scheduling.messages import Decision
 
 
@@ -33,6 +33,7 @@ class TaskFilter:
     limit: int | None = None
     after: int | None = None  # only numbers beyond this one, in the order asked for: pages
     newest: bool = False
+    since: float | None = None  # only those that live, or ended since then
 
 
 class Arrival(NamedTuple):
@@ -205,10 +206,13 @@ class Store(Protocol):
     async def live_in_run(self, run: str) -> int:
         """How many tasks of a run have not ended."""
 
-    async def history(self, *, task: str | None = None, run: str | None = None) -> History:
-        """What explains the waits of a task, or of all tasks of a run; those come without payload and value.
+    async def history(
+        self, *, task: str | None = None, run: str | None = None, chosen: TaskFilter | None = None
+    ) -> History:
+        """What explains the waits of a task, of a run, or of chosen tasks; those come without payload and value.
 
-        UnknownTask when there is none.
+        UnknownTask when there is no such task or run. Tasks of imported runs are not among chosen ones: what
+        explains them is another store's.
         """
 
     async def snapshot(self, at: float) -> Snapshot: ...
@@ -244,8 +248,13 @@ class Store(Protocol):
 
     # -- the owner
 
-    async def acquire(self, owner: Owner, now: float) -> tuple[Epoch, Epoch | None]:
-        """Become the one dispatcher; the new epoch and the one before. AlreadyOwned names who has it."""
+    async def acquire(
+        self, owner: Owner, now: float, plant: Plant | None = None
+    ) -> tuple[Epoch, Epoch | None]:
+        """Become the one dispatcher; the new epoch and the one before. AlreadyOwned names who has it.
+
+        The plant is kept with the epoch, without the options of adapters.
+        """
 
     async def heartbeat(self, epoch: int, now: float) -> None:
         """A sign of life. Every `record` is one too."""

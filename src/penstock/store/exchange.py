@@ -8,6 +8,7 @@ The first line names the format and the run; each further line is one record und
     move         a task that went to wait in another class
     rest         a time in which an ended task was not in the queue
     event        a line of the log that names one of the run's tasks
+    condition    what was told of hosts, lanes and gates meanwhile, and of loops that did not turn
     route, stretch, epoch, other    what explains the waits, and is not the run's alone
 """
 
@@ -25,6 +26,7 @@ from penstock.lifecycle import LIVE
 from penstock.model import Attempt, State, TaskRecord
 from penstock.scheduling.messages import Move, Route, WaitChange
 from penstock.store.base import StoredEvent
+from penstock.store.rows import condition_of
 
 FORMAT = 1
 
@@ -47,6 +49,7 @@ class RunBundle:
     stretches: list[WaitChange] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
     others: list[Attempt] = field(default_factory=list)
+    conditions: list[StoredEvent] = field(default_factory=list)
 
 
 def header(run: str) -> dict[str, Any]:
@@ -75,6 +78,8 @@ def explanation_lines(history: History) -> Iterator[dict[str, Any]]:
     ):
         for entry in records:
             yield plain(kind, entry)
+    for told in (*history.changes, *history.stalls):
+        yield plain("condition", condition_of(told))
     for attempt in history.others:
         if attempt.task not in own:
             yield plain("other", attempt)
@@ -123,6 +128,8 @@ def _read_line(bundle: RunBundle, line: Mapping[str, Any]) -> None:
         bundle.rests.append(msgspec.convert(record, Rest))
     elif kind == "event":
         bundle.events.append(msgspec.convert(record, StoredEvent))
+    elif kind == "condition":
+        bundle.conditions.append(msgspec.convert(record, StoredEvent))
     elif kind == "route":
         bundle.routes.append(_named(record, Route))
     elif kind == "stretch":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import msgspec
 
-from penstock.model import Attempt, OnCrash, State, Task, TaskRecord, Verdict
+from penstock.diagnosis.history import Change, Stalled
+from penstock.model import Attempt, OnCrash, Plant, State, Task, TaskRecord, Verdict
+from penstock.scheduling.messages import AllChange, GateChange, HostChange, LaneChange
 from penstock.store.base import Epoch, Owner, StoredEvent, Token
 
 STATES: Mapping[str, State] = {str(state): state for state in State}
@@ -19,9 +21,12 @@ encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
 _decode_names = msgspec.json.Decoder(tuple[str, ...]).decode
 _decode_units = msgspec.json.Decoder(dict[str, float]).decode
+_decode_plant = msgspec.json.Decoder(Plant).decode
 
 # What an encoder raises for something that is not JSON.
 NOT_JSON = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
+
+STALL = "Stall"  # the type of a note about user code that kept a loop from turning
 
 PAYLOAD = 27  # its place in a row of `full_records`
 VALUE = 26
@@ -109,12 +114,56 @@ def attempt_of(row: Sequence[Any]) -> Attempt:
 
 
 def epoch_of(row: Sequence[Any]) -> Epoch:
-    return Epoch(row[0], Owner(row[1], row[2], row[3]), row[4], row[5], row[6])
+    plant = None if row[7] is None else _decode_plant(row[7])
+    return Epoch(row[0], Owner(row[1], row[2], row[3]), row[4], row[5], row[6], plant)
+
+
+def plant_text(plant: Plant | None) -> str | None:
+    """Without what belongs to the adapters: that may name secrets, and explains nothing."""
+    if plant is None:
+        return None
+    return json_text(replace(plant, hosts=tuple(replace(host, options={}) for host in plant.hosts)))
+
+
+def change_of(event: StoredEvent) -> Change:
+    """A condition as the scheduler told it."""
+    data = event.data
+    if event.type == "host":
+        return HostChange(event.host or "", event.at, data["state"], data["slots"], data["detail"])
+    if event.type == "lane":
+        return LaneChange(data["lane"], event.at, data["paused"])
+    if event.type == "gate":
+        return GateChange(data["gate"], event.at, data["open"], data["detail"])
+    return AllChange(event.at, data["paused"])
+
+
+def stall_of(event: StoredEvent) -> Stalled:
+    data = event.data
+    return Stalled(event.task, event.attempt, data["host"], event.at, data["seconds"], data["stack"])
 
 
 def event_of(row: Sequence[Any]) -> StoredEvent:
     data = row[6]
     return StoredEvent(row[0], row[1], row[2], row[3], row[4], row[5], {} if data is None else decode(data))
+
+
+def condition_of(told: Change | Stalled) -> StoredEvent:
+    """The event that a condition or a stall was read from."""
+    match told:
+        case HostChange(host, at, state, slots, detail):
+            return _condition(at, "host", {"state": state, "slots": slots, "detail": detail}, host=host)
+        case LaneChange(lane, at, paused):
+            return _condition(at, "lane", {"lane": lane, "paused": paused})
+        case GateChange(gate, at, is_open, detail):
+            return _condition(at, "gate", {"gate": gate, "open": is_open, "detail": detail})
+        case AllChange(at, paused):
+            return _condition(at, "all", {"paused": paused})
+    data = {"host": told.host, "seconds": told.seconds, "stack": told.stack}
+    return StoredEvent(0, told.at, STALL, told.task, told.attempt, None, data)
+
+
+def _condition(at: float, type: str, data: Mapping[str, Any], host: str | None = None) -> StoredEvent:
+    return StoredEvent(0, at, type, None, None, host, data)
 
 
 def token_row(token: Token) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from penstock.errors import StoreError, TaskError, UsageError
 from penstock.lifecycle import ENDED
-from penstock.model import Attempt, OnCrash, State, Task, TaskRecord
+from penstock.model import Attempt, OnCrash, Plant, State, Task, TaskRecord
 from penstock.scheduling.messages import Decision
 from penstock.store.admission import MAX_PAYLOAD_BYTES, Admission
 from penstock.store.base import (
@@ -220,12 +220,14 @@ class SQLiteStore:
         ((count,),) = await self._rows("live_in_run", run)
         return int(count)
 
-    async def history(self, *, task: str | None = None, run: str | None = None) -> History:
+    async def history(
+        self, *, task: str | None = None, run: str | None = None, chosen: TaskFilter | None = None
+    ) -> History:
         from penstock.store.sqlite_history import read_history
 
-        if (task is None) == (run is None):
-            raise ValueError("name either a task or a run")
-        return await self._scan(partial(read_history, task=task, run=run))
+        if (task is not None) + (run is not None) + (chosen is not None) != 1:
+            raise ValueError("name a task, a run, or which tasks")
+        return await self._scan(partial(read_history, task=task, run=run, chosen=chosen))
 
     async def snapshot(self, at: float) -> Snapshot:
         return await self._scan(partial(read_snapshot, at=at, owner_lock=self._owner_lock))
@@ -291,7 +293,9 @@ class SQLiteStore:
 
     # ---- the owner
 
-    async def acquire(self, owner: Owner, now: float) -> tuple[Epoch, Epoch | None]:
+    async def acquire(
+        self, owner: Owner, now: float, plant: Plant | None = None
+    ) -> tuple[Epoch, Epoch | None]:
         writer = self._writing
         taken = False
 
@@ -300,7 +304,7 @@ class SQLiteStore:
             taken = taken or self._owner_lock.take()  # a transaction may be tried twice
             if not taken:
                 raise already_owned(self.name, last_epoch(connection))
-            epochs = begin_epoch(connection, owner, now)
+            epochs = begin_epoch(connection, owner, now, plant)
             data = event_data({"pid": owner.pid, "machine": owner.machine, "command": owner.command})
             QUERIES.bulk(connection, "add_events", EVENT_WIDTH, (now, "acquired", None, None, None, data))
             writer.epoch = epochs[0].number

@@ -20,8 +20,19 @@ from penstock.lifecycle import LIVE
 from penstock.model import Attempt, TaskRecord
 from penstock.scheduling.messages import Move, Route, WaitChange
 from penstock.scheduling.routes import route_key
-from penstock.store.rows import attempt_of, epoch_of, json_text, record_of
+from penstock.store.base import StoredEvent, TaskFilter
+from penstock.store.rows import (
+    STALL,
+    attempt_of,
+    change_of,
+    epoch_of,
+    event_of,
+    json_text,
+    record_of,
+    stall_of,
+)
 from penstock.store.sqlite_open import QUERIES
+from penstock.store.sqlite_reads import read_bare_tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +43,15 @@ class Material:
     routes: Sequence[Route] = field(default_factory=list)
     stretches: Sequence[WaitChange] = field(default_factory=list)
     epochs: Sequence[Epoch] = field(default_factory=list)
+    conditions: Sequence[StoredEvent] = field(default_factory=list)  # of hosts, lanes, gates; stalls
 
 
-def read_history(connection: sqlite3.Connection, task: str | None, run: str | None) -> History:
-    records = _chosen(connection, task, run)
+def read_history(
+    connection: sqlite3.Connection, task: str | None, run: str | None, chosen: TaskFilter | None = None
+) -> History:
+    records = _chosen(connection, task, run) if chosen is None else read_bare_tasks(connection, chosen)
+    if not records:
+        return History([], [], [], {}, [], [], [], [])
     ids = json_text([record.task.id for record in records])
     attempts = [attempt_of(row) for row in connection.execute(QUERIES["attempts_of_tasks"], (ids,))]
     moves = [Move(*row) for row in connection.execute(QUERIES["moves_of_tasks"], (ids,))]
@@ -53,6 +69,12 @@ def read_history(connection: sqlite3.Connection, task: str | None, run: str | No
         stretches=material.stretches,
         epochs=material.epochs,
         rests=[Rest(*row) for row in connection.execute(QUERIES["rests_of_tasks"], (ids,))],
+        changes=[change_of(event) for event in material.conditions if event.type != STALL],
+        stalls=[stall_of(event) for event in material.conditions if event.type == STALL],
+        costs={
+            (task, attempt): usd
+            for task, attempt, usd in connection.execute(QUERIES["costs_of_tasks"], (ids,))
+        },
     )
 
 
@@ -93,6 +115,7 @@ def _material(
             *brought.epochs,
             *(replace(e, started_at=max(e.started_at, imported_at)) for e in here.epochs),
         ],
+        conditions=[*brought.conditions, *(replace(c, at=max(c.at, imported_at)) for c in here.conditions)],
     )
 
 
@@ -110,6 +133,7 @@ def _local_material(
         routes=routes,
         stretches=[WaitChange(*row) for row in stretches],
         epochs=[epoch_of(row) for row in rows("epochs_between", begin, end)],
+        conditions=[event_of(row) for row in rows("conditions_between", begin, end)],
     )
 
 

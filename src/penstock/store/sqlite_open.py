@@ -22,6 +22,7 @@ MIGRATIONS: tuple[str, ...] = (
     "sqlite/0001_store.sql",
     "sqlite/0002_tokens.sql",
     "sqlite/0003_spending.sql",
+    "sqlite/0004_understanding.sql",
 )
 QUERIES = Queries("sqlite/queries.sql")
 

@@ -17,9 +17,10 @@ from datetime import datetime
 from typing import Protocol
 
 from penstock.errors import AlreadyOwned, StoreError
+from penstock.model import Plant
 from penstock.store.base import Epoch, Owner
 from penstock.store.queries import printable
-from penstock.store.rows import epoch_of
+from penstock.store.rows import epoch_of, plant_text
 from penstock.store.sqlite_open import QUERIES
 
 _TRIES = 10
@@ -115,14 +116,16 @@ def already_owned(name: str, holder: Epoch | None) -> AlreadyOwned:
     )
 
 
-def begin_epoch(connection: sqlite3.Connection, owner: Owner, now: float) -> tuple[Epoch, Epoch | None]:
+def begin_epoch(
+    connection: sqlite3.Connection, owner: Owner, now: float, plant: Plant | None
+) -> tuple[Epoch, Epoch | None]:
     """The new epoch and the one before, which ends now at the latest."""
     before = last_epoch(connection)
     if before is not None and before.ended_at is None:
         # Every record of a dispatcher moves `seen_at`, so this is its last sign of life.
         connection.execute(QUERIES["end_epoch"], (before.seen_at, before.number))
         before = last_epoch(connection)
-    row = (owner.pid, printable(owner.machine), printable(owner.command), now, now)
+    row = (owner.pid, printable(owner.machine), printable(owner.command), now, now, plant_text(plant))
     number = connection.execute(QUERIES["add_epoch"], row).lastrowid
     assert number is not None
-    return Epoch(number, owner, now, now), before
+    return Epoch(number, owner, now, now, plant=plant), before

@@ -26,9 +26,17 @@ def read_tasks(connection: sqlite3.Connection, chosen: TaskFilter) -> list[TaskR
     return [full_record_of(row) for row in connection.execute(query, parameters)]
 
 
-def _filtered(chosen: TaskFilter) -> tuple[str, list[Any]]:
+def read_bare_tasks(connection: sqlite3.Connection, chosen: TaskFilter) -> list[TaskRecord]:
+    """Without payload and value, and none that was imported."""
+    query, parameters = _filtered(chosen, "records", ["run NOT IN (SELECT run FROM imports)"])
+    return [record_of(row) for row in connection.execute(query, parameters)]
+
+
+def _filtered(
+    chosen: TaskFilter, view: str = "full_records", also: Sequence[str] = ()
+) -> tuple[str, list[Any]]:
     """The one query that is put together here, because any of its conditions may be left out."""
-    conditions: list[str] = []
+    conditions: list[str] = [*also]
     parameters: list[Any] = []
 
     def narrow(condition: str, *values: Any) -> None:
@@ -44,13 +52,15 @@ def _filtered(chosen: TaskFilter) -> tuple[str, list[Any]]:
             narrow(f"{column} = ?", value)
     if chosen.host is not None:
         narrow("coalesce(ran_on, host) = ?", chosen.host)
+    if chosen.since is not None:
+        narrow("(ended_at IS NULL OR ended_at >= ?)", chosen.since)
     if chosen.after is not None:
         narrow("number < ?" if chosen.newest else "number > ?", chosen.after)
     where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
     order = "DESC" if chosen.newest else "ASC"
     limit = -1 if chosen.limit is None else chosen.limit
     # Only the texts above are put in; every value goes in as a parameter.
-    return f"SELECT * FROM full_records {where}ORDER BY number {order} LIMIT ?", [*parameters, limit]  # noqa: S608
+    return f"SELECT * FROM {view} {where}ORDER BY number {order} LIMIT ?", [*parameters, limit]  # noqa: S608
 
 
 def read_events(

@@ -108,10 +108,10 @@ INSERT OR REPLACE INTO everything (one, paused, changed_at) VALUES (1, ?, ?)
 -- ==== ownership
 
 -- name: last_epoch
-SELECT number, pid, machine, command, started_at, seen_at, ended_at FROM epochs ORDER BY number DESC LIMIT 1
+SELECT number, pid, machine, command, started_at, seen_at, ended_at, plant FROM epochs ORDER BY number DESC LIMIT 1
 
 -- name: add_epoch
-INSERT INTO epochs (pid, machine, command, started_at, seen_at) VALUES (?, ?, ?, ?, ?)
+INSERT INTO epochs (pid, machine, command, started_at, seen_at, plant) VALUES (?, ?, ?, ?, ?, ?)
 
 -- name: is_epoch
 SELECT 1 FROM epochs WHERE number = ? AND ended_at IS NULL
@@ -285,8 +285,22 @@ WHERE work_class IN (SELECT value FROM json_each(?1)) AND at <= ?3
 ORDER BY at, rowid
 
 -- name: epochs_between
-SELECT number, pid, machine, command, started_at, seen_at, ended_at
+SELECT number, pid, machine, command, started_at, seen_at, ended_at, plant
 FROM epochs WHERE started_at <= ?2 AND (ended_at IS NULL OR ended_at >= ?1) ORDER BY number
+
+-- Those in force when the time begins were told at the beginning of its dispatcher, or since.
+-- name: conditions_between
+SELECT number, at, type, task, attempt, host, data
+FROM events
+WHERE type IN ('host', 'lane', 'gate', 'all', 'Stall') AND at <= ?2
+  AND at >= coalesce((SELECT max(started_at) FROM epochs WHERE started_at <= ?1), ?1)
+ORDER BY at, number
+
+-- name: costs_of_tasks
+SELECT task, attempt, sum(data ->> 'usd')
+FROM events
+WHERE type = 'spent' AND task IN (SELECT value FROM json_each(?))
+GROUP BY task, attempt
 
 -- ==== exchange
 
