@@ -5,6 +5,7 @@ A client talks to the store alone. A dispatcher, in this process or another, is 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -20,6 +21,7 @@ from penstock.store.base import Answer, Request, Snapshot, Store, StoredEvent, T
 from penstock.wiring import make_dispatcher, open_store, read_config
 
 if TYPE_CHECKING:
+    from penstock.diagnosis.recording import Recording
     from penstock.diagnosis.summary import Summary
     from penstock.diagnosis.waits import Explainer
     from penstock.dispatcher.background import BackgroundDispatcher
@@ -97,6 +99,28 @@ class Client:
             raise UnknownTask(f"there is no run {run!r}; `penstock tasks` lists tasks with their runs")
         explainer = await self._explainer(run=run)
         return [explainer.result(record) for record in records]
+
+    async def run_named(self, name: str) -> str:
+        """A run by its name, or by the beginning of one; `last` is that of the newest task."""
+        if await self._store.tasks(TaskFilter(run=name, limit=1)):
+            return name
+        if name == "last":
+            newest = await self._store.tasks(TaskFilter(limit=1, newest=True))
+            if newest:
+                return newest[0].task.run
+        matches = await self._store.find_runs(name) if name else []
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise UnknownTask(f"run {name!r} could be {', '.join(matches[:5])}; give more of the name")
+        raise UnknownTask(f"there is no run {name!r}; `penstock tasks --json` tells the runs of all tasks")
+
+    async def recording(self, run: str) -> Recording:
+        """A run as it was, or has been so far: for its timeline, for diagnosis, for a replay."""
+        from penstock.diagnosis.recording import recording_of
+
+        history = await self._store.history(run=run)
+        return await asyncio.to_thread(recording_of, history, self.config.plant, time.time())
 
     async def tasks(self, chosen: TaskFilter = TaskFilter()) -> list[TaskRecord]:  # noqa: B008 - frozen
         return await self._store.tasks(chosen)

@@ -771,6 +771,16 @@ async def test_ids_are_found_by_their_beginning(store: Store) -> None:
     assert len(await store.find("")) == 10
 
 
+async def test_runs_are_found_by_their_beginning(store: Store) -> None:
+    for number in range(12):
+        await store.submit([Task("count"), Task("count")], f"night-{number:02}")
+    await store.submit([Task("count")], "Night")
+    assert await store.find_runs("night-1") == ["night-10", "night-11"]
+    assert await store.find_runs("night") == [f"night-{number:02}" for number in range(10)]
+    assert await store.find_runs("%") == []
+    assert len(await store.find_runs("")) == 10
+
+
 async def test_unknown_things_are_nothing(store: Store) -> None:
     assert await store.get("nobody") is None
     assert await store.attempts("nobody") == []

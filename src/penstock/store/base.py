@@ -183,6 +183,9 @@ class Store(Protocol):
     async def find(self, prefix: str) -> list[str]:
         """At most ten ids that start with `prefix`."""
 
+    async def find_runs(self, prefix: str) -> list[str]:
+        """Names of runs that begin so, in order; up to ten."""
+
     async def tasks(self, chosen: TaskFilter) -> list[TaskRecord]: ...
 
     async def attempts(self, task_id: str) -> list[Attempt]: ...

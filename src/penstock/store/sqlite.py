@@ -191,6 +191,9 @@ class SQLiteStore:
     async def find(self, prefix: str) -> list[str]:
         return [id for (id,) in await self._rows("ids_between", prefix, prefix + "\U0010ffff")]
 
+    async def find_runs(self, prefix: str) -> list[str]:
+        return [run for (run,) in await self._rows("runs_between", prefix, prefix + "\U0010ffff")]
+
     async def tasks(self, chosen: TaskFilter) -> list[TaskRecord]:
         return await self._scan(partial(read_tasks, chosen=chosen))
 

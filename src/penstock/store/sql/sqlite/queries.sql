@@ -144,6 +144,16 @@ SELECT * FROM full_records WHERE id = ?
 -- name: ids_between
 SELECT id FROM tasks WHERE id >= ? AND id < ? ORDER BY id LIMIT 10
 
+-- name: runs_between
+-- From name to name by the index: a run may have a million tasks.
+WITH RECURSIVE names (run) AS (
+    SELECT min(run) FROM tasks WHERE run >= ?1 AND run < ?2
+    UNION ALL
+    SELECT (SELECT min(t.run) FROM tasks AS t WHERE t.run > names.run AND t.run < ?2)
+    FROM names WHERE names.run IS NOT NULL
+)
+SELECT run FROM names WHERE run IS NOT NULL LIMIT 10
+
 -- name: attempts_of_task
 SELECT task, number, host, lane, started_at, work_class, ended_at, verdict, error, retry_at
 FROM attempts WHERE task = ? ORDER BY number
