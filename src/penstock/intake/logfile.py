@@ -1,0 +1,197 @@
+"""A start/end log of any system → a recording: what timeline, diagnosis and what-if read.
+
+A row is an attempt, or an event of one. All of the log is read, or one error tells the first row that is wrong,
+with its line, its column and the remedy. Exports of our own runs give the whole recording, waits included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from penstock.config.problems import meant, quoted
+from penstock.diagnosis.recording import Recording
+from penstock.errors import UsageError
+from penstock.intake.exportfile import is_export, read_export
+from penstock.intake.logattempts import Gathered
+from penstock.intake.logcolumns import Columns, choose_columns, read_maps
+from penstock.intake.logevents import from_events
+from penstock.intake.logrows import Row, Table, read_table, read_text
+from penstock.intake.logrowwise import from_rows
+from penstock.intake.logtimes import Base, read_time
+from penstock.intake.logwords import read_ending, read_step
+from penstock.model import Host, Plant
+
+_MOST_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A log as it was understood."""
+
+    recording: Recording
+    columns: Mapping[str, str]  # what was read, and from which column; empty for an export
+    notes: tuple[str, ...]  # what was left aside, for people
+
+
+def read_log(
+    path: Path | str,
+    *,
+    maps: Sequence[str] = (),
+    plant: Plant | None = None,
+    slots: Mapping[str, int] | None = None,
+) -> LogFile:
+    """Read a file, or standard input for `-`.
+
+    `maps` are the user's FIELD=COLUMN; `plant` is that of a config, used where the log names its hosts or
+    lanes; `slots` are those of hosts that no config tells.
+    """
+    wanted = read_maps(maps)
+    text = read_text(path)
+    if is_export(text):
+        return LogFile(with_slots(read_export(text, plant), slots or {}), {}, ())
+    table = read_table(text)
+    columns = choose_columns(table.columns, wanted if table.headed else _by_place(table, wanted), table.name)
+    gathered = _gathered(table, columns)
+    recording = gathered.recording(text.stem)
+    recording = with_slots(_in_plant(recording, plant), slots or {})
+    return LogFile(recording, columns.chosen, _notes(columns, gathered))
+
+
+def _gathered(table: Table, columns: Columns) -> Gathered:
+    if "started" in columns or {"ended", "duration"} <= columns.chosen.keys():
+        if "ended" not in columns and "duration" not in columns:
+            raise _no_column(table, "when an attempt ended, or how long it took", "ended")
+        return from_rows(table, columns)
+    events = columns if "event" in columns else _events_in_states(table, columns)
+    if events is None:
+        raise _no_column(table, "when an attempt started", "started")
+    if "time" not in events:
+        raise _no_column(table, "when an event happened", "time")
+    if "task" not in events:
+        raise _no_column(table, "whose event it is", "task")
+    return from_events(table, events)
+
+
+def _events_in_states(table: Table, columns: Columns) -> Columns | None:
+    """A log of changes of state: its states are the events."""
+    if not {"state", "time"} <= columns.chosen.keys():
+        return None
+    state = columns.chosen["state"]
+    steps = [read_step(row.cells.get(state, "")) for row in table.rows]
+    if not any(step is not None and step[0] == "start" for step in steps):
+        return None
+    chosen = {field: column for field, column in columns.chosen.items() if field != "state"}
+    return Columns({**chosen, "event": state}, columns.ignored)
+
+
+def _no_column(table: Table, what: str, field: str) -> UsageError:
+    some = ", ".join(quoted(column)[1:-1] for column in table.columns[:_MOST_SHOWN])
+    more = f", … ({len(table.columns)})" if len(table.columns) > _MOST_SHOWN else ""
+    return UsageError(
+        f"{table.name}: no column tells {what}; name it with --map {field}=COLUMN; columns: {some}{more}"
+    )
+
+
+# ---- CSV without a header
+
+
+def _by_place(table: Table, wanted: Mapping[str, str]) -> dict[str, str]:
+    """What the columns are, by what is in them: times in the order queued, started, ended; ids; states."""
+    free = [column for column in table.columns if column not in wanted.values()]
+    of_times = [column for column in free if _is_all(table.rows, column, _is_time)]
+    if len(of_times) > 2 and _is_numbering(table.rows, of_times[0]):
+        of_times = of_times[1:]
+    guessed: dict[str, str] = {}
+    if not {"started", "ended", "duration", "time", "event"} & wanted.keys():
+        if len(of_times) not in (2, 3):
+            raise UsageError(
+                f"{table.name}: has no header and {len(of_times)} columns of times; say which is which, such as "
+                "--map started=2 --map ended=3"
+            )
+        names = ("queued", "started", "ended")[-len(of_times) :]
+        guessed.update(zip(names, of_times, strict=True))
+    rest = [column for column in free if column not in guessed.values()]
+    states = [column for column in rest if _is_all(table.rows, column, _is_state)]
+    if states and "state" not in wanted:
+        guessed["state"] = states[0]
+    ids = [column for column in rest if column not in states and _is_distinct(table.rows, column)]
+    if ids and "task" not in wanted:
+        guessed["task"] = ids[0]
+    return {**{field: column for field, column in guessed.items() if field not in wanted}, **wanted}
+
+
+def _is_all(rows: Sequence[Row], column: str, test: Callable[[str], bool]) -> bool:
+    values = [row.cells[column] for row in rows if row.cells[column] != ""]
+    return bool(values) and all(map(test, values))
+
+
+def _is_time(value: str) -> bool:
+    return read_time(value) is not None
+
+
+def _is_state(value: str) -> bool:
+    return read_ending(value, "") is not None
+
+
+def _is_distinct(rows: Sequence[Row], column: str) -> bool:
+    return len({row.cells[column] for row in rows}) == len(rows)
+
+
+def _is_numbering(rows: Sequence[Row], column: str) -> bool:
+    """Small whole numbers, each once: the tasks' numbers, not times."""
+    values = [row.cells[column] for row in rows]
+    return _is_distinct(rows, column) and all(len(v) < 9 and v.isdecimal() for v in values)
+
+
+# ---- hosts
+
+
+def _in_plant(recording: Recording, plant: Plant | None) -> Recording:
+    """The user's config tells more of the hosts and lanes that the log names."""
+    if plant is None:
+        return recording
+    hosts = {attempt.host for attempt in recording.attempts} & {host.name for host in plant.hosts}
+    lanes = {record.task.lane for record in recording.tasks} & {lane.name for lane in plant.lanes}
+    named = ("host" in recording.told and hosts) or ("lane" in recording.told and lanes)
+    return replace(recording, plant=plant) if named else recording
+
+
+def with_slots(recording: Recording, slots: Mapping[str, int]) -> Recording:
+    """The recording with hosts of so many slots."""
+    if not slots:
+        return recording
+    kinds: dict[str, set[str]] = {}
+    kind_of = {record.task.id: record.task.kind for record in recording.tasks}
+    for attempt in recording.attempts:
+        kinds.setdefault(attempt.host, set()).add(kind_of[attempt.task])
+    for name in slots:
+        if name not in kinds:
+            there = [host for host in kinds if host]
+            raise UsageError(f"--slots: the log has no host {quoted(name)}{meant(name, there, 'hosts')}")
+    plant = recording.plant or Plant()
+    known = {host.name for host in plant.hosts}
+    changed = [replace(host, slots=slots.get(host.name, host.slots)) for host in plant.hosts]
+    added = [
+        Host(name, "simulated", slots=count, serves=tuple(sorted(kinds[name])))
+        for name, count in slots.items()
+        if name not in known
+    ]
+    return replace(recording, plant=replace(plant, hosts=(*changed, *added)))
+
+
+# ---- notes
+
+
+def _notes(columns: Columns, gathered: Gathered) -> tuple[str, ...]:
+    notes = []
+    if columns.ignored:
+        some = ", ".join(quoted(column)[1:-1] for column in columns.ignored[:_MOST_SHOWN])
+        more = f", … ({len(columns.ignored)})" if len(columns.ignored) > _MOST_SHOWN else ""
+        notes.append(f"columns left aside: {some}{more}")
+    if gathered.base is Base.NAIVE:
+        notes.append(
+            "its times have no zone; they are taken for those of one zone without a change of clocks"
+        )
+    return (*notes, *gathered.notes)
