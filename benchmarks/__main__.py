@@ -59,6 +59,7 @@ def main() -> int:
     machine = f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {platform.machine()}"
     table: list[Row] = []
     kept = []
+    notes: list[str] = []
     for name in chosen.topics or TOPICS:
         reached = run_topic(
             TOPICS[name],
@@ -68,6 +69,7 @@ def main() -> int:
             tell=lambda line: print(line, file=sys.stderr),
         )
         table += rows(TOPICS[name], reached)
+        notes += [f"\n{r.topic}, {r.who}:\n{r.notes}" for r in reached if r.notes]
         kept += [
             {
                 "topic": r.topic,
@@ -81,6 +83,8 @@ def main() -> int:
         ]
     print(f"{machine}; medians of {rounds}{', quick' if chosen.quick else ''}; ratio = ours ÷ theirs\n")
     print(as_text(table))
+    for note in notes:
+        print(note)
     if chosen.json:
         document = {"machine": machine, "rounds": rounds, "quick": chosen.quick, "contestants": kept}
         chosen.json.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -33,10 +33,14 @@ class CannotRun(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What a measurement is given: its own empty folder, and whether the answer may be rough."""
+    """What a measurement is given: its own empty folder, and whether the answer may be rough.
+
+    What it notes is shown below the table.
+    """
 
     folder: Path
     quick: bool = False
+    notes: list[str] = field(default_factory=list)
 
     def size(self, full: int, quick: int) -> int:
         return quick if self.quick else full
@@ -69,7 +73,10 @@ def at_most(bound: float) -> Goal:
 
 @dataclass(slots=True)
 class Topic:
-    """One question, and who answers it. `goal` is on our figure, `against` on ours ÷ theirs."""
+    """One question, and who answers it. `goal` is on our figure, `against` on ours ÷ theirs.
+
+    What is the same every time is measured once.
+    """
 
     name: str
     what: str
@@ -77,6 +84,7 @@ class Topic:
     goal: Goal | None = None
     against: Mapping[str, Goal] = field(default_factory=dict)
     contestants: dict[str, Measure] = field(default_factory=dict)
+    once: bool = False
 
 
 TOPICS: dict[str, Topic] = {}
@@ -90,13 +98,19 @@ def _topic(name: str, what: str, unit: str) -> Topic:
 
 
 def benchmark(
-    name: str, *, what: str, unit: str, goal: Goal | None = None, against: Mapping[str, Goal] | None = None
+    name: str,
+    *,
+    what: str,
+    unit: str,
+    goal: Goal | None = None,
+    against: Mapping[str, Goal] | None = None,
+    once: bool = False,
 ) -> Callable[[Measure], Measure]:
     """Ours. Its words describe the topic, whoever was registered first."""
 
     def register(measure: Measure) -> Measure:
         topic = _topic(name, what, unit)
-        topic.what, topic.goal, topic.against = what, goal, dict(against or {})
+        topic.what, topic.goal, topic.against, topic.once = what, goal, dict(against or {}), once
         topic.contestants[OURS] = measure
         return measure
 
@@ -124,6 +138,7 @@ class Figures:
     who: str
     figures: tuple[float, ...] = ()
     cannot: str = ""
+    notes: str = ""  # of the last round
 
     @property
     def median(self) -> float | None:
@@ -136,20 +151,28 @@ def run_topic(
     """Every contestant once, then every one again: a slow spell of the machine hits them all."""
     reached: dict[str, list[float]] = {who: [] for who in topic.contestants}
     cannot: dict[str, str] = {}
+    notes: dict[str, str] = {}
+    rounds = 1 if topic.once else rounds
     for turn in range(rounds):
         for who in topic.contestants:
             if who in cannot:
                 continue
             tell(f"{topic.name}: {who}, {turn + 1} of {rounds}")
             try:
-                reached[who].append(measure_apart(topic.name, who, quick=quick, folder=folder))
+                figure, notes[who] = measure_apart(topic.name, who, quick=quick, folder=folder)
+                reached[who].append(figure)
             except CannotRun as reason:
                 cannot[who] = str(reason)
-    return [Figures(topic.name, who, tuple(reached[who]), cannot.get(who, "")) for who in topic.contestants]
+    return [
+        Figures(topic.name, who, tuple(reached[who]), cannot.get(who, ""), notes.get(who, ""))
+        for who in topic.contestants
+    ]
 
 
-def measure_apart(topic: str, who: str, *, quick: bool, folder: Path, timeout_s: float = 600) -> float:
-    """One measurement in a process of its own."""
+def measure_apart(
+    topic: str, who: str, *, quick: bool, folder: Path, timeout_s: float = 600
+) -> tuple[float, str]:
+    """One measurement in a process of its own: its figure and its notes."""
     command = [sys.executable, "-m", "benchmarks", "--one", topic, who, "--folder", str(folder)]
     try:
         ended = subprocess.run(
@@ -165,7 +188,7 @@ def measure_apart(topic: str, who: str, *, quick: bool, folder: Path, timeout_s:
         answer = json.loads(ended.stdout.splitlines()[-1])
         if "cannot" in answer:
             raise CannotRun(answer["cannot"])
-        return float(answer["figure"])
+        return float(answer["figure"]), str(answer["notes"])
     except (IndexError, KeyError, TypeError, ValueError):
         last = ended.stderr.strip().splitlines()[-1:] or [f"exit status {ended.returncode}"]
         raise CannotRun(f"failed: {last[0]}") from None
@@ -175,7 +198,9 @@ def measure_here(topic: str, who: str, *, quick: bool, folder: Path) -> None:
     """The other side of `measure_apart`: prints the figure as the last line."""
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=folder, ignore_cleanup_errors=True) as own:
         try:
-            answer: dict[str, object] = {"figure": TOPICS[topic].contestants[who](Bench(Path(own), quick))}
+            bench = Bench(Path(own), quick)
+            figure = TOPICS[topic].contestants[who](bench)
+            answer: dict[str, object] = {"figure": figure, "notes": "\n".join(bench.notes)}
         except CannotRun as reason:
             answer = {"cannot": str(reason)}
         print(json.dumps(answer), flush=True)

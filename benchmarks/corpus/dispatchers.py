@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ class Dispatcher:
     """As it should be: whatever is eligible starts as soon as a host that fits has room.
 
     The more urgent first, waiting `aging_s` counts as a level, lanes share by weight, then first come first
-    served; on the host with the most free share.
+    served; on the host with the most free share, in turn among equals.
     """
 
     sees_ends_late = False
@@ -42,14 +43,13 @@ class Dispatcher:
         return station.place.slots_at(sim.now) - len(station.runners) - kept
 
     def host_for(self, sim: Simulation, key: Key) -> Station | None:
-        best, most = None, 0.0
-        for station in sim.fitting(key):
-            if not self.is_usable(sim, station):
-                continue
-            share = self.room(sim, station, key) / station.place.slots
-            if share > most:
-                best, most = station, share
-        return best
+        able = [
+            (self.room(sim, station, key) / station.place.slots, -station.starts, station)
+            for station in sim.fitting(key)
+            if self.is_usable(sim, station)
+        ]
+        share, _, station = max(able, key=lambda a: a[:2], default=(0.0, 0, None))
+        return station if share > 0 else None
 
     def is_usable(self, sim: Simulation, station: Station) -> bool:
         return not station.place.is_down(sim.now) and station.next_start <= sim.now + 1e-9
@@ -58,10 +58,12 @@ class Dispatcher:
         return sim.lane_is_full(key.lane) or sim.gate_holding(key.lane) is not None
 
     def order(self, sim: Simulation, ticket: Ticket) -> tuple[float, ...]:
-        level = max(0, ticket.key.priority - int((sim.now - ticket.since) / self.aging_s))
+        level = ticket.key.priority - (sim.now - ticket.since) / self.aging_s
+        if len(sim.lanes) < 2:
+            return (level, ticket.seq)
         rule = sim.lanes.get(ticket.key.lane)
         share = sim.running_in.get(ticket.key.lane, 0) / (rule.weight if rule else 1.0)
-        return (level, share if len(sim.lanes) > 1 else 0.0, ticket.seq)
+        return (math.floor(level), share, ticket.seq)
 
     def choose(self, sim: Simulation) -> Choice | None:
         best: tuple[tuple[float, ...], Key, Station] | None = None
@@ -166,7 +168,7 @@ class SlowHands(Dispatcher):
             for s in sim.fitting(key)
             if self.room(sim, s, key) - self._napping(sim, s) > 0 and self.is_usable(sim, s)
         ]
-        return max(able, key=lambda s: self.room(sim, s, key) / s.place.slots, default=None)
+        return max(able, key=lambda s: (self.room(sim, s, key) / s.place.slots, -s.starts), default=None)
 
 
 class BlockedLoop(Dispatcher):

@@ -78,15 +78,17 @@ def serial_starts(rng: Chance, ours: bool) -> Case:
     workers = 1 if variant in ("all", "lane") else rng.choice((1, 1, 1, 2))
     kinds = rng.sample(KINDS, 1 if variant == "all" else rng.randint(2, 4))
     slots = workers * len(kinds) * rng.randint(2, 3)
-    count = rng.randint(2, 3) if variant == "all" or not ours else rng.randint(1, 3)
-    places = [Place(h, max(2, -(-slots // count))) for h in rng.sample(HOSTS, count)]
+    count = rng.randint(2, 3) if variant == "all" else rng.randint(1, 3)
+    if variant == "kinds" and not ours:  # a log shows room by more hosts than threads, or as families run out
+        count = rng.choice((1, workers * len(kinds) + 1))
+    places = [Place(h, max(2, -(-slots // count))) for h in rng.sample(HOSTS, min(count, len(HOSTS)))]
     came = [0.0] * n
     if rng.random() < 0.3:
         per_s = workers * len(kinds) / typical_s * rng.uniform(1.5, 3.0)
         came = times(rng, n, per_s, "steady")
     slower = {k: rng.uniform(0.6, 1.6) for k in kinds}
     slow = kinds[0]
-    weights = [3.0 if variant == "some" and k == slow else 1.0 for k in kinds]
+    weights = [3.0 if variant == "some" and k == slow else rng.uniform(0.3, 1.5) for k in kinds]
     lanes = {slow: LaneRule(max_running=1)} if variant == "lane" else {}
     works = []
     for i, at in enumerate(came):
@@ -120,17 +122,18 @@ def stalled_loop(rng: Chance, ours: bool) -> Case:
     shared = ours and rng.kept.random() < 0.4
     kinds = rng.sample(KINDS, rng.randint(2, 4))
     one_kind_each = rng.random() < 0.4
+    slots = rng.randint(2, 5)  # of each: else the one with fewer could be said to have too few
     places = [
         Place(
             h,
-            rng.randint(2, 5),
+            slots,
             serves=(kinds[i % len(kinds)],) if one_kind_each else ("*",),
             law=EventLoop() if shared and i == 0 else Place("", 1).law,
         )
         for i, h in enumerate(rng.sample(HOSTS, len(kinds) if one_kind_each else rng.randint(2, 4)))
     ]
-    slots = sum(p.slots for p in places)
-    came = times(rng, n, slots / typical_s * rng.uniform(0.9, 1.3), rng.choice(("at-once", "steady")))
+    per_s = slots * len(places) / typical_s * rng.uniform(0.9, 1.3)
+    came = times(rng, n, per_s, rng.choice(("at-once", "steady")))
     works = [
         Work(task_id(i), rng.choice(kinds), duration(rng, typical_s, spread), at) for i, at in enumerate(came)
     ]

@@ -10,7 +10,7 @@ from benchmarks.corpus import faults_hosts, faults_order, faults_speed, healthy
 from benchmarks.corpus.dispatchers import Dispatcher
 from benchmarks.corpus.recorder import ALWAYS_TOLD, MAYBE_TOLD, Clock, Setup, foreign, ours
 from benchmarks.corpus.simulation import Simulation
-from benchmarks.corpus.workloads import Case, Chance, gain, turnaround
+from benchmarks.corpus.workloads import Case, Chance, gain, seen_room_s, turnaround
 from benchmarks.corpus.world import Story
 from penstock.diagnosis.recording import Recording
 
@@ -68,6 +68,17 @@ OURS_ONLY = frozenset(
         "healthy-slots-changed",
     }
 )
+# What another system's log can show only by hosts that were seen to take more at once.
+IDLENESS = frozenset(
+    {
+        "head-of-line-blocking",
+        "serial-starts",
+        "stalled-loop",
+        "idle-slots",
+        "leaked-slots",
+        "unbalanced-hosts",
+    }
+)
 TURNS = 200
 
 
@@ -103,7 +114,7 @@ def generate(name: str, seed: int) -> Labelled:
             if case.twin is case.setup and case.label is None
             else simulate(case.twin, case.twin_dispatcher)
         )
-        if case.is_there(story, twin):
+        if case.is_there(story, twin) and (as_ours or _can_be_seen(case, story)):
             break
     else:
         raise RuntimeError(f"{name} {seed}: in {TURNS} turns the fault never did harm")
@@ -129,6 +140,10 @@ def generate(name: str, seed: int) -> Labelled:
 
 def simulate(setup: Setup, dispatcher: Dispatcher) -> Story:
     return Simulation(setup.works, setup.places, dispatcher, dict(setup.lanes), setup.gates).run()
+
+
+def _can_be_seen(case: Case, story: Story) -> bool:
+    return case.label not in IDLENESS or seen_room_s(story) >= 0.1 * story.makespan_s
 
 
 def _told(rng: Random, case: Case) -> frozenset[str]:

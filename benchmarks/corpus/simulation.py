@@ -38,6 +38,7 @@ class Station:
     used: bool = False
     idle_since: float = 0.0
     next_start: float = 0.0
+    starts: int = 0
 
     def advance(self, now: float) -> None:
         if now > self.at and self.runners:
@@ -211,6 +212,7 @@ class Simulation:
         self.running_in[work.lane] = self.running_in.get(work.lane, 0) + 1
         self.started_in[work.lane] = self.started_in.get(work.lane, 0.0) + 1
         station.advance(now)
+        station.starts += 1
         failing = place.is_broken(now) or ticket.tries <= len(work.fails)
         work_s = place.breaks_s if place.is_broken(now) else work.work_s / place.speed
         if not place.is_broken(now) and failing:

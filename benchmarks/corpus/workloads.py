@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -11,7 +12,7 @@ from benchmarks.corpus.dispatchers import Dispatcher
 from benchmarks.corpus.recorder import Setup
 from benchmarks.corpus.world import Place, Story, Work
 
-HOSTS = ("surtr", "fenrir", "skoll", "hati", "garm", "ymir")
+HOSTS = ("surtr", "fenrir", "skoll", "hati", "garm", "ymir", "vali", "modi", "magni")
 KINDS = ("summarize", "extract", "report", "embed", "review", "plan")
 LANES = ("gptr", "fpf", "chat", "night", "eval")
 
@@ -89,10 +90,6 @@ def hosts(rng: Random, n: int, slots: Sequence[int], **how: object) -> list[Plac
     return [Place(name, rng.choice(slots), **how) for name in rng.sample(HOSTS, n)]  # type: ignore[arg-type]
 
 
-def ids(works: Sequence[Work]) -> list[str]:
-    return [w.id for w in works]
-
-
 def task_id(i: int) -> str:
     return f"t{i:04d}"
 
@@ -108,3 +105,36 @@ def overtaken(story: Story, by: Callable[[Work, Work], bool]) -> dict[str, int]:
             if other.at >= work.at and first[other.id] < first[work.id] - 1e-9 and by(other, work)
         )
     return count
+
+
+def seen_room_s(story: Story) -> float:
+    """For how long ready work stood beside a host that ran its kind, and that was seen to take more at once."""
+    steps: list[tuple[float, int, str, str]] = []
+    kinds = {w.id: w.kind for w in story.works}
+    fitting: dict[str, set[str]] = {}
+    ready = dict(story.met)
+    for attempt in story.tries:
+        kind = kinds[attempt.task]
+        fitting.setdefault(kind, set()).add(attempt.host)
+        steps += [(ready[attempt.task], 1, "", kind), (attempt.start, -1, "", kind)]
+        steps += [(attempt.start, 1, attempt.host, ""), (attempt.end, -1, attempt.host, "")]
+        ready[attempt.task] = attempt.retry_at or attempt.end
+    steps.sort(key=lambda step: step[:2])
+    level: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    for _, change, host, _ in steps:
+        if host:
+            level[host] += change
+            most[host] = max(most[host], level[host])
+    level.clear()
+    waiting: Counter[str] = Counter()
+    seconds, before = 0.0, steps[0][0]
+    for at, change, host, kind in steps:
+        if at > before and any(n and any(level[h] < most[h] for h in fitting[k]) for k, n in waiting.items()):
+            seconds += at - before
+        before = at
+        if host:
+            level[host] += change
+        else:
+            waiting[kind] += change
+    return seconds
