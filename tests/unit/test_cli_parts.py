@@ -18,9 +18,9 @@ from penstock.cli.logs import Log, telling
 from penstock.cli.progress import Board, Lines, Silent, choose, failure_line
 from penstock.cli.session import hearing_interrupts
 from penstock.cli.tally import Tally
-from penstock.hosts.base import Job
 from penstock.model import Host, State, Task, TaskRecord, Verdict
-from penstock.scheduling.messages import End, GateChange, HostChange, Requeue, Revive, Stop, WaitChange
+from penstock.scheduling.messages import End, GateChange, HostChange, Requeue, Revive, Start, Stop, WaitChange
+from penstock.telemetry.story import Story
 
 # ---- render
 
@@ -216,20 +216,22 @@ def test_a_failure_is_a_line() -> None:
 # ---- logs
 
 
-def log(*, as_json: bool = False, quiet: bool = False) -> Log:
-    known = {"t9": Task("later", id="t9", lane="slow")}
-    return Log(as_json=as_json, quiet=quiet, task=known.get)
+def log(*, as_json: bool = False, quiet: bool = False) -> tuple[Log, Story]:
+    known = {"t9": Task("later", id="t9", lane="slow"), "t1": Task("a", id="t1", lane="left", run="r")}
+    story, made = Story(known.get), Log(as_json=as_json, quiet=quiet)
+    story.listen(made)
+    return made, story
 
 
-JOB = Job("t1", 1, "a", None, "here", "left", "r", None, None)
+START = Start("t1", 1, "here", "left", 1, 1.0)
 
 
 def test_every_change_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     """C5"""
-    told = log()
-    told.started([JOB])
-    told.decided(
+    told, story = log()
+    story.decided(
         [
+            START,
             Stop("t1", 1, "here", 2.0, "cancelled by a client"),
             Requeue("t1", 1, 2.0, 3.5, 1, 0, Verdict.TEMPORARY, "no luck"),
             Revive("t1", 3.0),
@@ -240,9 +242,9 @@ def test_every_change_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
         ]
     )
     lines = [line.split(" ", 1)[1] for line in capsys.readouterr().err.splitlines()]
-    assert lines[0] == "started  t1 kind=a host=here lane=left attempt=1"
+    assert lines[0] == "started  t1 kind=a host=here lane=left run=r attempt=1"
     assert lines[1] == 'stop     t1 host=here why="cancelled by a client"'
-    assert lines[2] == 'retry    t1 kind=a host=here lane=left ran_s=0.0 in_s=1.5 error="no luck"'
+    assert lines[2].endswith('kind=a host=here lane=left run=r attempt=1 ran_s=1.0 in_s=1.5 error="no luck"')
     assert lines[3] == "revived  t1"
     assert lines[4] == 'failed   t9 kind=later lane=slow error="too late"'
     assert lines[5] == "host     host=here state=down slots=2 3 failures"
@@ -252,7 +254,8 @@ def test_every_change_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_lines_can_be_read_back(capsys: pytest.CaptureFixture[str]) -> None:
-    log(as_json=True).decided([End("t9", 0, State.BLOCKED, "block", 4.0, None, 'a "quoted"\nword')])
+    _, story = log(as_json=True)
+    story.decided([End("t9", 0, State.BLOCKED, "block", 4.0, None, 'a "quoted"\nword')])
     assert json.loads(capsys.readouterr().err) == {
         "at": 4.0,
         "event": "blocked",
@@ -269,7 +272,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(monkeypatch: pytest.MonkeyPa
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(sys, "stderr", Full())
-    log().started([JOB])
+    log()[1].decided([START])
 
 
 def test_warnings_of_the_parts_are_lines_too() -> None:

@@ -152,9 +152,7 @@ async def serving(
     (url,) = urls(sockets)
     try:
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(
-                service.run(on_ready=ready.set, on_start=lambda jobs: None, on_decisions=lambda decided: None)
-            )
+            running = group.create_task(service.run(on_ready=ready.set))
             async with asyncio.timeout(PATIENCE_S):
                 await ready.wait()
             try:

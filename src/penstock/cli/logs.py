@@ -1,8 +1,8 @@
-"""The lines that `work` writes: what started and ended, named by task, kind, host and lane.
+"""The lines that `work` and `serve` write: what started and ended, with its task, kind, host, lane and run.
 
-12:00:01.123 started  1m7f kind=summarize host=here lane=default attempt=1
-12:00:02.345 done     1m7f kind=summarize host=here lane=default ran=1.2s
-12:00:02.345 failed   1m7g kind=summarize host=here lane=default ran=0.1s error="no such file"
+12:00:01.123 started  1m7f kind=summarize host=here lane=default run=nightly attempt=1
+12:00:02.345 done     1m7f kind=summarize host=here lane=default run=nightly attempt=1 ran_s=1.2
+12:00:02.345 failed   1m7g kind=summarize host=here lane=default run=nightly attempt=1 ran_s=0.1 error="no file"
 """
 
 from __future__ import annotations
@@ -12,57 +12,38 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from penstock.cli.render import one_line
-from penstock.hosts.base import Job
-from penstock.model import State, Task, Verdict
+from penstock.model import State, Verdict
 from penstock.scheduling.messages import (
     AllChange,
-    Decision,
-    End,
     GateChange,
     HostChange,
     LaneChange,
-    Requeue,
     Revive,
     Stop,
 )
 from penstock.telemetry.logs import handled
+from penstock.telemetry.story import Ended, Fact, Over, Started
 
 _LOUD = ("failed", "blocked", "retry", "warning")  # also told when quiet
 
 
-class _Running(NamedTuple):
-    job: Job
-    started_at: float
-
-
 class Log:
-    """Told by the dispatcher; never raises, for a full disk or a closed pipe must not stop the work."""
+    """Listens to the dispatcher's story; never raises, for a full disk or a closed pipe must not stop the work."""
 
-    def __init__(self, *, as_json: bool, quiet: bool, task: Callable[[str], Task | None]) -> None:
+    def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self._as_json = as_json
         self._quiet = quiet
-        self._task = task
-        self._running: dict[str, _Running] = {}
         self.failures = 0
 
     # ---- what is told
 
-    def started(self, jobs: Sequence[Job]) -> None:
-        now = time.time()
-        lines = []
-        for job in jobs:
-            self._running[job.task] = _Running(job, now)
-            if not self._quiet:
-                lines.append(self._formed("started", now, job.task, _named(job) | {"attempt": job.attempt}))
-        self._write(lines)
-
-    def decided(self, decisions: Sequence[Decision]) -> None:
-        self._write([line for decision in decisions if (line := self._told(decision)) is not None])
+    def told(self, facts: Sequence[Fact]) -> None:
+        self._write([line for fact in facts if (line := self._line_of(fact)) is not None])
 
     def line(self, what: str, task: str | None = None, **fields: Any) -> None:
         if not self._quiet or what in _LOUD:
@@ -71,52 +52,52 @@ class Log:
     def warning(self, text: str) -> None:
         self.line("warning", detail=text)
 
-    # ---- decisions
+    # ---- facts
 
-    def _told(self, decision: Decision) -> str | None:
-        match decision:
-            case End():
-                return self._ended(decision)
-            case Requeue():
-                fields: dict[str, Any] = self._left(decision.task, decision.at)
-                fields["in_s"] = round(max(0.0, decision.retry_at - decision.at), 3)
-                put_back = decision.verdict is Verdict.CANCELLED
-                what = "put-back" if put_back else "retry"
-                return self._if_loud(what, decision, fields | _error(decision.error))
+    def _line_of(self, fact: Fact) -> str | None:
+        match fact:
+            case Started():
+                return None if self._quiet else self._if_loud("started", fact, _named(fact))
+            case Over():
+                return None if fact.retry_at is None else self._tried(fact)
+            case Ended():
+                return self._ended(fact)
             case Revive():
-                return self._if_loud("revived", decision, {})
+                return self._if_loud("revived", fact, {})
             case Stop():
-                return self._if_loud("stop", decision, {"host": decision.host, "why": decision.why})
+                return self._if_loud("stop", fact, {"host": fact.host, "why": fact.why})
             case HostChange():
-                text = {"state": decision.state, "slots": decision.slots, "detail": decision.detail or None}
-                return self._if_loud("host", decision, {"host": decision.host} | text)
+                text = {"state": fact.state, "slots": fact.slots, "detail": fact.detail or None}
+                return self._if_loud("host", fact, {"host": fact.host} | text)
             case GateChange():
-                state = {"open": decision.open, "detail": decision.detail or None}
-                return self._if_loud("gate", decision, {"gate": decision.gate} | state)
+                state = {"open": fact.open, "detail": fact.detail or None}
+                return self._if_loud("gate", fact, {"gate": fact.gate} | state)
             case LaneChange():
-                return self._if_loud("lane", decision, {"lane": decision.lane, "paused": decision.paused})
+                return self._if_loud("lane", fact, {"lane": fact.lane, "paused": fact.paused})
             case AllChange():
-                return self._if_loud("everything", decision, {"paused": decision.paused})
+                return self._if_loud("everything", fact, {"paused": fact.paused})
         return None
 
-    def _ended(self, decision: End) -> str | None:
-        if decision.state in (State.FAILED, State.BLOCKED):
+    def _tried(self, fact: Over) -> str | None:
+        """The attempt is over and another follows. How long it ran is told with its task's end."""
+        assert fact.retry_at is not None
+        ran = {"ran_s": round(max(0.0, fact.at - fact.started_at), 3)}
+        later = {"in_s": round(max(0.0, fact.retry_at - fact.at), 3)}
+        what = "put-back" if fact.verdict == Verdict.CANCELLED else "retry"
+        return self._if_loud(what, fact, _named(fact) | ran | later | _error(fact.error))
+
+    def _ended(self, fact: Ended) -> str | None:
+        if fact.state in (State.FAILED, State.BLOCKED):
             self.failures += 1
-        fields = self._left(decision.task, decision.at)
-        return self._if_loud(str(decision.state), decision, fields | _error(decision.error))
+        elif self._quiet:
+            return None
+        ran = {} if fact.ran_s is None else {"ran_s": round(max(0.0, fact.ran_s), 3)}
+        return self._if_loud(str(fact.state), fact, _named(fact) | ran | _error(fact.error))
 
-    def _left(self, task: str, at: float) -> dict[str, Any]:
-        """What is known of a task whose attempt is over, or that ended in the queue."""
-        running = self._running.pop(task, None)
-        if running is not None:
-            return _named(running.job) | {"ran_s": round(max(0.0, at - running.started_at), 3)}
-        known = self._task(task)
-        return {} if known is None else {"kind": known.kind, "lane": known.lane}
-
-    def _if_loud(self, what: str, decision: Any, fields: dict[str, Any]) -> str | None:
+    def _if_loud(self, what: str, fact: Any, fields: dict[str, Any]) -> str | None:
         if self._quiet and what not in _LOUD:
             return None
-        return self._formed(what, decision.at, getattr(decision, "task", None), fields)
+        return self._formed(what, fact.at, getattr(fact, "task", None), fields)
 
     # ---- lines
 
@@ -144,8 +125,16 @@ class Log:
                 sys.stderr.flush()
 
 
-def _named(job: Job) -> dict[str, Any]:
-    return {"kind": job.kind, "host": job.host, "lane": job.lane}
+def _named(fact: Started | Over | Ended) -> dict[str, Any]:
+    """What a line names of a task, as far as it is known."""
+    task = fact.known
+    names = {
+        "kind": None if task is None else task.kind,
+        "host": fact.host or None,
+        "lane": fact.lane or None,
+    }
+    run = None if task is None else task.run or None
+    return names | {"run": run, "attempt": fact.attempt or None}
 
 
 def _error(error: str | None) -> dict[str, Any]:

@@ -71,7 +71,8 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
             stack.enter_context(closing(one))
         store = open_store(config)
         dispatcher = make_dispatcher(config, store, "penstock serve")
-        log = Log(as_json=as_json, quiet=quiet, task=dispatcher.task)
+        log = Log(as_json=as_json, quiet=quiet)
+        dispatcher.story.listen(log)
         service = Service(config, store, dispatcher, sockets)
 
         stop = Stops(log, service.stop)
@@ -90,7 +91,7 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
         await store.open()
         try:
             await service.check()
-            await service.run(on_ready=ready, on_start=log.started, on_decisions=log.decided)
+            await service.run(on_ready=ready)
             left = sum((await store.snapshot(time.time())).queued.values())
         finally:
             interrupts.tell(stop.heard.append)  # it is as good as stopped

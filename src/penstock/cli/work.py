@@ -245,7 +245,8 @@ async def _work(config: Config, drain: bool, as_json: bool, quiet: bool) -> int:
 
     store = open_store(config)
     dispatcher = make_dispatcher(config, store, "penstock work --drain" if drain else "penstock work")
-    log = Log(as_json=as_json, quiet=quiet, task=dispatcher.task)
+    log = Log(as_json=as_json, quiet=quiet)
+    dispatcher.story.listen(log)
 
     stop = Stops(log, dispatcher.stop)
 
@@ -260,9 +261,7 @@ async def _work(config: Config, drain: bool, as_json: bool, quiet: bool) -> int:
     await store.open()
     with hearing_interrupts() as interrupts, telling(log.warning):
         try:
-            await dispatcher.run(
-                until_empty=drain, on_ready=ready, on_start=log.started, on_decisions=log.decided
-            )
+            await dispatcher.run(until_empty=drain, on_ready=ready)
             left = sum((await store.snapshot(time.time())).queued.values())
         finally:
             interrupts.tell(stop.heard.append)  # it is as good as stopped

@@ -7,7 +7,7 @@ memory when it has been read. One that is stopped before that never begins.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from penstock.dispatcher.payloads import Payloads
@@ -24,15 +24,14 @@ class Launcher:
         payloads: Payloads,
         tell: Callable[[Event], None],
         own: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        begun: Callable[[Iterable[str]], None],
     ) -> None:
-        self.on_start: Callable[[Sequence[Job]], None] | None = (
-            None  # hears of attempts just before they begin
-        )
         self.pending: set[asyncio.Task[None]] = set()  # those that wait for the store
         self._engine = engine
         self._payloads = payloads
         self._tell = tell
         self._own = own
+        self._begun = begun  # hears of tasks just before their attempts begin
         self._unbegun: dict[tuple[str, int], None] = {}  # attempts that wait for the disk before they begin
 
     @property
@@ -80,6 +79,5 @@ class Launcher:
             self._begin(wanted)
 
     def _begin(self, jobs: Sequence[Job]) -> None:
-        if self.on_start is not None:
-            self.on_start(jobs)
+        self._begun(job.task for job in jobs)
         self._engine.start(jobs)

@@ -45,12 +45,14 @@ from penstock.scheduling.messages import (
     PauseSet,
     PutBack,
     Requeue,
+    Restored,
     Start,
     Stop,
     Submitted,
 )
 from penstock.scheduling.scheduler import Scheduler
 from penstock.store.base import Bell, Store
+from penstock.telemetry.story import Stalled, Story
 
 log = logging.getLogger("penstock.dispatcher")
 
@@ -77,7 +79,8 @@ class Dispatcher:
         self._stepping = False  # a step is scheduled
         self._held = False  # the loop waits for the disk
         self._awaiting_step: list[asyncio.Future[None]] = []
-        self._launcher = Launcher(self._engine, self._payloads, self._tell, self._own)
+        self.story = Story(self.task, lambda task: self._scheduler.met_at(task))
+        self._launcher = Launcher(self._engine, self._payloads, self._tell, self._own, self.story.begun)
         self._probes: Probes | None = None
         self._bell: Bell | None = None
         self._closing = False
@@ -98,17 +101,15 @@ class Dispatcher:
         until_empty: bool = False,
         answer_only: bool = False,
         on_ready: Callable[[], None] | None = None,
-        on_start: Callable[[Sequence[Job]], None] | None = None,
         on_decisions: Callable[[Sequence[Decision]], None] | None = None,
         on_tokens: OnTokens | None = None,
     ) -> None:
         """Dispatch until stopped, until nothing is left to do, or just until every request is answered.
 
-        `on_start` hears of attempts just before they begin, `on_decisions` of everything that was decided,
-        `on_tokens` that the store's tokens are others than before; whoever changed them waits for it.
+        `on_decisions` hears of everything that was decided, before those who listen to the story; `on_tokens` that
+        the store's tokens are others than before, and whoever changed them waits for it.
         """
         self._loop = asyncio.get_running_loop()
-        self._launcher.on_start = on_start
         self._on_decisions = on_decisions
         self._on_tokens = on_tokens
         epoch, before = await self._store.acquire(self._owner, self._clock.now(), self._config.plant)
@@ -223,6 +224,9 @@ class Dispatcher:
             store, self._engine, self._payloads, self._config.plant, before, self._clock.now()
         )
         self._events += [e for e in events if not isinstance(e, PauseSet) or self._has(e)]
+        if self.story.is_heard:
+            live = [record for e in events if isinstance(e, Restored) for record in e.records]
+            self.story.took_over(epoch.started_at, None if before is None else before.ended_at, live)
         self._bell = bell = store.wake_bell()
         beside = [str(self._config.path.parent)] if self._config.path is not None else []
         self._probes = Probes(self._config.plant.gates, self._tell, search_path=beside)
@@ -287,7 +291,7 @@ class Dispatcher:
             if outcome.verdict is Verdict.HOST or outcome.host_fault:
                 self.health.doubt(job.host)
             if self._putting_back and outcome.verdict is Verdict.CANCELLED and job.task not in self._calls:
-                self._events.append(PutBack(job.task, job.attempt))
+                self._events.append(PutBack(job.task, job.attempt, outcome.tokens, outcome.cost_usd))
             elif self._putting_back and job.task in self._calls:  # nobody waits for it any more
                 self._events += (CancelAsked(job.task), Finished(job.task, job.attempt, outcome))
             else:
@@ -296,8 +300,10 @@ class Dispatcher:
 
     def _on_stall(self, stall: Stall) -> None:
         data = {"host": stall.host, "seconds": stall.seconds, "stack": stall.stack}
+        now = self._clock.now()
+        self.story.stalled(Stalled(stall.host, stall.task, stall.attempt, now, stall.seconds, stall.over))
         if not self._closing:
-            self._own(self._store.note("Stall", self._clock.now(), stall.task, stall.attempt, data))
+            self._own(self._store.note("Stall", now, stall.task, stall.attempt, data))
 
     async def _settled(self) -> None:
         """Until everything told so far has been stepped over and written."""
@@ -347,6 +353,8 @@ class Dispatcher:
         written.add_done_callback(partial(self._written, len(decisions)))
         if self._on_decisions is not None:
             self._on_decisions(decisions)
+        if self.story.is_heard:
+            self.story.decided(decisions)
         starts = []
         for decision in decisions:
             if isinstance(decision, Start):

@@ -12,13 +12,17 @@ from penstock.model import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """User code that kept a loop from turning: whose, for how long so far, and where it stood."""
+    """User code that keeps a loop from turning: whose, for how long so far, and where it stood.
+
+    Told when it is noticed, and once more when it is over.
+    """
 
     host: str
     task: str | None
     attempt: int | None
     seconds: float
     stack: str
+    over: bool = False
 
 
 Report: TypeAlias = Callable[[Sequence[tuple[Job, Outcome]]], None]

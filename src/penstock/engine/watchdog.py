@@ -190,7 +190,7 @@ class Watchdog:
 
     def _tell_end(self, watched: Watched, seconds: float) -> None:
         assert watched.stall is not None
-        stall = replace(watched.stall, seconds=seconds)
+        stall = replace(watched.stall, seconds=seconds, over=True)
         watched.stall = None
         _log.warning("host %s: the loop was blocked for %.2f s by task %s", stall.host, seconds, stall.task)
         self._on_stall(stall)

@@ -173,6 +173,8 @@ class Arrivals:
         if unmet:
             self._roster.wait_after(entry, unmet)
         else:
+            if task.after:
+                self._roster.met[entry.id] = task.queued_at  # it never waited for them here
             self._endings.queue_or_expire(entry, now, keep_key=True)
 
     def _make_shape(self, task: Task, now: float) -> Shape:

@@ -99,6 +99,7 @@ class Endings:
                     unmet.discard(task)
                     if not unmet:
                         del self._roster.unmet[entry.id]
+                        self._roster.met[entry.id] = now
                         self.queue_or_expire(entry, now)
                     continue
                 how = INHERITED[state]

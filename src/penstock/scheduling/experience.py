@@ -37,9 +37,9 @@ class Experience:
         if host.breaker.failures or host.breaker.opened or host.throttle.limit < host.throttle.configured:
             self._did_well(host, now)
 
-    def put_back(self, entry: Entry, host: HostState, seconds: float, now: float) -> None:
-        """It was stopped for no fault of its own."""
-        self._conditions.judge_budgets(host, entry.shape.lane, now)
+    def put_back(self, entry: Entry, host: HostState, usd: float | None, seconds: float, now: float) -> None:
+        """It was stopped for no fault of its own; what it cost until then is spent."""
+        self._pay(entry, host, usd, now)
         if host.tuner is not None:
             self._tune(host, entry, Verdict.CANCELLED, seconds, now)
 

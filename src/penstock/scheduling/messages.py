@@ -39,10 +39,12 @@ class Finished(NamedTuple):
 
 
 class PutBack(NamedTuple):
-    """A running attempt was stopped so that its task can run later, at no cost to it."""
+    """A running attempt was stopped so that its task can run later, at no cost to it; what it used is counted."""
 
     task: str
     attempt: int
+    tokens: float | None = None
+    cost_usd: float | None = None
 
 
 class CancelAsked(NamedTuple):
@@ -151,6 +153,7 @@ class Requeue(NamedTuple):
     host_faults: int
     verdict: Verdict
     error: str | None
+    tokens: float | None = None  # what the attempt used, where the host counts them
 
 
 class End(NamedTuple):

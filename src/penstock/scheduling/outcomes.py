@@ -65,15 +65,19 @@ class Outcomes:
         host = entry.host
         assert host is not None
         seconds = self._placer.vacate(host, entry.id, entry.shape.lane, now)
-        self._experience.put_back(entry, host, seconds, now)
+        self._experience.put_back(entry, host, event.cost_usd, seconds, now)
         entry.host = None
+        outcome = Outcome(
+            Verdict.CANCELLED,
+            error="put back: the dispatcher stopped",
+            tokens=event.tokens,
+            cost_usd=event.cost_usd,
+        )
         stopped = self._roster.stopping.get(entry.id)
         if stopped is not None:
-            self._endings.end(entry, "cancel", now, None, stopped)
+            self._endings.end(entry, "cancel", now, outcome, stopped)
         else:
-            self._requeue(
-                entry, Outcome(Verdict.CANCELLED, error="put back: the dispatcher stopped"), now, now
-            )
+            self._requeue(entry, outcome, now, now)
 
     def _failed(self, entry: Entry, host: HostState, outcome: Outcome, chance: float, now: float) -> None:
         rule = self._rule
@@ -113,6 +117,7 @@ class Outcomes:
                 entry.faults,
                 outcome.verdict,
                 outcome.error,
+                outcome.tokens,
             )
         )
         entry.status = PENDING

@@ -15,11 +15,15 @@ class Roster:
         self.not_before: dict[str, float] = {}
         self.deadlines: dict[str, float] = {}
         self.stopping: dict[str, str] = {}  # running tasks that were asked to end, and why
+        self.met: dict[str, float] = {}  # when the last task that a live one waits after was done
+        self.parted: dict[str, float] = {}  # the same of those that ended in this step
 
     @property
     def beside(self) -> bool:
         """Whether anything is kept about tasks beside their entries."""
-        return bool(self.dependants or self.deadlines or self.not_before or self.stopping or self.unmet)
+        return bool(
+            self.dependants or self.deadlines or self.not_before or self.stopping or self.unmet or self.met
+        )
 
     def wait_after(self, entry: Entry, unmet: set[str]) -> None:
         self.unmet[entry.id] = unmet
@@ -38,6 +42,8 @@ class Roster:
             self.stopping.pop(task, None)
         if self.unmet:
             self.unmet.pop(task, None)
+        if self.met and (met := self.met.pop(task, None)) is not None:
+            self.parted[task] = met
         timed = self.not_before.pop(task, None) is not None if self.not_before else False
         if self.deadlines and self.deadlines.pop(task, None) is not None:
             timed = True

@@ -100,6 +100,8 @@ class Scheduler:
         if now < self._now:
             now = self._now  # time does not go back, whatever the clock says
         self._now = now
+        if self._roster.parted:
+            self._roster.parted.clear()
         if not self._opened:
             self._open(now)
         handlers = self._handlers
@@ -139,6 +141,11 @@ class Scheduler:
             assert entry.work_class is not None
             return entry.work_class.reason
         return "dependency" if self._roster.unmet.get(task) else "scheduled"
+
+    def met_at(self, task: str) -> float | None:
+        """When the last task that a live one, or one that ended in this step, waits after was done."""
+        roster = self._roster
+        return roster.met.get(task, roster.parted.get(task))
 
     def hosts_down(self, task: Task) -> bool:
         """Whether there are hosts that may take such a task, and all of them are down."""

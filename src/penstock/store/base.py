@@ -68,7 +68,7 @@ class StoredEvent:
     | submitted | tasks were kept, one event per submit and run | run, count, first and last number |
     | started | an attempt began | lane, class |
     | stopping | an attempt was told to end | why |
-    | requeued | an attempt is over, its task is queued again | verdict, retry_at, error |
+    | requeued | an attempt is over, its task is queued again | verdict, retry_at, error, perhaps tokens |
     | ended | a task has its result | state, step; error, tokens, cost_usd, logs where there are any |
     | revived | an ended task is queued again | |
     | refused | a result or decision came too late and changed nothing | why |

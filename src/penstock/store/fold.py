@@ -164,13 +164,15 @@ class Fold:
         row = self._row(decision)
         if row is None:
             return self._lost(decision)
-        task, attempt, at, retry_at, tries, host_faults, verdict, error = decision
+        task, attempt, at, retry_at, tries, host_faults, verdict, error, tokens = decision
         row[STATE] = QUEUED
         row[TRIES] = tries
         row[HOST_FAULTS] = host_faults
         row[RETRY_AT] = retry_at
         self._end_attempt(task, attempt, at, verdict._value_, error, retry_at)
         data = {"verdict": verdict, "retry_at": retry_at, "error": error}
+        if tokens is not None:
+            data["tokens"] = tokens
         self._event(at, "requeued", task, attempt, self._host(task, row), data)
         return None
 

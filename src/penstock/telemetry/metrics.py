@@ -1,11 +1,12 @@
-"""The figures of /metrics: counters folded from what the dispatcher decides, and how things stand when asked.
+"""The figures of /metrics: counters folded from the dispatcher's story, and how things stand when asked.
 
-Prometheus' own text form. Names, labels and meanings are in METRICS, which the reference page repeats.
+Prometheus' own text form. Names, labels and meanings are in METRICS, which the reference page repeats. Labels
+are words of ours and names of the config; kinds, which anybody may invent, are counted up to a number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from prometheus_client import (
@@ -17,13 +18,16 @@ from prometheus_client import (
     generate_latest,
 )
 
-from penstock.model import Task
-from penstock.scheduling.messages import Decision, End, Requeue, Spend, Start, Stop, WaitChange
+from penstock.scheduling.messages import Spend, Stop
+from penstock.telemetry.story import Ended, Fact, Over, Stalled, Started
+from penstock.telemetry.stretches import QueueTime
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 disable_created_metrics()  # type: ignore[no-untyped-call] # the time at which a counter was made would double every line
 
+OTHER_KINDS = "other"
+_MOST_KINDS = 100
 _SECONDS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 
 
@@ -37,8 +41,11 @@ METRICS: Mapping[str, Metric] = {
     "penstock_queue_depth": Metric(Gauge, ("lane",), "Tasks that wait to start."),
     "penstock_waiting_tasks": Metric(Gauge, ("reason",), "Tasks that wait, by what they wait for now."),
     "penstock_running": Metric(Gauge, ("host",), "Attempts that run."),
+    "penstock_lane_running": Metric(Gauge, ("lane",), "Attempts that run, by the lane of their tasks."),
     "penstock_slots": Metric(Gauge, ("host",), "Slots of a host as they are now."),
+    "penstock_slots_used": Metric(Gauge, ("host",), "Slots of a host that attempts hold."),
     "penstock_host_up": Metric(Gauge, ("host",), "1 when attempts may start on a host, 0 when it is down."),
+    "penstock_host_state": Metric(Gauge, ("host", "state"), "1 for the state that a host is in."),
     "penstock_gate_open": Metric(Gauge, ("gate",), "1 when a gate is open, 0 when it is closed."),
     "penstock_dispatcher_up": Metric(Gauge, (), "1 while tasks are started, 0 while the server stops."),
     "penstock_asyncio_tasks": Metric(Gauge, (), "Tasks of the server's loop."),
@@ -47,16 +54,25 @@ METRICS: Mapping[str, Metric] = {
         ("lane", "reason"),
         "From a task's way into the queue to the start of its attempt; the reason is the last it waited for.",
     ),
-    "penstock_attempt_seconds": Metric(Histogram, ("host",), "How long attempts ran."),
+    "penstock_wait_reason_seconds_total": Metric(
+        Counter,
+        ("lane", "reason"),
+        "Seconds that tasks waited, by what for; counted when the wait is over, and adds up to all of it.",
+    ),
+    "penstock_attempt_seconds": Metric(Histogram, ("host", "kind"), "How long attempts ran."),
     "penstock_attempts_total": Metric(Counter, ("host", "verdict"), "Attempts that ended, by how."),
-    "penstock_tasks_ended_total": Metric(Counter, ("lane", "state"), "Tasks that ended, by how."),
+    "penstock_tasks_ended_total": Metric(
+        Counter, ("host", "lane", "state"), "Tasks that ended, by how, and where they ran last."
+    ),
     "penstock_stops_total": Metric(Counter, ("host",), "Attempts that were told to end before their time."),
     "penstock_tokens_total": Metric(
-        Counter, ("host",), "Tokens of tasks' last attempts, where hosts count them."
+        Counter, ("host", "lane"), "Tokens that attempts used, where hosts count them."
     ),
-    "penstock_cost_usd_total": Metric(
-        Counter, ("host",), "What attempts cost, also those that were tried again."
+    "penstock_cost_usd_total": Metric(Counter, ("host", "lane"), "What attempts cost."),
+    "penstock_stalls_total": Metric(
+        Counter, ("host",), "Times that user code kept a host's loop from turning, as the watchdog saw it."
     ),
+    "penstock_stall_seconds_total": Metric(Counter, ("host",), "How long such code kept a loop."),
     "penstock_http_requests_total": Metric(
         Counter, ("method", "route", "status"), "HTTP requests that were answered, the refused ones too."
     ),
@@ -73,22 +89,14 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-class _Running(NamedTuple):
-    host: str
-    lane: str
-    started_at: float
-
-
 class Metrics:
-    """`task` finds a live task by its id. Told by the dispatcher's loop, and read on it."""
+    """A listener of the story. Told by the dispatcher's loop, and read on it."""
 
-    def __init__(self, task: Callable[[str], Task | None]) -> None:
-        self._task = task
+    def __init__(self) -> None:
         self._registry = CollectorRegistry(auto_describe=True)
         self._made: dict[str, Any] = {name: self._make(name, metric) for name, metric in METRICS.items()}
-        self._running: dict[str, _Running] = {}
-        self._queued_at: dict[str, float] = {}  # of tasks that are in the queue once more
-        self._reasons: dict[int, str] = {}  # work class -> what it waited for last
+        self._series: dict[tuple[str, ...], Any] = {}
+        self._kinds: set[str] = set()
 
     def _make(self, name: str, metric: Metric) -> Any:
         if metric.kind is Histogram:
@@ -106,65 +114,57 @@ class Metrics:
     def observe(self, name: str, value: float, *labels: str) -> None:
         self._labelled(name, labels).observe(value)
 
-    def _labelled(self, name: str, labels: Sequence[str]) -> Any:
-        return self._made[name].labels(*labels) if labels else self._made[name]
+    def _labelled(self, name: str, labels: tuple[str, ...]) -> Any:
+        if not labels:
+            return self._made[name]
+        series = self._series.get((name, *labels))
+        if series is None:
+            series = self._series[(name, *labels)] = self._made[name].labels(*labels)
+        return series
 
-    # ---- what is decided
+    # ---- what happened
 
-    def decided(self, decisions: Sequence[Decision]) -> None:
-        for decision in decisions:
-            if isinstance(decision, Start):
-                self._started(decision)
-            elif isinstance(decision, End):
-                self._ended(decision)
-            elif isinstance(decision, Requeue):
-                self._over(decision.task, decision.at, str(decision.verdict))
-                self._queued_at[decision.task] = decision.at
-            elif isinstance(decision, WaitChange):
-                # After the starts of the same step: those still count as having waited.
-                if decision.reason is None:
-                    self._reasons.pop(decision.work_class, None)
+    def told(self, facts: Sequence[Fact]) -> None:
+        for fact in facts:
+            if isinstance(fact, Started):
+                self._waited(fact.lane, fact.wait)
+            elif isinstance(fact, Over):
+                self._over(fact)
+            elif isinstance(fact, Ended):
+                self.count("penstock_tasks_ended_total", fact.host or "", fact.lane, fact.state._value_)
+                self._waited(fact.lane, fact.wait, started=False)
+            elif isinstance(fact, Spend):
+                self.count("penstock_cost_usd_total", fact.host, fact.lane, by=fact.usd)
+            elif isinstance(fact, Stop):
+                self.count("penstock_stops_total", fact.host)
+            elif isinstance(fact, Stalled):
+                if fact.over:
+                    self.count("penstock_stall_seconds_total", fact.host, by=fact.seconds)
                 else:
-                    self._reasons[decision.work_class] = decision.reason.partition(":")[0]
-            elif isinstance(decision, Spend):
-                self.count("penstock_cost_usd_total", decision.host, by=decision.usd)
-            elif isinstance(decision, Stop):
-                self.count("penstock_stops_total", decision.host)
+                    self.count("penstock_stalls_total", fact.host)
 
-    def _started(self, start: Start) -> None:
-        self._running[start.task] = _Running(start.host, start.lane, start.at)
-        queued_at = self._queued_at.pop(start.task, None)
-        task = self._task(start.task)
-        if task is None:
+    def _waited(self, lane: str, wait: QueueTime | None, *, started: bool = True) -> None:
+        if wait is None:
             return
-        reason = self._reasons.get(start.work_class)
-        if reason is None:  # what a task waits for by itself is not its class's
-            delayed = queued_at is not None or task.not_before is not None
-            reason = "dependency" if task.after and queued_at is None else "scheduled" if delayed else "none"
-        queued_at = task.queued_at if queued_at is None else queued_at
-        self.observe("penstock_wait_seconds", max(0.0, start.at - queued_at), start.lane, reason)
+        for reason, seconds in wait.seconds().items():
+            if seconds > 0:
+                self.count("penstock_wait_reason_seconds_total", lane, reason, by=seconds)
+        if started:
+            self.observe("penstock_wait_seconds", wait.total_s, lane, wait.last_reason())
 
-    def _ended(self, end: End) -> None:
-        self._queued_at.pop(end.task, None)
-        running = self._running.get(end.task)
-        if running is not None:
-            lane = running.lane
-        else:
-            task = self._task(end.task)
-            lane = "" if task is None else task.lane
-        outcome = end.outcome
-        if outcome is not None and running is not None:
-            self._over(end.task, end.at, str(outcome.verdict))
-            if outcome.tokens:
-                self.count("penstock_tokens_total", running.host, by=outcome.tokens)
-        self._running.pop(end.task, None)
-        self.count("penstock_tasks_ended_total", lane, str(end.state))
+    def _over(self, over: Over) -> None:
+        kind = "" if over.known is None else self._kind(over.known.kind)
+        self.count("penstock_attempts_total", over.host, over.verdict)
+        self.observe("penstock_attempt_seconds", max(0.0, over.at - over.started_at), over.host, kind)
+        if over.tokens:
+            self.count("penstock_tokens_total", over.host, over.lane, by=over.tokens)
 
-    def _over(self, task: str, at: float, verdict: str) -> None:
-        running = self._running.pop(task, None)
-        if running is not None:
-            self.count("penstock_attempts_total", running.host, verdict)
-            self.observe("penstock_attempt_seconds", max(0.0, at - running.started_at), running.host)
+    def _kind(self, kind: str) -> str:
+        if kind not in self._kinds:
+            if len(self._kinds) >= _MOST_KINDS:
+                return OTHER_KINDS
+            self._kinds.add(kind)
+        return kind
 
     # ---- how things stand
 
@@ -172,10 +172,12 @@ class Metrics:
         """Gauges as they are now: by name, then by labels. Those that are no longer there are forgotten."""
         for name, values in figures.items():
             gauge = self._made[name]
-            if METRICS[name].labels:
-                gauge.clear()
+            if not METRICS[name].labels:
+                gauge.set(values[()])
+                continue
+            gauge.clear()
             for labels, value in values.items():
-                self._labelled(name, labels).set(value)
+                gauge.labels(*labels).set(value)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

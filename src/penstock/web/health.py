@@ -163,8 +163,11 @@ def _standing(parts: Parts, snapshot: Snapshot | None) -> dict[str, dict[tuple[s
         standing |= {
             "penstock_waiting_tasks": {(reason,): tasks for reason, tasks in figures.waiting.items()},
             "penstock_running": {(name,): host.active for name, host in hosts},
+            "penstock_lane_running": {(name,): lane.running for name, lane in figures.lanes.items()},
             "penstock_slots": {(name,): host.slots for name, host in hosts},
+            "penstock_slots_used": {(name,): host.slots - host.free for name, host in hosts},
             "penstock_host_up": {(name,): float(host.state not in _DOWN) for name, host in hosts},
+            "penstock_host_state": {(name, host.state): 1.0 for name, host in hosts},
             "penstock_gate_open": {(name,): float(is_open) for name, (is_open, _) in figures.gates.items()},
         }
     return standing

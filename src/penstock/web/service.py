@@ -22,8 +22,6 @@ from penstock.client import Client
 from penstock.config import Config
 from penstock.dispatcher.loop import Dispatcher
 from penstock.errors import UsageError
-from penstock.hosts.base import Job
-from penstock.scheduling.messages import Decision
 from penstock.store.base import Store
 from penstock.telemetry.logs import handled
 from penstock.telemetry.metrics import Metrics
@@ -155,10 +153,11 @@ class Service:
             client=client,
             dispatcher=dispatcher,
             tokens=Tokens(config.server, loopback=self._loopback),
-            metrics=Metrics(dispatcher.task),
+            metrics=Metrics(),
             feed=Feed(store),
             bound=[config.server.host, *(one.getsockname()[0] for one in sockets)],
         )
+        dispatcher.story.listen(self.parts.metrics)
         self._server = _Server(
             uvicorn.Config(
                 build_app(self.parts),
@@ -192,30 +191,18 @@ class Service:
         self,
         *,
         on_ready: Callable[[], None],
-        on_start: Callable[[Sequence[Job]], None],
-        on_decisions: Callable[[Sequence[Decision]], None],
     ) -> None:
         """Dispatch and serve until stopped."""
-
-        def decided(decisions: Sequence[Decision]) -> None:
-            self._decided(decisions)
-            on_decisions(decisions)
-
         try:
             with handled("uvicorn", _Faults(logging.ERROR)):
-                await self._run(on_ready, on_start, decided)
+                await self._run(on_ready)
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
         finally:
             for one in self._sockets:
                 one.close()
 
-    async def _run(
-        self,
-        on_ready: Callable[[], None],
-        on_start: Callable[[Sequence[Job]], None],
-        on_decisions: Callable[[Sequence[Decision]], None],
-    ) -> None:
+    async def _run(self, on_ready: Callable[[], None]) -> None:
         dispatched = asyncio.Event()
         parts = self.parts
         async with asyncio.TaskGroup() as group:
@@ -224,8 +211,7 @@ class Service:
             try:
                 await parts.dispatcher.run(
                     on_ready=dispatched.set,
-                    on_start=on_start,
-                    on_decisions=on_decisions,
+                    on_decisions=parts.limits.decided,
                     on_tokens=self._read_tokens,
                 )
             finally:
@@ -246,7 +232,3 @@ class Service:
 
     async def _read_tokens(self) -> None:
         self.parts.tokens.take(await self.parts.store.tokens())
-
-    def _decided(self, decisions: Sequence[Decision]) -> None:
-        self.parts.limits.decided(decisions)
-        self.parts.metrics.decided(decisions)

@@ -1,0 +1,150 @@
+"""The story tells the same waits as the store's history, while they happen. E1, E7."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock.diagnosis.history import History
+from penstock.diagnosis.waits import Explainer
+from penstock.model import State, Task, Wait
+from penstock.scheduling import messages as m
+from penstock.scheduling.scheduler import Scheduler
+from penstock.telemetry.story import Ended, Fact, Over, Started, Story
+from penstock.telemetry.stretches import EARLIER, QueueTime
+from tests.simulation import harness, worlds
+
+
+class Heard:
+    """Everything that stories of one world told."""
+
+    def __init__(self) -> None:
+        self.world: harness.World | None = None
+        self.waits: dict[str, list[Wait]] = defaultdict(list)
+        self.seconds: dict[str, list[tuple[float, float]]] = defaultdict(
+            list
+        )  # what reasons add up to; the whole
+        self.attempts: dict[str, list[Over]] = defaultdict(list)
+        self.ended: dict[str, Ended] = {}
+        self.interrupted: set[str] = set()  # tried, and in the queue when a dispatcher died
+
+    def task(self, task: str) -> Task | None:
+        assert self.world is not None
+        return self.world.referee.rows[task].task
+
+    def told(self, facts: Sequence[Fact]) -> None:
+        for fact in facts:
+            if isinstance(fact, Started | Ended) and fact.wait is not None:
+                self._waited(fact.task, fact.wait)
+            if isinstance(fact, Over):
+                self.attempts[fact.task].append(fact)
+            elif isinstance(fact, Ended):
+                assert fact.task not in self.ended
+                self.ended[fact.task] = fact
+
+    def _waited(self, task: str, wait: QueueTime) -> None:
+        pieces = wait.pieces()
+        self.waits[task] += pieces
+        self.seconds[task].append((sum(wait.seconds().values()), wait.total_s))
+        by_word: dict[str, float] = defaultdict(float)
+        for piece in pieces:
+            by_word[piece.reason.partition(":")[0]] += piece.seconds
+        told = {word: s for word, s in wait.seconds().items() if s > 1e-6}
+        if any("in turn" in piece.detail for piece in pieces):  # too many to be told one by one
+            return
+        assert told == pytest.approx({word: s for word, s in by_word.items() if s > 1e-6}, abs=1e-5)
+
+
+class ToldScheduler(Scheduler):
+    """A scheduler whose decisions are told as a story, from its first event on."""
+
+    heard: Heard
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._story = Story(self.heard.task, self.met_at)
+        self._story.listen(self.heard)
+
+    def apply_all(self, events: Iterable[m.Event], now: float) -> list[m.Decision]:
+        events = list(events)
+        for event in events:
+            if isinstance(event, m.Restored):
+                self._story.took_over(now, event.crashed_at, event.records)
+                self.heard.interrupted |= {
+                    r.task.id for r in event.records if r.attempts and r.state is State.QUEUED
+                }
+        decisions = super().apply_all(events, now)
+        self._story.decided(decisions)
+        return decisions
+
+
+class ToldWorld(harness.World):
+    def __init__(self, plant: Any, rng: random.Random) -> None:
+        ToldScheduler.heard.world = self
+        super().__init__(plant, rng)
+
+
+def explained(world: harness.World) -> dict[str, tuple[Wait, ...]]:
+    referee = world.referee
+    history = History(
+        records=[row.record() for row in referee.rows.values()],
+        attempts=list(referee.attempts.values()),
+        others=(),
+        dependencies={task: row.record() for task, row in referee.rows.items()},
+        routes=referee.routes,
+        moves=referee.moves,
+        stretches=referee.stretches,
+        epochs=referee.epochs,
+    )
+    explainer = Explainer(history, world.now)
+    return {record.task.id: explainer.waits(record) for record in history.records}
+
+
+def plain(waits: Iterable[Wait]) -> list[Wait]:
+    """Waits on both sides of an attempt that took no time are one."""
+    found: list[Wait] = []
+    for wait in waits:
+        last = found[-1] if found else None
+        if last is not None and (last.reason, last.detail, last.end) == (
+            wait.reason,
+            wait.detail,
+            wait.start,
+        ):
+            found[-1] = replace(last, end=wait.end)
+        else:
+            found.append(wait)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_story_tells_the_waits_that_the_history_explains(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = ToldScheduler.heard = Heard()
+    monkeypatch.setattr(harness, "Scheduler", ToldScheduler)
+    monkeypatch.setattr(worlds, "World", ToldWorld)
+    world = worlds.play(seed)
+    truth = explained(world)
+    assert heard.ended.keys() == truth.keys()
+    for task, waits in truth.items():
+        for total, whole in heard.seconds[task]:
+            assert total == pytest.approx(whole, abs=1e-5)
+        row = world.referee.rows[task]
+        attempts = heard.attempts[task]
+        assert [over.attempt for over in attempts] == list(range(1, row.attempts + 1))
+        if len(world.referee.epochs) == 1:
+            if not any("in turn" in told.detail for told in heard.waits[task]):
+                assert plain(heard.waits[task]) == plain(waits), task
+            continue
+        for told in heard.waits[task]:
+            if told.reason != EARLIER:
+                reasons = {w.reason for w in waits if w.start < told.end - 1e-6 and w.end > told.start + 1e-6}
+                assert reasons <= {told.reason}, (task, told)
+        if task not in heard.interrupted:
+            tiles = [(w.start, w.end) for w in heard.waits[task]]
+            assert harness._merge(tiles) == harness._merge((w.start, w.end) for w in waits)
