@@ -150,17 +150,15 @@ def test_work_names_task_kind_host_and_lane(cli: Cli) -> None:
     assert said.status == 1
     lines = [line.split(" ", 1)[1] for line in said.told]
     assert any(line.startswith("ready    dispatching ") and "2 hosts with 3 slots" in line for line in lines)
-    assert "started  t1 kind=summarize host=small lane=fast attempt=1" in lines
-    assert any(
-        re.fullmatch(r"done     t1 kind=summarize host=small lane=fast ran_s=\S+", line) for line in lines
-    )
-    failed = (
-        r'failed   t2 kind=translate host=large lane=default ran_s=\S+ error="simulated permanent failure"'
-    )
+    named = r"t1 kind=summarize host=small lane=fast run=r-\w+ attempt=1"
+    assert any(re.fullmatch(rf"started  {named}", line) for line in lines)
+    assert any(re.fullmatch(rf"done     {named} ran_s=\S+", line) for line in lines)
+    where = r"kind=translate host=large lane=default run=r-\w+ attempt=1"
+    failed = rf'failed   t2 {where} ran_s=\S+ error="simulated permanent failure"'
     assert any(re.fullmatch(failed, line) for line in lines)
-    retried = r'retry    t3 kind=translate host=large lane=default ran_s=\S+ in_s=\S+ error="simulated .*"'
+    retried = rf'retry    t3 {where} ran_s=\S+ in_s=\S+ error="simulated .*"'
     assert any(re.fullmatch(retried, line) for line in lines)
-    assert any(line.startswith("failed   t4 kind=summarize lane=default error=") for line in lines)
+    assert any(re.match(r"failed   t4 kind=summarize lane=default run=r-\w+ error=", line) for line in lines)
     assert lines[-1] == "stopped  0 tasks queued"
 
 
@@ -170,7 +168,7 @@ def test_work_logs_json(cli: Cli) -> None:
     lines = [json.loads(line) for line in cli.good("work", "--drain", "--log-format", "json").told]
     assert [line["event"] for line in lines if line.get("task") == "t1"] == ["started", "done"]
     (started,) = [line for line in lines if line["event"] == "started"]
-    assert list(started) == ["at", "event", "task", "kind", "host", "lane", "attempt"]
+    assert list(started) == ["at", "event", "task", "kind", "host", "lane", "run", "attempt"]
 
 
 def test_work_can_be_quiet_but_for_failures(cli: Cli) -> None:
