@@ -81,9 +81,10 @@ def test_a_faulty_run_really_loses_by_it() -> None:
     for run in corpus(iter(FAULTS)):
         assert run.label == run.name
         assert run.label not in run.acceptable
-        assert run.lost_s > 0, (run.name, run.seed)
         if run.costs_makespan:
             assert run.gain_s >= 0.04 * run.story.makespan_s, (run.name, run.seed)
+        else:
+            assert run.lost_s > 0, (run.name, run.seed)
 
 
 def test_a_healthy_run_leaves_no_room_beside_ready_work() -> None:
