@@ -9,7 +9,7 @@ from dataclasses import replace
 from random import Random
 
 from benchmarks.corpus.dispatchers import Dispatcher, Hammering, Leaky, Patient
-from benchmarks.corpus.faults_speed import concurrency
+from benchmarks.corpus.faults_speed import beside
 from benchmarks.corpus.recorder import Setup
 from benchmarks.corpus.workloads import (
     HOSTS,
@@ -69,7 +69,7 @@ def leaked_slots(rng: Chance, ours: bool) -> Case:
 
     def drifted(story: Story, twin: Story) -> bool:
         if rises:
-            most = max(max(concurrency(story, p.name)) for p in places)
+            most = max(max(beside(story, p.name)) for p in places)
             return 1.3 * slots <= most <= 3 * slots
         return loses(0.1)(story, twin)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from random import Random
 
@@ -23,36 +24,38 @@ from benchmarks.corpus.world import Law, OneByOne, Place, Saturating, Scaling, S
 
 
 def waves(rng: Random, n: int, slots: int, alone_s: float, busy_s: float) -> list[float]:
-    """Backlogs that drain, and tasks that come one by one between them: all degrees of concurrency occur."""
+    """Backlogs that drain, and small bunches of every size between them: all degrees of concurrency occur."""
     came: list[float] = []
     at = 0.0
     while len(came) < n:
-        alone = rng.randint(3, 6)
-        for _ in range(alone):
-            came.append(at)
-            at += alone_s * rng.uniform(0.4, 1.6)
-        bunch = rng.randint(3, 6) * slots
-        came += [at] * bunch
-        at += busy_s * bunch / slots * rng.uniform(0.8, 1.2)
+        for _ in range(rng.randint(4, 7)):
+            few = rng.randint(1, slots)
+            came += [at] * few
+            at += (alone_s + (busy_s - alone_s) * few / slots) * rng.uniform(0.9, 1.5)
+        many = rng.randint(4, 8) * slots
+        came += [at] * many
+        at += busy_s * many / slots * rng.uniform(0.8, 1.2)
     return sorted(came[:n])
 
 
-def concurrency(story: Story, host: str) -> list[int]:
-    """Beside how many each attempt of a host started, itself included."""
+def beside(story: Story, host: str) -> list[float]:
+    """How many ran at once on a host, on average while each of its attempts did."""
     mine = [t for t in story.tries if t.host == host]
-    ends = sorted(t.end for t in mine)
-    levels, gone = [], 0
-    for i, attempt in enumerate(mine):
-        while gone < len(ends) and ends[gone] <= attempt.start:
-            gone += 1
-        levels.append(i + 1 - gone)
-    return levels
+    steps = sorted([(t.start, 1) for t in mine] + [(t.end, -1) for t in mine])
+    area, level, before = 0.0, 0, 0.0
+    until = {}  # attempt-seconds run up to a time
+    for at, step in steps:
+        area += level * (at - before)
+        level, before = level + step, at
+        until[at] = area
+    return [(until[t.end] - until[t.start]) / (t.end - t.start) for t in mine]
 
 
 def is_varied(story: Story, host: str, slots: int) -> bool:
-    levels = concurrency(story, host)
-    low = sum(level <= max(1, slots // 2) for level in levels)
-    return low >= 5 and sum(level >= 0.8 * slots for level in levels) >= 8
+    """Enough attempts nearly alone, in the middle, and in full company."""
+    degrees = [(level - 1) / (slots - 1) for level in beside(story, host)]
+    thirds = Counter(min(2, int(degree * 3)) for degree in degrees)
+    return all(thirds[third] >= 6 for third in range(3))
 
 
 def running(story: Story) -> float:
@@ -65,25 +68,28 @@ def past_its_best(rng: Chance) -> tuple[int, Scaling, int]:
         slots = rng.randint(4, 16)
         law = Scaling(rng.uniform(0.0, 0.2), rng.uniform(0.01, 0.08))
         knee = max(range(1, slots + 1), key=law.throughput)
-        if 2 <= knee < slots and law.throughput(knee) >= 1.12 * law.throughput(slots):
+        if 2 <= knee < slots and law.throughput(knee) >= 1.25 * law.throughput(slots):
             return slots, law, knee
 
 
 def contention(rng: Chance, ours: bool) -> Case:
     """A server that gets slower the more it is given, past its best."""
-    n, typical_s, spread = size(rng, 60, 900), typical(rng), rng.uniform(0.05, 0.35)
+    typical_s, spread = typical(rng), rng.uniform(0.05, 0.35)
     slots, law, knee = past_its_best(rng)
+    n = size(rng, 12 * slots, 500)
     name = rng.choice(HOSTS)
     place = Place(name, slots, law=law)
     kinds = rng.sample(KINDS, rng.randint(1, 2))
     slower = {k: rng.uniform(0.7, 1.5) for k in kinds}
     per_wave_s = typical_s * slots / law.throughput(slots)
     works = []
-    for i, at in enumerate(waves(rng, n, slots, typical_s, per_wave_s)):
+    came = waves(rng, n * 2 // 5, slots, typical_s, per_wave_s)
+    came += [came[-1]] * (n - len(came))  # what is lost must be lost at the end
+    for i, at in enumerate(came):
         kind = rng.choice(kinds)
         works.append(Work(task_id(i), kind, duration(rng, typical_s * slower[kind], spread), at))
     calm = [Place(next(h for h in HOSTS if h != name), 4, serves=("other",))] if rng.random() < 0.4 else []
-    beside = [
+    others = [
         Work(task_id(n + i), "other", duration(rng, typical_s, spread), at)
         for i, at in enumerate(times(rng, 20, 3 / typical_s, "steady") if calm else [])
     ]
@@ -92,9 +98,9 @@ def contention(rng: Chance, ours: bool) -> Case:
         return is_varied(story, name, slots) and loses(0.05)(story, twin)
 
     return Case(
-        Setup([*works, *beside], [place, *calm]),
+        Setup([*works, *others], [place, *calm]),
         Dispatcher(),
-        Setup([*works, *beside], [replace(place, slots=knee), *calm]),
+        Setup([*works, *others], [replace(place, slots=knee), *calm]),
         Dispatcher(),
         "contention",
         frozenset({"wrong-slots"}),
@@ -121,14 +127,14 @@ def one_at_a_time_server(rng: Chance, ours: bool) -> Case:
         Work(task_id(i), rng.choice(kinds), duration(rng, typical_s, spread), at) for i, at in enumerate(came)
     ]
     calm = [Place(next(h for h in HOSTS if h != name), 3, serves=("other",))] if rng.random() < 0.5 else []
-    beside = [
+    others = [
         Work(task_id(n + i), "other", duration(rng, typical_s, spread), at)
         for i, at in enumerate(times(rng, 15, 2 / typical_s, "steady") if calm else [])
     ]
-    setup = Setup([*works, *beside], [place, *calm])
+    setup = Setup([*works, *others], [place, *calm])
 
     def queued_up(story: Story, twin: Story) -> bool:
-        return sum(level >= 2 for level in concurrency(story, name)) >= 0.5 * n and loses(0.15)(story, twin)
+        return sum(level >= 1.5 for level in beside(story, name)) >= 0.5 * n and loses(0.15)(story, twin)
 
     return Case(
         setup,

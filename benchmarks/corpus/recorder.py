@@ -70,7 +70,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How a log's times are off: written a little late, and rounded."""
+    """How a log's times are off: rounded, and those of starts and ends written a little late."""
 
     late_s: float = 0.0
     round_s: float = 0.0
@@ -214,13 +214,15 @@ def foreign(
     """Only attempts, and of these and their tasks only the columns that are told."""
 
     def time(at: float) -> float:
-        at += rng.uniform(0.0, clock.late_s)
         return epoch + (round(at / clock.round_s) * clock.round_s if clock.round_s else at)
+
+    def late(at: float) -> float:
+        return time(at + rng.uniform(0.0, clock.late_s))
 
     works = {w.id: w for w in story.works}
     attempts = []
     for t in story.tries:
-        start = time(t.start)
+        start = late(t.start)
         attempts.append(
             Attempt(
                 task=t.task,
@@ -229,7 +231,7 @@ def foreign(
                 lane=works[t.task].lane if "lane" in told else NO_LANE,
                 started_at=start,
                 work_class=0,
-                ended_at=max(start, time(t.end)),
+                ended_at=max(start, late(t.end)),
                 verdict=_verdict(t) if "state" in told else Verdict.DONE,
                 error=t.error if "error" in told else None,
             )
