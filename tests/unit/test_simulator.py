@@ -13,7 +13,7 @@ from penstock.compare.workloads import WORKLOADS, Workload, duration_s, ideal_s
 from penstock.diagnosis.recording import recording_of
 from penstock.diagnosis.simulator import Fate, Simulator, undisturbed
 from penstock.model import Host, Lane, Outcome, Plant, RetryRule, State, Task, Verdict
-from penstock.scheduling.messages import CancelAsked, PauseSet, Start, Submitted
+from penstock.scheduling.messages import CancelAsked, PauseSet, PutBack, Start, Submitted
 
 ONE = Plant((Host("h", "none", slots=2),), (Lane("default"),))
 
@@ -125,3 +125,31 @@ def test_a_shared_host_does_all_the_work_and_no_more(works: list[float], slots: 
     recording = recording_of(history, plant, simulator.now)
     for task in recording.tasks:
         assert sum(w.seconds for w in recording.waits[task.task.id]) == pytest.approx(task.started_at)
+
+
+def test_a_host_of_workers_lets_the_others_wait_inside() -> None:
+    plant = Plant((Host("h", "none", slots=4),), (Lane("default"),))
+    simulator = Simulator(plant, as_long_as_they_say, workers={"h": 1})
+    simulator.at(0.0, Submitted(tasks(3.0, 1.0, 2.0)))
+    assert simulator.run()
+    assert ends(simulator) == {"t0": 3.0, "t1": 4.0, "t2": 6.0}, (
+        "one after the other, first come first served"
+    )
+
+
+def test_who_leaves_the_line_inside_a_host_is_not_worked_on() -> None:
+    plant = Plant((Host("h", "none", slots=4),), (Lane("default"),))
+    simulator = Simulator(plant, as_long_as_they_say, workers={"h": 1})
+    simulator.at(0.0, Submitted(tasks(3.0, 1.0, 2.0)))
+    simulator.at(1.0, CancelAsked("t1"))
+    assert simulator.run()
+    assert ends(simulator) == {"t0": 3.0, "t1": 1.0, "t2": 5.0}
+
+
+def test_what_is_put_back_starts_again_from_the_beginning() -> None:
+    simulator = Simulator(ONE, as_long_as_they_say)
+    simulator.at(0.0, Submitted(tasks(3.0)))
+    simulator.at(2.0, PutBack("t0", 1))
+    assert simulator.run()
+    assert ends(simulator) == {"t0": 5.0}
+    assert not simulator.running

@@ -1,4 +1,4 @@
-"""`--set hosts.fenrir.slots=4`: single keys laid over a document before it is read.
+"""`--set hosts.fenrir.slots=4`, `--unset gates.vram`: single keys of a document, set or left out before it is read.
 
 What they make of the config is checked like a file; only what would be mistaken there for a new host
 or lane is refused here.
@@ -7,7 +7,7 @@ or lane is refused here.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.config.keys import ALIASES
@@ -39,6 +39,32 @@ def apply_settings(
     if problems:
         raise ConfigError(problems.told(file_shown(None), dict, [(), *paths]))
     return changed, paths
+
+
+def leave_out(document: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """The document without these keys, or without a whole host, lane or gate."""
+    problems = Problems()
+    changed = dict(document)
+    for key in keys:
+        path = _path_of(key, document)
+        if path is None:
+            problems.add((key,), "is not a key like gates.NAME")
+        else:
+            _take(changed, path, problems)
+    if problems:
+        raise ConfigError(problems.told("--unset", dict))
+    return changed
+
+
+def _take(table: dict[str, Any], path: KeyPath, problems: Problems) -> None:
+    for length, part in enumerate(path[:-1]):
+        inner = table.get(str(part))
+        if not isinstance(inner, Mapping):
+            problems.add(path[: length + 1], "there is nothing to leave out", Near(part, table, "there are"))
+            return
+        table[str(part)] = table = dict(inner)
+    if table.pop(str(path[-1]), None) is None:
+        problems.add(path, "there is nothing to leave out", Near(path[-1], table, "there are"))
 
 
 def _path_of(key: str, document: Mapping[str, Any]) -> KeyPath | None:

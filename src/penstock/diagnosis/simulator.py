@@ -6,13 +6,14 @@
     simulator.history()   # explained, summed up and drawn like one that happened
 
 Attempts that run on a host at the same time share it: each goes at the host's `speed` for so many at once. A host
-keeps one clock of work, which all its attempts read, so a change of speed costs nothing per attempt.
+keeps one clock of work, which all its attempts read, so a change of speed costs nothing per attempt. A host of so
+many `workers` works on no more than these at once; the others wait inside, first come first served.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
@@ -29,6 +30,7 @@ from penstock.scheduling.messages import (
     HostChange,
     LaneChange,
     Move,
+    PutBack,
     Requeue,
     Revive,
     Route,
@@ -50,6 +52,7 @@ class Fate(NamedTuple):
     work_s: float
     outcome: Outcome = Outcome(Verdict.DONE)
     chance: float = 0.5  # the jitter's random number
+    turn: float = 0.0  # who is first inside a host of workers, among those that start there at the same time
 
 
 MakeFate = Callable[[Start, Task], Fate]
@@ -72,12 +75,20 @@ class _Bench:
     version: int = 0  # of what is foretold for it
     running: dict[str, int] = field(default_factory=dict)  # task -> attempt
     ends: list[tuple[float, str, int]] = field(default_factory=list)  # heap: by this clock, task, attempt
+    workers: float = inf
+    line: list[tuple[float, float, int, Start, float]] = field(default_factory=list)  # heap: who waits inside
 
 
 class Simulator:
     """Events are told with `at`, then `run` plays them. Times only grow."""
 
-    def __init__(self, plant: Plant, fate: MakeFate, speed: Speed = undisturbed) -> None:
+    def __init__(
+        self,
+        plant: Plant,
+        fate: MakeFate,
+        speed: Speed = undisturbed,
+        workers: Mapping[str, int] | None = None,
+    ) -> None:
         self.plant = plant
         self.now = -inf
         self._fate = fate
@@ -85,7 +96,8 @@ class Simulator:
         self._scheduler = Scheduler(plant)
         self._agenda: list[tuple[float, int, Event]] = []
         self._order = 0
-        self._benches = {host.name: _Bench(host.name) for host in plant.hosts}
+        room = workers or {}
+        self._benches = {h.name: _Bench(h.name, workers=room.get(h.name, inf)) for h in plant.hosts}
         self._foretold: list[tuple[float, str, int]] = []  # heap: when an attempt ends on which host, version
         self._fates: dict[str, Fate] = {}  # of running tasks
         self._ledger = _Ledger(plant)
@@ -118,20 +130,24 @@ class Simulator:
             event = heapq.heappop(self._agenda)[2]
             if isinstance(event, Submitted):
                 self._ledger.submitted(event.tasks)
-            if not isinstance(event, Finished) or self._is_running(event):
+            if not isinstance(event, Finished | PutBack) or self._is_running(event):
                 events.append(event)
         events += self._ended(now)
         for event in events:
-            if isinstance(event, Finished):
+            if isinstance(event, Finished | PutBack):
                 self._leave(event.task, now)
         decisions = self._scheduler.apply_all(events or (Tick(),), now)
         self._ledger.fold(decisions)
+        begun: dict[str, None] = {}
         for decision in decisions:
             if isinstance(decision, Start):
                 self._begin(decision, now)
+                begun[decision.host] = None
             elif isinstance(decision, Stop):
                 stopped = Outcome(Verdict.CANCELLED, error=decision.why)
                 self.at(now, Finished(decision.task, decision.attempt, stopped))
+        for host in begun:
+            self._admit(self._benches[host], now)
         return decisions
 
     def _due(self) -> float | None:
@@ -149,23 +165,32 @@ class Simulator:
     def _begin(self, start: Start, now: float) -> None:
         task = self._ledger.tasks[start.task].task
         fate = self._fates[start.task] = self._fate(start, task)
-        bench = self._benches[start.host]
-        self._advance(bench, now)
-        bench.running[start.task] = start.attempt
-        heapq.heappush(bench.ends, (bench.done_s + max(0.0, fate.work_s), start.task, start.attempt))
-        self._foretell(bench)
+        self._order += 1
+        entry = (now, fate.turn, self._order, start, max(0.0, fate.work_s))
+        heapq.heappush(self._benches[start.host].line, entry)
         if task.timeout_s is not None:
             late = Outcome(Verdict.TEMPORARY, error=f"timed out after {task.timeout_s:g} s", timed_out=True)
             self.at(now + task.timeout_s, Finished(start.task, start.attempt, late, fate.chance))
 
+    def _admit(self, bench: _Bench, now: float) -> None:
+        """Work begins on those whose turn it is."""
+        self._advance(bench, now)
+        while bench.line and len(bench.running) < bench.workers:
+            *_, start, work_s = heapq.heappop(bench.line)
+            bench.running[start.task] = start.attempt
+            heapq.heappush(bench.ends, (bench.done_s + work_s, start.task, start.attempt))
+        self._foretell(bench)
+
     def _leave(self, task: str, now: float) -> None:
         bench = self._benches[self._ledger.open[task].host]
         self._advance(bench, now)
-        bench.running.pop(task, None)
+        if bench.running.pop(task, None) is None:
+            bench.line = [entry for entry in bench.line if entry[3].task != task]
+            heapq.heapify(bench.line)
         self._fates.pop(task, None)
-        self._foretell(bench)
+        self._admit(bench, now)
 
-    def _is_running(self, event: Finished) -> bool:
+    def _is_running(self, event: Finished | PutBack) -> bool:
         attempt = self._ledger.open.get(event.task)
         return attempt is not None and attempt.number == event.attempt
 
@@ -205,6 +230,10 @@ class Simulator:
     @property
     def records(self) -> Iterable[TaskRecord]:
         return self._ledger.tasks.values()
+
+    @property
+    def running(self) -> Iterable[Attempt]:
+        return self._ledger.open.values()
 
     def record(self, task: str) -> TaskRecord:
         return self._ledger.tasks[task]

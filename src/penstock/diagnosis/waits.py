@@ -27,7 +27,7 @@ REASONS = (
     "dispatcher-down",
 )
 
-_TAKEN_IN = "the dispatcher was taking it in"
+TAKEN_IN = "the dispatcher was taking it in"
 
 _Piece = tuple[str, str, float, float]  # reason, detail, from, to
 
@@ -151,7 +151,7 @@ class Explainer:
             i = bisect_right(times, at) - 1
             until = min(end, times[i + 1]) if i + 1 < len(times) else end
             if i < 0:
-                yield "order", _TAKEN_IN, at, until
+                yield "order", TAKEN_IN, at, until
             else:
                 yield from self._changes_between(homes[i][1], at, until)
             at = until
@@ -165,7 +165,7 @@ class Explainer:
             until = min(end, times[i + 1]) if i + 1 < len(times) else end
             _, reason, detail = changes[i] if i >= 0 else (0.0, None, "")
             if until > at:
-                yield (reason or "order"), (detail if reason else _TAKEN_IN), at, until
+                yield (reason or "order"), (detail if reason else TAKEN_IN), at, until
             at = until
             i += 1
 

@@ -1,0 +1,42 @@
+"""A plant with some keys set or left out, checked like a file: what `whatif` replays a run under.
+
+The plant need not be that of today's file: a recorded one is turned back into a document first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock.config.document import Config, as_document, read_document
+from penstock.config.keys import AVAILABLE, HostTypes
+from penstock.config.problems import meant
+from penstock.config.settings import apply_settings, leave_out
+from penstock.errors import ConfigError
+from penstock.model import Plant
+
+# What a plant is made of; the other keys do not change how tasks are run.
+PARTS = ("hosts", "lanes", "gates", "aging_s", "retry", "prices")
+
+
+def changed_plant(plant: Plant, settings: Mapping[str, Any], unset: Sequence[str] = ()) -> Plant:
+    """This plant under settings like {"hosts.fenrir.slots": "4"}, without the keys of `unset`."""
+    _check_parts("--set", settings)
+    _check_parts("--unset", unset)
+    prices = {model: price for host in plant.hosts for model, price in host.prices.items()}
+    document = leave_out(as_document(Config(plant=plant, prices=prices)), unset)
+    document, paths = apply_settings(document, settings)
+    # Hosts of plug-ins were checked when they ran; their options are not kept with the plant.
+    types: HostTypes = {**{host.type: None for host in plant.hosts}, **AVAILABLE}
+    return read_document(document, types=types, settings=paths).plant
+
+
+def _check_parts(option: str, keys: Mapping[str, Any] | Sequence[str]) -> None:
+    wrong = [key for key in keys if key.partition(".")[0] not in PARTS]
+    if wrong:
+        raise ConfigError(
+            [
+                f"{option}: {key}: is no part of the plant{meant(key.partition('.')[0], PARTS, 'its parts')}"
+                for key in wrong
+            ]
+        )
