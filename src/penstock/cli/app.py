@@ -38,6 +38,7 @@ COMMANDS = {
     "tasks": "queue",
     "show": "queue",
     "why": "status",
+    "timeline": "timeline",
     "status": "status",
     "cancel": "queue",
     "retry": "queue",

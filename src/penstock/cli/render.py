@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from penstock.diagnosis.axis import seconds as seconds
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -59,22 +61,6 @@ def one_line(text: str, most: int | None = None) -> str:
     if not text.isprintable():
         text = "".join(c if c.isprintable() else "�" for c in text)
     return text if most is None or len(text) <= most else text[: most - 1] + "…"
-
-
-def seconds(amount: float) -> str:
-    """A stretch of time as people say it: 40 ms, 3.2 s, 12 s, 3m05s, 2h10m, 3d04h."""
-    if amount < 0.0995:
-        return f"{max(0.0, amount) * 1000:.0f} ms"
-    if amount < 9.95:
-        return f"{amount:.1f} s"
-    if amount < 99.5:
-        return f"{amount:.0f} s"
-    whole = round(amount)
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02}s"
-    if whole < 86_400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
-    return f"{whole // 86_400}d{whole % 86_400 // 3600:02}h"
 
 
 def percent(share: float) -> str:

@@ -46,7 +46,7 @@ def _history(bundle: RunBundle) -> History:
     return History(
         records=bundle.tasks,
         attempts=bundle.attempts,
-        others=bundle.others,
+        others=[*bundle.attempts, *bundle.others],  # a task may wait for slots that its own run holds
         dependencies={**own, **{record.task.id: record for record in bundle.dependencies}},
         routes=bundle.routes,
         moves=bundle.moves,

@@ -14,6 +14,7 @@ from fastapi import FastAPI, Path, Query, Request
 from starlette.responses import Response
 
 from penstock.config import TaskChecker
+from penstock.diagnosis.timeline import attempt_record
 from penstock.errors import UnknownTask
 from penstock.model import State, TaskRecord
 from penstock.store.base import Answer, TaskFilter
@@ -21,7 +22,7 @@ from penstock.web import shapes
 from penstock.web.admission import Admission
 from penstock.web.auth import Caller, caller_of
 from penstock.web.bodies import read_object, reply
-from penstock.web.records import attempt_record, event_record, run_timeline, task_record
+from penstock.web.records import event_record, run_timeline, task_record
 from penstock.web.refusals import Refused
 from penstock.web.shapes import errors
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.diagnosis.history import History
+from penstock.diagnosis.timeline import task_entry
 from penstock.diagnosis.waits import Explainer
 from penstock.model import Attempt, TaskRecord
 from penstock.store.base import StoredEvent
@@ -15,18 +16,6 @@ def task_record(record: TaskRecord, *, values: bool) -> dict[str, Any]:
     if not values:
         del told["value"]
     return told
-
-
-def attempt_record(attempt: Attempt) -> dict[str, Any]:
-    return {
-        "number": attempt.number,
-        "host": attempt.host,
-        "started_at": attempt.started_at,
-        "ended_at": attempt.ended_at,
-        "verdict": None if attempt.verdict is None else str(attempt.verdict),
-        "error": attempt.error,
-        "retry_at": attempt.retry_at,
-    }
 
 
 def event_record(event: StoredEvent) -> dict[str, Any]:
@@ -46,16 +35,9 @@ def run_timeline(run: str, history: History, after: int, limit: int, now: float)
     later = sorted((one for one in history.records if one.number > after), key=lambda one: one.number)
     page = later[:limit]
     explainer = Explainer(history, now)
-    attempts: dict[str, list[dict[str, Any]]] = {one.task.id: [] for one in page}
+    attempts: dict[str, list[Attempt]] = {one.task.id: [] for one in page}
     for attempt in history.attempts:
         if attempt.task in attempts:
-            attempts[attempt.task].append(attempt_record(attempt))
-    tasks = [
-        {
-            **task_record(one, values=False),
-            "waits": [wait.as_record() for wait in explainer.result(one).waits],
-            "attempt_records": attempts[one.task.id],
-        }
-        for one in page
-    ]
+            attempts[attempt.task].append(attempt)
+    tasks = [task_entry(one, explainer.waits(one), attempts[one.task.id]) for one in page]
     return {"run": run, "tasks": tasks, "next": page[-1].number if len(later) > limit else None}

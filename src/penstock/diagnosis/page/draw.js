@@ -1,0 +1,396 @@
+// Drawing on the two canvases. Only what is in view is looked at; where rows are thinner than a pixel, each pixel shows
+// the mean of its tasks, with what ran drawn over what waited.
+
+const AXIS = 20, BAR_LABEL_ROWS = 13, PATTERN_ROWS = 5, DENSE_ROWS = 2;
+const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
+
+const STROKES = {
+  "rising": [[0, 6, 6, 0, 2]], "rising-thin": [[0, 6, 6, 0, 1]],
+  "falling": [[0, 0, 6, 6, 2]], "falling-thin": [[0, 0, 6, 6, 1]],
+  "crossed": [[0, 0, 6, 6, 1.2], [0, 6, 6, 0, 1.2]],
+  "level": [[0, 1.5, 6, 1.5, 1.3], [0, 4.5, 6, 4.5, 1.3]],
+  "upright": [[1.5, 0, 1.5, 6, 1.3], [4.5, 0, 4.5, 6, 1.3]],
+  "plus": [[3, 1, 3, 5, 1.2], [1, 3, 5, 3, 1.2]],
+  "dots": [[1, 1.5, 3, 1.5, 2], [4, 4.5, 6, 4.5, 2]],
+  "checked": [[0, 1.5, 3, 1.5, 3], [3, 4.5, 6, 4.5, 3]],
+};
+
+// How each thing looks on the present ground: a flat colour as text and as bytes, and a fill that may be a pattern.
+function makeLooks(data, dark, ratio) {
+  const ground = dark ? [20, 23, 27] : [255, 255, 255];
+  return data.raw.whats.map((what) => {
+    const bytes = hexBytes(dark ? what.dark : what.light);
+    if (what.sort === RUNNING) return { fill: css(bytes), flat: css(bytes), bytes };
+    const pale = mixed(bytes, ground, 0.25), flat = mixed(bytes, ground, 0.55);
+    return { fill: patternOf(what.pattern, css(bytes), css(pale), ratio), flat: css(flat), bytes: flat };
+  });
+}
+
+const hexBytes = (hex) => [1, 3, 5].map((place) => parseInt(hex.slice(place, place + 2), 16));
+const css = (bytes) => `rgb(${bytes.join(" ")})`;
+const mixed = (one, other, share) => one.map((value, i) => Math.round(value * share + other[i] * (1 - share)));
+
+function patternOf(name, line, pale, ratio) {
+  const tile = document.createElement("canvas"), size = Math.round(6 * ratio);
+  tile.width = tile.height = size;
+  const pen = tile.getContext("2d");
+  pen.fillStyle = pale;
+  pen.fillRect(0, 0, size, size);
+  pen.scale(size / 6, size / 6);
+  pen.strokeStyle = line;
+  for (const [x0, y0, x1, y1, width] of STROKES[name]) {
+    pen.lineWidth = width;
+    pen.beginPath();
+    pen.moveTo(x0, y0);
+    pen.lineTo(x1, y1);
+    pen.stroke();
+  }
+  const pattern = pen.createPattern(tile, "repeat");
+  pattern.setTransform(new DOMMatrix().scale(6 / size));
+  return pattern;
+}
+
+function sized(canvas, width, height, ratio) {
+  const w = Math.max(1, Math.round(width * ratio)), h = Math.max(1, Math.round(height * ratio));
+  if (canvas.width !== w || canvas.height !== h) { canvas.width = w; canvas.height = h; }
+  const pen = canvas.getContext("2d", { alpha: false });
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  pen.font = FONT;
+  pen.textBaseline = "middle";
+  return pen;
+}
+
+const xOf = (view, time) => view.left + ((time - view.from) / (view.to - view.from)) * view.plot;
+
+function drawAxis(pen, view, colours, height) {
+  pen.fillStyle = colours.ground;
+  pen.fillRect(0, 0, view.width, height);
+  const step = stepFor(view.to - view.from, view.plot / 90);
+  pen.strokeStyle = colours.line;
+  pen.lineWidth = 1;
+  pen.fillStyle = colours.soft;
+  pen.textAlign = "center";
+  for (let n = Math.ceil(view.from / step - 1e-9); n * step <= view.to; n++) {
+    const x = Math.round(xOf(view, n * step)) + 0.5;
+    pen.beginPath();
+    pen.moveTo(x, AXIS - 4);
+    pen.lineTo(x, height);
+    pen.stroke();
+    pen.fillText(tickLabel(n * step, step), x, AXIS / 2 - 1);
+  }
+}
+
+function drawBars(canvas, data, view, looks, colours) {
+  const pen = sized(canvas, view.width, view.height, view.ratio);
+  drawAxis(pen, view, colours, view.height);
+  const last = Math.min(view.rows.length, Math.ceil(view.top + (view.height - AXIS) / view.rowHeight));
+  const firstRow = Math.max(0, Math.floor(view.top));
+  pen.save();
+  pen.beginPath();
+  pen.rect(0, AXIS, view.width, view.height - AXIS);
+  pen.clip();
+  if (view.rowHeight < DENSE_ROWS) drawDense(pen, data, view, looks, colours);
+  else for (let row = firstRow; row < last; row++) drawRow(pen, data, view, looks, colours, row);
+  drawNames(pen, data, view, colours, firstRow, last);
+  drawScroll(pen, view, colours);
+  pen.restore();
+}
+
+function drawRow(pen, data, view, looks, colours, row) {
+  const task = view.rows[row], y = AXIS + (row - view.top) * view.rowHeight;
+  const gap = view.rowHeight >= 4 ? 1 : 0, height = Math.max(1, view.rowHeight - gap);
+  const stop = data.first[task + 1], wide = view.rowHeight >= PATTERN_ROWS, right = view.left + view.plot;
+  if (task === view.selected) {
+    pen.fillStyle = colours.panel;
+    pen.fillRect(0, y, view.width, view.rowHeight);
+  }
+  let drawn = -Infinity;  // up to this x; pieces that end on the same pixel are drawn once
+  for (let p = firstVisible(data, task, view.from); p < stop && data.start[p] <= view.to; p++) {
+    if (data.sorts[data.what[p]] === RESTING) continue;
+    const x = Math.max(view.left, xOf(view, data.start[p])), end = Math.min(right, xOf(view, data.end[p]));
+    if (end - drawn < 0.5 && end > drawn - 1) continue;
+    const look = looks[data.what[p]], width = Math.max(1, end - x);
+    pen.fillStyle = wide ? look.fill : look.flat;
+    pen.fillRect(x, y, width, height);
+    drawn = x + width;
+    if (view.rowHeight >= BAR_LABEL_ROWS && width > 34) drawLabel(pen, data, view, colours, p, x, y, width, height);
+    if (wide && data.raw.failed[data.raw.pieces.verdict[p]] && end < right) drawCross(pen, colours, end, y, height);
+  }
+}
+
+function firstVisible(data, task, from) {
+  let low = data.first[task], high = data.first[task + 1];
+  if (high - low < 16) { while (low < high && data.end[low] < from) low++; return low; }
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (data.end[middle] < from) low = middle + 1; else high = middle;
+  }
+  return low;
+}
+
+function drawLabel(pen, data, view, colours, piece, x, y, width, height) {
+  const what = data.raw.whats[data.what[piece]];
+  const text = fitted(what.name || "waiting", (width - 8) / 6.2);
+  if (!text) return;
+  const running = what.sort === RUNNING, space = pen.measureText(text).width;
+  pen.textAlign = "left";
+  if (!running) {  // letters over a pattern cannot be read
+    pen.fillStyle = colours.ground;
+    pen.globalAlpha = 0.85;
+    pen.fillRect(x + 3, y + 1, space + 4, height - 2);
+    pen.globalAlpha = 1;
+  }
+  pen.fillStyle = running ? inkOn(view.dark ? what.dark : what.light) : colours.ink;
+  pen.fillText(text, x + 5, y + height / 2 + 0.5);
+}
+
+function inkOn(hex) {
+  const [r, g, b] = hexBytes(hex);
+  const linear = [r, g, b].map((value) => (value / 255) ** 2.2);
+  return linear[0] * 0.2126 + linear[1] * 0.7152 + linear[2] * 0.0722 > 0.18 ? "#111" : "#fff";  // whichever is seen better
+}
+
+function fitted(text, signs) {
+  if (signs < 3) return "";
+  return text.length <= signs ? text : `${text.slice(0, Math.floor(signs) - 1)}…`;
+}
+
+function drawCross(pen, colours, x, y, height) {
+  const size = Math.min(5, height / 2 - 1), middle = y + height / 2, at = x - size - 1;
+  pen.lineWidth = 3.5;
+  pen.strokeStyle = colours.ground;
+  for (let pass = 0; pass < 2; pass++) {
+    pen.beginPath();
+    pen.moveTo(at - size, middle - size); pen.lineTo(at + size, middle + size);
+    pen.moveTo(at - size, middle + size); pen.lineTo(at + size, middle - size);
+    pen.stroke();
+    pen.lineWidth = 1.6;
+    pen.strokeStyle = colours.mark;
+  }
+}
+
+function drawNames(pen, data, view, colours, firstRow, last) {
+  pen.fillStyle = colours.ground;
+  if (view.rowHeight < 10) {  // no room for names: only marks
+    pen.fillStyle = colours.mark;
+    if (data.outliers.size) {
+      for (let row = firstRow; row < last; row++) {
+        if (data.outliers.has(view.rows[row])) pen.fillRect(view.left - 8, AXIS + (row - view.top) * view.rowHeight, 5, Math.max(1, view.rowHeight));
+      }
+    }
+    pen.fillStyle = colours.soft;
+    pen.textAlign = "left";
+    const each = view.rowHeight * view.ratio;
+    if (each < 1) pen.fillText(`${Math.round(1 / each)} tasks a pixel`, 10, AXIS + 12);
+    return;
+  }
+  pen.textAlign = "right";
+  for (let row = firstRow; row < last; row++) {
+    const task = view.rows[row], marked = data.outliers.has(task);
+    pen.fillStyle = marked ? colours.mark : task === view.selected ? colours.ink : colours.soft;
+    const name = fitted(data.raw.tasks.id[task], (view.left - 24) / 6);
+    pen.fillText((marked ? "◆ " : "") + name, view.left - 6, AXIS + (row - view.top + 0.5) * view.rowHeight);
+  }
+}
+
+function drawScroll(pen, view, colours) {
+  const room = view.height - AXIS, shown = room / view.rowHeight;
+  if (shown >= view.rows.length) return;
+  const size = Math.max(24, (shown / view.rows.length) * room);
+  const at = AXIS + (view.top / (view.rows.length - shown)) * (room - size);
+  pen.globalAlpha = 0.55;
+  pen.fillStyle = colours.soft;
+  pen.fillRect(view.width - 8, at, 6, size);
+  pen.globalAlpha = 1;
+}
+
+// Rows thinner than a pixel. Per line of pixels: how much of each pixel waited and ran, and in which colours, as changes
+// along the line, so that a piece costs the same however long it is.
+const beside = document.createElement("canvas");
+
+function drawDense(pen, data, view, looks, colours) {
+  const ratio = view.ratio, left = Math.round(view.left * ratio), top = Math.round(AXIS * ratio);
+  const width = Math.round(view.plot * ratio), height = Math.round((view.height - AXIS) * ratio);
+  if (width < 1 || height < 1) return;
+  const image = new ImageData(width, height), pixels = image.data;
+  const scale = width / (view.to - view.from), perPixel = 1 / (view.rowHeight * ratio);
+  const sums = new Float32Array((width + 2) * 8);
+  for (let y = 0; y < height; y++) {
+    const from = view.top + y * perPixel, first = Math.floor(from);
+    if (first >= view.rows.length) break;
+    const stop = Math.min(view.rows.length, Math.max(first + 1, Math.floor(from + perPixel)));
+    sums.fill(0);
+    for (let row = first; row < stop; row++) addRow(sums, data, view, looks, view.rows[row], scale, width);
+    paintLine(pixels, y * width * 4, sums, width, stop - first);
+  }
+  beside.width = width;  // which also empties it
+  beside.height = height;
+  beside.getContext("2d").putImageData(image, 0, 0);
+  pen.drawImage(beside, left / ratio, top / ratio, width / ratio, height / ratio);
+}
+
+function addRow(sums, data, view, looks, task, scale, width) {
+  const stop = data.first[task + 1];
+  for (let p = data.first[task]; p < stop; p++) {
+    if (data.end[p] < view.from) continue;
+    if (data.start[p] > view.to) return;
+    const sort = data.sorts[data.what[p]];
+    if (sort === RESTING) continue;
+    const a = Math.max(0, (data.start[p] - view.from) * scale);
+    const b = Math.min(width, Math.max(a + 0.2, (data.end[p] - view.from) * scale));
+    const i = Math.floor(a), j = Math.min(width, Math.floor(b)), bytes = looks[data.what[p]].bytes, at = sort === RUNNING ? 4 : 0;
+    if (i === j) {
+      add(sums, i * 8 + at, bytes, b - a);
+      add(sums, (i + 1) * 8 + at, bytes, a - b);
+    } else {
+      add(sums, i * 8 + at, bytes, i + 1 - a);
+      add(sums, (i + 1) * 8 + at, bytes, a - i);
+      add(sums, j * 8 + at, bytes, b - j - 1);
+      add(sums, (j + 1) * 8 + at, bytes, j - b);
+    }
+  }
+}
+
+function add(sums, at, bytes, amount) {
+  sums[at] += bytes[0] * amount;
+  sums[at + 1] += bytes[1] * amount;
+  sums[at + 2] += bytes[2] * amount;
+  sums[at + 3] += amount;
+}
+
+function paintLine(pixels, at, sums, width, rows) {
+  let wr = 0, wg = 0, wb = 0, waited = 0, rr = 0, rg = 0, rb = 0, ran = 0;
+  for (let x = 0, k = 0; x < width; x++, k += 8, at += 4) {
+    wr += sums[k]; wg += sums[k + 1]; wb += sums[k + 2]; waited += sums[k + 3];
+    rr += sums[k + 4]; rg += sums[k + 5]; rb += sums[k + 6]; ran += sums[k + 7];
+    // What waited is a ground for what ran; little of either still shows.
+    const under = waited < 1e-3 ? 0 : 0.15 + 0.85 * Math.min(1, waited / rows);
+    const over = ran < 1e-3 ? 0 : Math.sqrt(Math.min(1, ran / rows));
+    const alpha = over + under * (1 - over);
+    if (alpha === 0) continue;
+    const a = over ? over / ran / alpha : 0, b = under ? (under * (1 - over)) / waited / alpha : 0;
+    pixels[at] = rr * a + wr * b;
+    pixels[at + 1] = rg * a + wg * b;
+    pixels[at + 2] = rb * a + wb * b;
+    pixels[at + 3] = alpha * 255;
+  }
+}
+
+// ---- underneath
+
+const chartHeight = (data) => (data.raw.hosts.length > 4 ? 34 : 46);
+
+function drawUnder(canvas, data, view, looks, colours, depths) {
+  const hosts = data.raw.hosts, chart = chartHeight(data), height = AXIS + (hosts.length + 1) * chart;
+  canvas.style.height = `${height}px`;
+  const pen = sized(canvas, view.width, height, view.ratio);
+  drawAxis(pen, view, colours, height);
+  drawQueue(pen, data, view, looks, colours, depths, AXIS);
+  hosts.forEach((host, place) => drawHost(pen, data, view, looks, colours, depths, host, AXIS + (place + 1) * chart));
+}
+
+function drawHost(pen, data, view, looks, colours, depths, host, y) {
+  const most = Math.max(1, host.peak, ...host.available.values), box = { y, height: chartHeight(data), most };
+  const words = host.available.times.length ? `${host.peak} of ${most} slots` : `at most ${host.peak}`;
+  chartName(pen, view, colours, host.host, words, box);
+  const look = host.what < 0 ? { flat: colours.soft } : looks[host.what];
+  const used = sampled(view, (from, to) => maxIn(host.used, from, to));
+  if (host.others.values.some((value) => value > 0)) {
+    const others = sampled(view, (from, to) => maxIn(host.others, from, to));
+    area(pen, view, box, used, others, colours.line);
+  }
+  pen.globalAlpha = view.filtered ? 0.35 : 1;
+  area(pen, view, box, null, used, look.flat);
+  pen.globalAlpha = 1;
+  if (view.filtered && host.what >= 0) {
+    area(pen, view, box, null, sampled(view, (from, to) => countAt(depths[host.what], (from + to) / 2)), look.flat);
+  }
+  pen.strokeStyle = colours.ink;
+  pen.setLineDash([4, 3]);
+  pen.lineWidth = 1;
+  drawLine(pen, view, host.available, box);
+  pen.setLineDash([]);
+  pen.fillStyle = colours.mark;
+  for (const stall of data.raw.stalls) {
+    if (stall.host !== host.host || stall.to < view.from || stall.from > view.to) continue;
+    const x = Math.max(view.left, xOf(view, stall.from));
+    pen.fillRect(x, y + 2, Math.max(2, Math.min(view.left + view.plot, xOf(view, stall.to)) - x), 3);
+  }
+}
+
+function drawQueue(pen, data, view, looks, colours, depths, y) {
+  const box = { y, height: chartHeight(data), most: Math.max(1, view.deepest) };
+  chartName(pen, view, colours, view.filtered ? "waiting, of those shown" : "waiting", `at most ${view.deepest.toLocaleString("en")}`, box);
+  let floor = null;
+  data.raw.whats.forEach((what, place) => {
+    if (what.sort !== WAITING || !depths[place].starts.length) return;
+    const amounts = sampled(view, (from, to) => countAt(depths[place], (from + to) / 2));
+    area(pen, view, box, floor, amounts, looks[place].fill);
+    floor = floor ? floor.map((below, x) => below + amounts[x]) : amounts;
+  });
+}
+
+function chartName(pen, view, colours, name, words, box) {
+  const middle = box.y + box.height / 2 + 2;
+  pen.textAlign = "right";
+  pen.fillStyle = colours.ink;
+  pen.fillText(fitted(name, (view.left - 12) / 6), view.left - 6, middle - 7);
+  pen.fillStyle = colours.soft;
+  pen.fillText(fitted(words, (view.left - 12) / 6), view.left - 6, middle + 7);
+}
+
+// An amount for each pixel of the plot.
+function sampled(view, amount) {
+  const made = new Float64Array(Math.floor(view.plot)), width = (view.to - view.from) / view.plot;
+  for (let x = 0; x < made.length; x++) made[x] = amount(view.from + x * width, view.from + (x + 1) * width);
+  return made;
+}
+
+const heightIn = (box, amount) => box.y + box.height - 4 - (amount / box.most) * (box.height - 10);
+
+// What is between a floor and these amounts above it, as one shape.
+function area(pen, view, box, floor, amounts, fill) {
+  const size = amounts.length, low = (x) => heightIn(box, floor ? floor[x] : 0);
+  pen.beginPath();
+  for (let x = 0; x < size; x++) {
+    if (amounts[x] <= 0) continue;
+    let end = x;
+    while (end < size && amounts[end] > 0) end++;
+    pen.moveTo(view.left + x, low(x));
+    for (let i = x; i < end; i++) {
+      const y = heightIn(box, amounts[i] + (floor ? floor[i] : 0));
+      pen.lineTo(view.left + i, y);
+      pen.lineTo(view.left + i + 1, y);
+    }
+    for (let i = end - 1; i >= x; i--) {
+      pen.lineTo(view.left + i + 1, low(i));
+      pen.lineTo(view.left + i, low(i));
+    }
+    x = end;
+  }
+  pen.fillStyle = fill;
+  pen.fill();
+}
+
+// Of steps: the most between two times.
+function maxIn(steps, from, to) {
+  let place = upTo(steps.times, from) - 1;
+  let most = place >= 0 ? steps.values[place] : 0;
+  for (place++; place < steps.times.length && steps.times[place] < to; place++) most = Math.max(most, steps.values[place]);
+  return most;
+}
+
+function drawLine(pen, view, steps, box) {
+  if (!steps.times.length) return;
+  const height = (value) => Math.round(heightIn(box, value)) + 0.5;
+  let place = Math.max(0, upTo(steps.times, view.from) - 1);
+  pen.beginPath();
+  pen.moveTo(Math.max(view.left, xOf(view, steps.times[place])), height(steps.values[place]));
+  for (place++; place < steps.times.length && steps.times[place] <= view.to; place++) {
+    const x = xOf(view, steps.times[place]);
+    pen.lineTo(x, height(steps.values[place - 1]));
+    pen.lineTo(x, height(steps.values[place]));
+  }
+  pen.lineTo(view.left + view.plot, height(steps.values[place - 1]));
+  pen.stroke();
+}
