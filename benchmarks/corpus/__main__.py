@@ -71,6 +71,9 @@ def arguments() -> argparse.Namespace:
         "names", nargs="*", metavar="NAME", help="which runs (default: all, healthy ones too)"
     )
     scoring.add_argument("--seeds", type=int, default=SEEDS)
+    scoring.add_argument(
+        "--first", type=int, default=0, help="the first seed: runs that nobody has looked at"
+    )
     scoring.add_argument("--json", action="store_true")
     showing = parts.add_parser("show", help="one run, its label, and what is found in it")
     showing.add_argument("name", choices=list(RECIPES), metavar="NAME", help=", ".join(RECIPES))
@@ -87,7 +90,7 @@ def main() -> int:
     if chosen.part == "show":
         show(generate(chosen.name, chosen.seed))
         return 0
-    result = score(finder(), chosen.names, chosen.seeds)
+    result = score(finder(), chosen.names, chosen.seeds, chosen.first)
     if chosen.json:
         print(json.dumps(result.as_record(), indent=2, ensure_ascii=False))
         return 0

@@ -19,6 +19,7 @@ from benchmarks.corpus.workloads import (
     Chance,
     duration,
     gain,
+    held_up,
     loses,
     size,
     task_id,
@@ -189,8 +190,9 @@ def cold_starts(rng: Chance, ours: bool) -> Case:
 
 def unbalanced_hosts(rng: Chance, ours: bool) -> Case:
     """Work dealt out to hosts before anybody knows who will be free."""
-    n, typical_s, spread = size(rng, 16, 500), typical(rng), rng.uniform(0.1, 0.8)
+    typical_s, spread = typical(rng), rng.uniform(0.1, 0.8)
     count, slots = rng.randint(2, 4), rng.randint(1, 4)
+    n = size(rng, 4 * count * slots, 500)
     variant = rng.kept.choice(("slow", "skewed", "slow"))
     names = rng.sample(HOSTS, count)
     places = [
@@ -212,7 +214,7 @@ def unbalanced_hosts(rng: Chance, ours: bool) -> Case:
         "unbalanced-hosts",
         frozenset({"idle-slots"}),
         frozenset({"host", "queued"}),
-        loses(0.1),
+        lambda story, twin: loses(0.1)(story, twin) and held_up(story, twin, typical_s / 2) >= 4,
         variant=variant,
     )
 

@@ -26,6 +26,7 @@ from benchmarks.corpus.workloads import (
     Case,
     Chance,
     duration,
+    held_up,
     hosts,
     loses,
     overtaken,
@@ -67,7 +68,7 @@ def head_of_line_blocking(rng: Chance, ours: bool) -> Case:
         "head-of-line-blocking",
         frozenset({"idle-slots"}),
         frozenset({"host", "kind", "queued"}),
-        loses(0.06),
+        lambda story, twin: loses(0.08)(story, twin) and held_up(story, twin, typical_s / 2) >= 4,
     )
 
 
@@ -230,6 +231,9 @@ def starvation(rng: Chance, ours: bool) -> Case:
 
     def starved(story: Story, twin: Story) -> bool:
         poor = passed_over(story)
+        kept_back = {w.id for w in works if w.priority == 4 or w.lane == LANES[3]}
+        if kept_back and len(kept_back & set(poor)) < 0.7 * len(kept_back):
+            return False
         rest = [story.waited[w.id] for w in works if w.id not in set(poor)]
         if not 3 <= len(poor) <= n / 3:
             return False

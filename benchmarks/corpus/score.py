@@ -139,22 +139,21 @@ class Score:
         return "\n".join(told)
 
 
-def runs(names: Iterable[str] = (), seeds: int = SEEDS) -> Iterable[tuple[str, int]]:
+def runs(names: Iterable[str] = (), seeds: int = SEEDS, first: int = 0) -> Iterable[tuple[str, int]]:
     """Every fault with so many seeds, and as many healthy runs in all; or only what is named."""
     chosen = list(names)
     for name in chosen or FAULTS:
-        for seed in range(seeds):
+        for seed in range(first, first + seeds):
             yield name, seed
     if not chosen:
-        total = len(FAULTS) * seeds
         healthy = list(HEALTHY)
-        for i in range(total):
-            yield healthy[i % len(healthy)], i // len(healthy)
+        for i in range(len(FAULTS) * seeds):
+            yield healthy[i % len(healthy)], first + i // len(healthy)
 
 
-def score(find: Find, names: Iterable[str] = (), seeds: int = SEEDS) -> Score:
+def score(find: Find, names: Iterable[str] = (), seeds: int = SEEDS, first: int = 0) -> Score:
     result = Score({name: Tally(name) for name in FAULTS})
-    for name, seed in runs(names, seeds):
+    for name, seed in runs(names, seeds, first):
         run = generate(name, seed)
         result.add(run, find(run.recording))
     return result

@@ -49,6 +49,11 @@ def loses(share: float) -> Judge:
     return lambda story, twin: gain(story, twin) >= share * story.makespan_s
 
 
+def held_up(story: Story, twin: Story, seconds: float) -> int:
+    """How many tasks waited that much longer than they would have."""
+    return sum(story.waited[w.id] - twin.waited[w.id] >= seconds for w in story.works)
+
+
 def turnaround(story: Story, of: Callable[[Work], bool] = lambda work: True) -> float:
     """From when they came to when they ended, in all."""
     return sum(story.ended[w.id] - w.at for w in story.works if of(w))
