@@ -1,0 +1,59 @@
+"""A real Chromium for tests: Debian's, driven by Playwright, with a watch on what a page does behind one's back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, Page, Request, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+@dataclass
+class Watched:
+    """What a page asked for and complained about."""
+
+    requests: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    program = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if program is None:
+        pytest.skip("no Chromium here; tools/system-packages.sh chromium installs Debian's")
+    with sync_playwright() as playwright:
+        # Its sandbox needs rights that root in a container does not have; /dev/shm may be tiny there.
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+        started = playwright.chromium.launch(executable_path=program, args=arguments)
+        try:
+            yield started
+        finally:
+            started.close()
+
+
+@contextmanager
+def opened(
+    browser: Browser, url: str, *, scheme: Literal["light", "dark"] = "light", width: int = 1200
+) -> Iterator[tuple[Page, Watched]]:
+    watched = Watched()
+    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page.set_default_timeout(20_000)
+
+    def note(request: Request) -> None:
+        watched.requests.append(request.url)
+
+    page.on("request", note)
+    page.on("console", lambda message: watched.complaints.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: watched.complaints.append(str(error)))
+    page.on("dialog", lambda dialog: watched.complaints.append(f"dialog: {dialog.message}"))
+    try:
+        page.goto(url)
+        yield page, watched
+    finally:
+        page.close()
