@@ -6,6 +6,7 @@ What it measures depends on the machine; how its figures stand to each other doe
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,22 @@ def test_what_is_kept_can_be_opened(played: tuple[dict[str, Any], Path]) -> None
         assert (played[1] / name / "penstock.db").is_file()
 
 
+def test_a6_the_timeline_is_a_page_in_seconds_of_the_story(
+    played: tuple[dict[str, Any], Path], scenes: dict[str, Any]
+) -> None:
+    page = Path(played[0]["timeline"])
+    assert page == played[1] / "penstock-demo.html"
+    found = re.search(r'id="data">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    data = json.loads(found[1])
+    assert len(data["tasks"]["id"]) == scenes["lanes"]["tasks"] == 96
+    assert data["span"] * data["unit"] == pytest.approx(scenes["lanes"]["penstock_s"], rel=1e-3)
+    waited = {data["whats"][place]["name"]: spent for place, spent in data["reasons"]}
+    assert waited["gate:fpf-headroom"] == pytest.approx(
+        scenes["lanes"]["waits"]["gate:fpf-headroom"], rel=1e-3
+    )
+
+
 @pytest.mark.local_model
 def test_a_real_model_answers_at_the_end(played: tuple[dict[str, Any], Path]) -> None:
     answered = played[0]["question"]
@@ -109,7 +126,8 @@ def test_in_a_pipe_it_is_plain_text_without_folders(tmp_path: Path) -> None:
     assert not ended.stderr
     assert "\x1b" not in ended.stdout
     assert "penstock-demo-" not in ended.stdout
-    assert not list(tmp_path.iterdir())
+    assert [one.name for one in tmp_path.iterdir()] == ["penstock-demo.html"]
     lines = ended.stdout.splitlines()
-    assert all(len(line) <= 80 for line in lines[:-1])
+    assert all(len(line) <= 80 for line in lines[:-2])
+    assert lines[-2].endswith(f": {tmp_path / 'penstock-demo.html'}")
     assert any(line.startswith("All ") and line.endswith(" checks hold.") for line in lines)

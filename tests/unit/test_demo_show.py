@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import penstock.demo.page
 import penstock.demo.play
-from penstock.cli.demo import app
+from penstock.cli.demo import app, write_page
 from penstock.compare.workloads import FORTY, LANES, SIX, WORKLOADS, Workload
 from penstock.demo import question
 from penstock.demo.board import Board
@@ -23,11 +24,13 @@ from penstock.demo.plain import NoShow, PlainShow
 from penstock.demo.play import ABOUT, Options, View, play
 from penstock.demo.show import Screen
 from penstock.demo.stage import Legacy, write_config
+from penstock.diagnosis.timeline_page import GENERATOR
 from penstock.errors import UsageError
 from penstock.hosts import local_server
 from penstock.store.base import StoredEvent
 from penstock.wiring import read_config
 
+PAGE = Path("penstock-demo.html")
 SCENE = Scene(
     "six",
     "Six tasks, seven slots",
@@ -79,7 +82,7 @@ def test_the_summary_has_every_figure() -> None:
     console, out = screen()
     scenes = [SCENE, replace(SCENE, ideal_s=None, legacy_s=None)]
     PlainShow(console).summary(scenes)
-    PlainShow(console).verdict(scenes, None)
+    PlainShow(console).verdict(scenes, None, PAGE)
     told = out.getvalue()
     assert re.search(r"Six tasks, seven slots +6 +130\.5 s +91\.0 s +90\.0 s +1\.011 x", told)
     assert re.search(r"Six tasks, seven slots +6 +- +91\.0 s +- +-", told)
@@ -92,16 +95,16 @@ def test_a_failed_check_is_not_overlooked() -> None:
     console, out = screen()
     show = PlainShow(console)
     show.end(BROKEN)
-    show.verdict([SCENE, BROKEN], None)
+    show.verdict([SCENE, BROKEN], None, PAGE)
     assert out.getvalue().count("   NO all is well: five of six\n") == 2, "where it happened, and at the end"
     assert "1 of 2 checks FAILED:" in out.getvalue()
 
 
 def test_folders_are_told_only_when_they_are_kept() -> None:
     console, out = screen()
-    PlainShow(console).verdict([SCENE], None)
+    PlainShow(console).verdict([SCENE], None, PAGE)
     assert "/" not in out.getvalue().replace("docs/quickstart.md", "")
-    PlainShow(console).verdict([SCENE], Path("a folder"))
+    PlainShow(console).verdict([SCENE], Path("a folder"), PAGE)
     assert "--config 'a folder/lanes/penstock.toml'" in out.getvalue()
 
 
@@ -195,15 +198,20 @@ def test_every_scene_is_introduced() -> None:
 @pytest.mark.parametrize(("scene", "status"), [(SCENE, 0), (BROKEN, 1)], ids=["holds", "broken"])
 @pytest.mark.parametrize("arguments", [[], ["--json"]], ids=["text", "json"])
 def test_the_exit_status_tells_whether_all_checks_hold(
-    monkeypatch: pytest.MonkeyPatch, scene: Scene, status: int, arguments: list[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scene: Scene, status: int, arguments: list[str]
 ) -> None:
     async def quickly(options: Options, view: View) -> list[Scene]:
         return [scene]
 
+    async def blank(folder: Path, scale: float) -> str:
+        return "a page"
+
     async def no_model(folder: Path) -> Scene:
         return replace(SCENE, checks=())
 
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(penstock.demo.play, "play", quickly)
+    monkeypatch.setattr(penstock.demo.page, "timeline_page", blank)
     monkeypatch.setattr(question, "ask_model", no_model)
     ended = CliRunner().invoke(app, arguments)
     assert ended.exit_code == status, ended.output
@@ -238,3 +246,28 @@ def test_a_model_that_cannot_answer_fails_a_check(monkeypatch: pytest.MonkeyPatc
     scene = asyncio.run(question.ask_model(tmp_path))
     assert not scene.ok
     assert "it is broken" in scene.checks[0].detail
+
+
+# ---- the page
+
+
+@pytest.mark.parametrize("there", ["a file of somebody's", "a folder", "a page of ours", "no room"])
+async def test_a_page_replaces_nothing_that_is_not_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
+    path = tmp_path / penstock.demo.page.NAME
+    if there == "a folder":
+        path.mkdir()
+    elif there != "no room":
+        path.write_text(f"<!doctype html>{GENERATOR}" if there == "a page of ours" else "my notes")
+
+    async def blank(folder: Path, scale: float) -> str:
+        return "a page"
+
+    monkeypatch.setattr(penstock.demo.page, "timeline_page", blank)
+    kept = tmp_path / "gone" if there == "no room" else tmp_path
+    written = await asyncio.to_thread(write_page, tmp_path, 1.0, kept)
+    assert written.read_text() == "a page"
+    assert (written == path) is (there == "a page of ours")
+    if there == "a file of somebody's":
+        assert path.read_text() == "my notes"

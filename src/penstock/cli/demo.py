@@ -28,7 +28,8 @@ def demo(
 
     Four scenes beside the legacy way and the ideal, all real: dispatchers, stores on the disk, a process that
     is killed. Only the hosts pretend to work, and their seconds are shortened. At the end a real small model
-    answers a question, where it is installed. Exit status 1: something that Penstock promises did not hold.
+    answers a question, where it is installed, and a timeline of the third scene is written as a page for a
+    browser. Exit status 1: something that Penstock promises did not hold.
     """
     import tempfile
 
@@ -55,9 +56,11 @@ def _play(folder: Path, scale: float, as_json: bool, kept: Path | None) -> bool:
         scenes = asyncio.run(play.play(options, NoShow()))
         last = asyncio.run(question.ask_model(folder))
         ok = all(scene.ok for scene in (*scenes, last))
+        page = write_page(folder, scale, kept)
         render.emit(
             {
                 "ok": ok,
+                "timeline": str(page),
                 "second_lasts_s": scale,
                 "scenes": [scene.as_record() for scene in scenes],
                 "question": {**last.facts, "checks": [check.as_record() for check in last.checks]},
@@ -76,5 +79,36 @@ def _play(folder: Path, scale: float, as_json: bool, kept: Path | None) -> bool:
         show.introduce(question.TITLE, question.ABOUT)
         last = asyncio.run(question.ask_model(folder))
         show.end(last)
-        show.verdict([*scenes, last], kept)
+        show.verdict([*scenes, last], kept, write_page(folder, scale, kept))
     return all(scene.ok for scene in (*scenes, last))
+
+
+def write_page(folder: Path, scale: float, kept: Path | None) -> Path:
+    """The timeline: with what is kept, in this folder, or where there is room if neither takes it."""
+    import asyncio
+    import tempfile
+
+    from penstock.cli.files import replacing
+    from penstock.demo.page import NAME, timeline_page
+
+    text = asyncio.run(timeline_page(folder, scale)).encode()
+    path = (Path.cwd() if kept is None else kept).absolute() / NAME
+    try:
+        if not _is_ours(path):
+            raise FileExistsError
+        with replacing(path) as file:
+            file.write(text)
+    except OSError:
+        path = Path(tempfile.mkdtemp(prefix="penstock-timeline-")) / NAME
+        path.write_bytes(text)
+    return path
+
+
+def _is_ours(path: Path) -> bool:
+    """Nothing there, or a page of an earlier demo: what else has this name is somebody's."""
+    from penstock.diagnosis.timeline_page import GENERATOR
+
+    if not path.is_file():
+        return not path.exists() and not path.is_symlink()
+    with path.open("rb") as file:
+        return GENERATOR.encode() in file.read(2048)

@@ -60,7 +60,7 @@ class Show:
         for scene in scenes:
             self.say(f"{scene.title}: {_most(scene.waits) or 'nothing'}")
 
-    def verdict(self, scenes: Sequence[Scene], kept: Path | None) -> None:
+    def verdict(self, scenes: Sequence[Scene], kept: Path | None, page: Path) -> None:
         self.console.print()
         failed = [check for scene in scenes for check in scene.checks if not check.ok]
         total = sum(len(scene.checks) for scene in scenes)
@@ -68,6 +68,7 @@ class Show:
         self.console.print(Text(verdict, "bold red" if failed else "bold green"))
         for check in failed:
             self._check(check)
+        self.console.print(Text(f"The third scene as a timeline, for your browser: {page}"), soft_wrap=True)
         self.console.print(Text(f"Next: {_next_step(kept)}"), soft_wrap=True)
 
     def close(self) -> None:

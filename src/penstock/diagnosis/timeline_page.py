@@ -21,6 +21,7 @@ from penstock.diagnosis.outliers import RULE
 from penstock.diagnosis.palette import Look, host_looks, wait_look
 from penstock.diagnosis.timeline import FAILED, HostUse, Sort, Steps, Timeline
 
+GENERATOR = '<meta name="generator" content="penstock timeline">'  # by which a page of ours is known
 SCRIPTS = ("data.js", "draw.js", "story.js", "page.js")
 _SORTS = {Sort.WAITING: 0, Sort.RUNNING: 1, Sort.RESTING: 2}
 _FINE_S, _COARSE_S = 1e-6, 1e-3  # what one tick lasts, in short runs and in long ones
