@@ -58,7 +58,7 @@ class Dispatcher:
         return sim.lane_is_full(key.lane) or sim.gate_holding(key.lane) is not None
 
     def order(self, sim: Simulation, ticket: Ticket) -> tuple[float, ...]:
-        level = ticket.key.priority - (sim.now - ticket.since) / self.aging_s
+        level = ticket.key.priority - (sim.now - ticket.first_ready) / self.aging_s
         if len(sim.lanes) < 2:
             return (level, ticket.seq)
         rule = sim.lanes.get(ticket.key.lane)

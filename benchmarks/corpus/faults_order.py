@@ -268,7 +268,7 @@ def priority_inversion(rng: Chance, ours: bool) -> Case:
     slots = sum(p.slots for p in places)
     style = "steady" if variant == "upside-down" else "at-once"
     came = times(rng, n, slots / typical_s * rng.uniform(0.9, 1.2), style)
-    if variant != "upside-down" and rng.random() < 0.5:  # submitted a bunch at a time
+    if variant == "blind" and rng.random() < 0.5:  # submitted a bunch at a time
         waves = rng.randint(2, 4)
         came = sorted(rng.randrange(waves) * n / waves * typical_s / slots * 0.8 for _ in range(n))
     share, urgent = rng.uniform(0.05, 0.25), rng.choice((0, 1))

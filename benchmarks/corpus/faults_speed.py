@@ -73,7 +73,8 @@ def past_its_best(rng: Chance) -> tuple[int, Scaling, int]:
         slots = rng.randint(4, 16)
         law = Scaling(rng.uniform(0.0, 0.2), rng.uniform(0.01, 0.08))
         knee = max(range(1, slots + 1), key=law.throughput)
-        if 2 <= knee < slots and law.throughput(knee) >= 1.25 * law.throughput(slots):
+        full = law.throughput(slots)
+        if 2 <= knee < slots and law.throughput(knee) >= 1.25 * full and full >= 1.4:
             return slots, law, knee
 
 
@@ -83,8 +84,8 @@ def contention(rng: Chance, ours: bool) -> Case:
     slots, law, knee = past_its_best(rng)
     n = size(rng, 12 * slots, 500)
     name = rng.choice(HOSTS)
-    place = Place(name, slots, law=law)
     kinds = rng.sample(KINDS, rng.randint(1, 2))
+    place = Place(name, slots, law=law, serves=tuple(kinds))
     slower = {k: rng.uniform(0.7, 1.5) for k in kinds}
     per_wave_s = typical_s * slots / law.throughput(slots)
     works = []
@@ -122,12 +123,12 @@ def one_at_a_time_server(rng: Chance, ours: bool) -> Case:
     fair = rng.kept.random() < 0.3  # shares itself among all, to the same effect
     name = rng.choice(HOSTS)
     law: Law = Saturating(1) if fair else OneByOne()
-    place = Place(name, slots, law=law)
     style = rng.choice(("at-once", "bursts", "steady"))
     came = times(rng, n, 1.2 / typical_s if style == "steady" else 0.8 / typical_s, style)
     if fair:
         came = waves(rng, n, slots, typical_s, typical_s * slots)
     kinds = rng.sample(KINDS, 1 if spread > 0.25 else rng.randint(1, 2))
+    place = Place(name, slots, law=law, serves=tuple(kinds))
     works = [
         Work(task_id(i), rng.choice(kinds), duration(rng, typical_s, spread), at) for i, at in enumerate(came)
     ]

@@ -255,7 +255,7 @@ def sparse(rng: Chance, ours: bool) -> Case:
 def unequal_hosts(rng: Chance, ours: bool) -> Case:
     """A quick and a slow host for the same work, given to whoever is free."""
     names = rng.sample(HOSTS, rng.randint(2, 3))
-    places = [Place(h, rng.randint(1, 6), speed=1 / (1.0 + 0.9 * i)) for i, h in enumerate(names)]
+    places = [Place(h, rng.randint(1, 6), speed=0.5**i) for i, h in enumerate(names)]
     works = _works(rng, places, size(rng, 20, 800), typical(rng), load=(0.8, 1.4))
     return _case(Setup(works, places), ("host",))
 

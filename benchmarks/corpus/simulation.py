@@ -201,6 +201,8 @@ class Simulation:
 
     def _enqueue(self, ticket: Ticket) -> None:
         ticket.since = self.now
+        if not ticket.tries:
+            ticket.first_ready = self.now
         queue = self.waiting.setdefault(ticket.key, [])
         heapq.heappush(queue, (self.dispatcher.rank(ticket), ticket.seq, ticket))
 

@@ -199,8 +199,9 @@ class Ticket:
     work: Work
     seq: int
     key: Key
-    since: float  # ready since
+    since: float  # ready since, after its last failure
     tries: int = 0
+    first_ready: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
