@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,18 @@ def opened(path: Path, name: str) -> Iterator[IO[bytes]]:
         raise TaskError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     with file:
         yield file
+
+
+@contextmanager
+def no_collecting() -> Iterator[None]:
+    """While millions of things are read and no garbage, the collector would only walk them over and over."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _text_of(path: Path, name: str) -> str:

@@ -12,6 +12,7 @@ from penstock.intake.logrows import Row, Table
 from penstock.intake.logtimes import DAY_S, FORMS, Base, Stamp, read_length, read_time, unit_of
 from penstock.intake.logwords import Ending, read_ending, read_priority
 
+_NOTHING = frozenset({"", "null", "none", "nan", "nat", "n/a", "-"})
 _MAX_TEXT = 500  # of an error, a name
 
 
@@ -34,7 +35,7 @@ class Cells:
         value = None if column is None else row.cells.get(column)
         if isinstance(value, str):
             value = value.strip()
-            if value.lower() in ("", "null", "none", "nan", "nat", "n/a", "-"):
+            if len(value) < 5 and value.lower() in _NOTHING:
                 return None
         return value
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from penstock.config.problems import meant, quoted
 from penstock.diagnosis.recording import Recording
 from penstock.errors import UsageError
+from penstock.intake.documents import no_collecting
 from penstock.intake.exportfile import is_export, read_export
 from penstock.intake.logattempts import Gathered
 from penstock.intake.logcolumns import Columns, choose_columns, read_maps
@@ -51,10 +52,12 @@ def read_log(
     text = read_text(path)
     if is_export(text):
         return LogFile(with_slots(read_export(text, plant), slots or {}), {}, ())
-    table = read_table(text)
-    columns = choose_columns(table.columns, wanted if table.headed else _by_place(table, wanted), table.name)
-    gathered = _gathered(table, columns)
-    recording = gathered.recording(text.stem)
+    with no_collecting():
+        table = read_table(text)
+        chosen = wanted if table.headed else _by_place(table, wanted)
+        columns = choose_columns(table.columns, chosen, table.name)
+        gathered = _gathered(table, columns)
+        recording = gathered.recording(text.stem)
     recording = with_slots(_in_plant(recording, plant), slots or {})
     return LogFile(recording, columns.chosen, _notes(columns, gathered))
 

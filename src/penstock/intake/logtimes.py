@@ -70,6 +70,8 @@ def read_time(value: Any, unit_s: float = 1.0) -> Stamp | None:
     if not isinstance(value, str):
         return None
     text = value.strip()
+    if text[4:5] == "-" and (stamp := _calendar(text)) is not None:  # nearly all of a long log's
+        return stamp
     if _NUMBER.fullmatch(text):
         number = _number(text)
         return None if number is None else _of_number(number, unit_s)
@@ -142,16 +144,22 @@ def _calendar(text: str) -> Stamp | None:
     """ISO 8601, with the liberties that logs take: a blank for the T, a comma, slashes, UTC in words."""
     if len(text) > 64 or (not _DAY_FIRST.match(text) and not text[:8].isdecimal()):
         return None
-    for word in (" UTC", " GMT", " Z"):
-        text = text.removesuffix(word) + ("Z" if text.endswith(word) else "")
-    text = text[:10].replace("/", "-") + text[10:].replace(" +", "+").replace(" -", "-")
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(_tidied(text))
         if moment.tzinfo is None:
             return Stamp(moment.replace(tzinfo=UTC).timestamp(), Base.NAIVE)
         return Stamp(moment.timestamp(), Base.CALENDAR)
     except (ValueError, OverflowError):
         return None
+
+
+def _tidied(text: str) -> str:
+    if " " not in text and "/" not in text:
+        return text
+    for word in (" UTC", " GMT", " Z"):
+        if text.endswith(word):
+            text = text.removesuffix(word) + "Z"
+    return text[:10].replace("/", "-") + text[10:].replace(" +", "+").replace(" -", "-")
 
 
 class Days:

@@ -7,10 +7,8 @@ also says what is wrong with it.
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -23,7 +21,7 @@ from penstock.config.places import KeyPath, Lines, place
 from penstock.config.problems import Problem, dotted, file_shown, kind_of, meant
 from penstock.config.tasks import MAX_AFTER, find_circle
 from penstock.errors import TaskError
-from penstock.intake.documents import Document, json_error, opened, read_document
+from penstock.intake.documents import Document, json_error, no_collecting, opened, read_document
 from penstock.intake.entries import FIELDS, SINGLE_FIELDS, Setting, read_entry
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, OnCrash, Task
 
@@ -61,24 +59,12 @@ def read(
     path = Path(path)
     file = _TaskFile(file_shown(path), setting)
     if path.suffix.lower() in (".jsonl", ".ndjson"):
-        with opened(path, file.name) as lines, _no_collecting():
+        with opened(path, file.name) as lines, no_collecting():
             return file.read_lines(lines)
     document = read_document(path, file.name)
     if document is None:
         raise TaskError(f"{file.name}: must end in .jsonl, .yaml, .toml or .json, so that its form is known")
     return file.read_document(document)
-
-
-@contextmanager
-def _no_collecting() -> Iterator[None]:
-    """While millions of tasks are made and no garbage, the collector would only walk them over and over."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
