@@ -18,6 +18,7 @@ from penstock.errors import TaskError, UnknownTask, Unreachable
 from penstock.lifecycle import ENDED
 from penstock.model import Attempt, OnCrash, Result, State, Task, TaskRecord
 from penstock.store.base import Answer, Request, Snapshot, Store, StoredEvent, TaskFilter, Token
+from penstock.telemetry.ambient import current as current_trace
 from penstock.wiring import make_dispatcher, open_store, read_config
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.diagnosis.waits import Explainer
     from penstock.dispatcher.background import BackgroundDispatcher
     from penstock.dispatcher.loop import Dispatcher
+    from penstock.telemetry.story import Listener
 
 _BATCH = 5_000  # tasks that are looked up together
 _LOOK_S = 1.0  # how often a waiting client makes sure that somebody dispatches
@@ -35,8 +37,11 @@ _ANSWER_S = 30.0
 class Client:
     """Open it with `penstock.open()`; it belongs to the loop that opened it."""
 
-    def __init__(self, config: Config, store: Store, *, dispatch: bool) -> None:
+    def __init__(
+        self, config: Config, store: Store, *, dispatch: bool, listeners: Sequence[Listener] = ()
+    ) -> None:
         self.config = config
+        self._listeners = listeners  # to the story of a dispatcher of our own
         self._store = store
         self._check = TaskChecker(config).check
         self._dispatch = dispatch
@@ -49,9 +54,17 @@ class Client:
         run = await self.submit_many([task])
         return run.task_ids[0]
 
-    async def submit_many(self, tasks: Iterable[Task], *, run: str | None = None) -> Run:
-        """Keep these tasks as one run, all or none; they are durable when this returns."""
+    async def submit_many(
+        self, tasks: Iterable[Task], *, run: str | None = None, trace: str | None = None
+    ) -> Run:
+        """Keep these tasks as one run, all or none; they are durable when this returns.
+
+        Those that bring no trace belong to `trace`, or to the OpenTelemetry span that they are submitted in.
+        """
         tasks = list(tasks)
+        trace = current_trace() if trace is None else trace
+        if trace is not None:
+            tasks = [task if task.trace is not None else replace(task, trace=trace) for task in tasks]
         if not tasks:
             raise TaskError("there is no task to submit; give at least one")
         for task in tasks:
@@ -230,7 +243,7 @@ class Client:
             return
         from penstock.errors import AlreadyOwned
 
-        dispatcher = make_dispatcher(self.config, self._store, "answering a request")
+        dispatcher = make_dispatcher(self.config, self._store, "answering a request", traced=False)
         with suppress(AlreadyOwned):  # one has just begun: it answers
             await dispatcher.run(answer_only=True)
 
@@ -278,7 +291,10 @@ class Client:
 
     def _parts(self) -> tuple[Store, Dispatcher]:
         store = open_store(self.config)
-        return store, make_dispatcher(self.config, store, "a client")
+        dispatcher = make_dispatcher(self.config, store, "a client")
+        for listener in self._listeners:
+            dispatcher.story.listen(listener)
+        return store, dispatcher
 
     @property
     def dispatches(self) -> bool:
@@ -386,17 +402,20 @@ class Endings:
 
 
 @asynccontextmanager
-async def open(config: Config | Path | str | None = None, *, dispatch: bool = True) -> AsyncIterator[Client]:
+async def open(
+    config: Config | Path | str | None = None, *, dispatch: bool = True, listeners: Sequence[Listener] = ()
+) -> AsyncIterator[Client]:
     """A client for a config: its path, a Config, or the file found from here.
 
     With `dispatch`, and where no other process does, tasks run in this process, on threads of their own, until
-    the client is closed; what is then unfinished stays in the store.
+    the client is closed; what is then unfinished stays in the store. `listeners` are told, on one of those threads,
+    what happens there.
     """
     if not isinstance(config, Config):
         config = read_config(Path(config) if config is not None else None)
     store = open_store(config)
     await store.open()
-    client = Client(config, store, dispatch=dispatch)
+    client = Client(config, store, dispatch=dispatch, listeners=listeners)
     try:
         if dispatch:
             await client._ensure_dispatcher()

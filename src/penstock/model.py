@@ -71,6 +71,7 @@ class Task:
     on_crash: OnCrash = OnCrash.RETRY
     id: str = ""
     queued_at: float = 0.0
+    trace: str | None = None  # its caller's W3C trace context: traceparent, and after a blank the tracestate
 
 
 @dataclass(frozen=True, slots=True)

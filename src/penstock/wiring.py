@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.hosts.base import Adapter
     from penstock.model import Host
     from penstock.store.base import Store
+    from penstock.telemetry.traces import Traces
 
 MakeAdapter = Callable[["Host", "Clock"], "Adapter"]
 
@@ -33,6 +34,7 @@ _ADAPTERS = {
     "simulated": "penstock.hosts.simulated:make",
 }
 _PLUG_INS = "penstock.hosts"
+_OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
 def read_config(path: Path | None = None, settings: Mapping[str, Any] | None = None) -> Config:
@@ -98,14 +100,43 @@ def _store_tag(config: Config) -> str:
     return hashlib.blake2b(config.store.encode(), digest_size=8).hexdigest()
 
 
-def make_dispatcher(config: Config, store: Store, command: str) -> Dispatcher:
+def make_dispatcher(config: Config, store: Store, command: str, *, traced: bool = True) -> Dispatcher:
     import platform
 
     from penstock.diagnosis.history import Owner
     from penstock.dispatcher.loop import Dispatcher
 
     owner = Owner(os.getpid(), platform.node(), command)
-    return Dispatcher(config, store, _local_engine(config), owner)
+    traces = make_traces(config) if traced else None
+    return Dispatcher(config, store, _local_engine(config), owner, traces)
+
+
+def are_traced(config: Config) -> bool:
+    """Whether tasks have traces of ours, for want of a caller's."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    if config.telemetry.otlp_endpoint is not None:
+        return True
+    named = any(os.environ.get(name) for name in _OTLP_VARIABLES)
+    return named and os.environ.get("OTEL_TRACES_EXPORTER") != "none"
+
+
+def make_traces(config: Config) -> Traces | None:
+    """Who sends traces, where the config or the standard variables name a collector."""
+    if not are_traced(config):
+        return None
+    endpoint = config.telemetry.otlp_endpoint
+    try:
+        from penstock.telemetry.traces import Traces
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith(("opentelemetry", "google")):
+            raise
+        if endpoint is not None:
+            raise UsageError(
+                "telemetry.otlp_endpoint needs OpenTelemetry; install it with `pip install penstock[otel]`"
+            ) from None
+        return None  # the variables may be meant for other programs
+    return Traces(endpoint)
 
 
 def _local_engine(config: Config) -> MakeEngine:

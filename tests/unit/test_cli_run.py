@@ -171,6 +171,22 @@ def test_work_logs_json(cli: Cli) -> None:
     assert list(started) == ["at", "event", "task", "kind", "host", "lane", "run", "attempt"]
 
 
+def test_run_can_log_instead_of_showing_progress(cli: Cli) -> None:
+    """C5: the same lines as `work`, with the trace of whoever ran it."""
+    cli.file(
+        "tasks.jsonl",
+        '{"kind": "summarize", "id": "t1"}\n{"kind": "translate", "payload": {"fail": "permanent"}}\n',
+    )
+    said = cli("run", "tasks.jsonl", "--log-format", "json")
+    assert said.status == 1
+    lines = [json.loads(line) for line in said.told]
+    assert [line["event"] for line in lines if line.get("task") == "t1"] == ["started", "done"]
+    assert [line["event"] for line in lines].count("failed") == 1
+    assert not [line for line in lines if line["event"] == "note"]
+    assert said.out == ""
+    assert cli.bad("run", "tasks.jsonl", "--log-format", "xml")
+
+
 def test_work_can_be_quiet_but_for_failures(cli: Cli) -> None:
     cli.good("submit", "summarize")
     cli.good("submit", "translate", '{"fail": "permanent"}', "--id", "t2")

@@ -11,14 +11,21 @@ from penstock.cli.render import moment, one_line, percent, print_table, say, sec
 from penstock.model import Attempt, Result, TaskRecord, Wait
 from penstock.scheduling.budget import usd
 from penstock.store.base import StoredEvent
+from penstock.trace import trace_id
 
 _MOST_EVENTS = 50
 
 
 def print_details(
-    record: TaskRecord, result: Result, attempts: Sequence[Attempt], events: Sequence[StoredEvent]
+    record: TaskRecord,
+    result: Result,
+    attempts: Sequence[Attempt],
+    events: Sequence[StoredEvent],
+    *,
+    traced: bool,
 ) -> None:
-    fields = _fields(record)
+    """With `traced` every task has a trace, also one that brought none."""
+    fields = _fields(record, traced)
     cost_usd = cost_of(events)
     if cost_usd is not None:
         fields.append(("cost", f"{usd(cost_usd)} USD"))
@@ -40,7 +47,7 @@ def print_details(
         _print_events(events, record.task.queued_at)
 
 
-def _fields(record: TaskRecord) -> list[tuple[str, str]]:
+def _fields(record: TaskRecord, traced: bool) -> list[tuple[str, str]]:
     task = record.task
     fields = [
         ("task", task.id),
@@ -63,6 +70,7 @@ def _fields(record: TaskRecord) -> list[tuple[str, str]]:
         ("retries", "" if task.retries is None else str(task.retries)),
         ("key", task.key or ""),
         ("on crash", "" if task.on_crash == "retry" else str(task.on_crash)),
+        ("trace", f"{trace_id(task):032x}" if traced or task.trace is not None else ""),
     ]
     return [(name, text) for name, text in fields if text]
 

@@ -28,15 +28,17 @@ from penstock.scheduling.messages import (
 )
 from penstock.telemetry.logs import handled
 from penstock.telemetry.story import Ended, Fact, Over, Started
+from penstock.trace import trace_id
 
-_LOUD = ("failed", "blocked", "retry", "warning")  # also told when quiet
+_LOUD = ("failed", "blocked", "retry", "warning", "note")  # also told when quiet
 
 
 class Log:
     """Listens to the dispatcher's story; never raises, for a full disk or a closed pipe must not stop the work."""
 
-    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+    def __init__(self, *, as_json: bool, quiet: bool, traced: bool = False) -> None:
         self._as_json = as_json
+        self._traced = traced  # every task has a trace; else those that brought one
         self._quiet = quiet
         self.failures = 0
 
@@ -57,7 +59,7 @@ class Log:
     def _line_of(self, fact: Fact) -> str | None:
         match fact:
             case Started():
-                return None if self._quiet else self._if_loud("started", fact, _named(fact))
+                return None if self._quiet else self._if_loud("started", fact, self._named(fact))
             case Over():
                 return None if fact.retry_at is None else self._tried(fact)
             case Ended():
@@ -84,7 +86,7 @@ class Log:
         ran = {"ran_s": round(max(0.0, fact.at - fact.started_at), 3)}
         later = {"in_s": round(max(0.0, fact.retry_at - fact.at), 3)}
         what = "put-back" if fact.verdict == Verdict.CANCELLED else "retry"
-        return self._if_loud(what, fact, _named(fact) | ran | later | _error(fact.error))
+        return self._if_loud(what, fact, self._named(fact) | ran | later | _error(fact.error))
 
     def _ended(self, fact: Ended) -> str | None:
         if fact.state in (State.FAILED, State.BLOCKED):
@@ -92,7 +94,18 @@ class Log:
         elif self._quiet:
             return None
         ran = {} if fact.ran_s is None else {"ran_s": round(max(0.0, fact.ran_s), 3)}
-        return self._if_loud(str(fact.state), fact, _named(fact) | ran | _error(fact.error))
+        return self._if_loud(str(fact.state), fact, self._named(fact) | ran | _error(fact.error))
+
+    def _named(self, fact: Started | Over | Ended) -> dict[str, Any]:
+        """What a line names of a task, as far as it is known."""
+        task, where = fact.known, {"host": fact.host or None, "lane": fact.lane or None}
+        attempt = {"attempt": fact.attempt or None}
+        if task is None:
+            return where | attempt
+        named = {"kind": task.kind} | where | {"run": task.run or None} | attempt
+        if self._traced or task.trace is not None:
+            named["trace"] = f"{trace_id(task):032x}"
+        return named
 
     def _if_loud(self, what: str, fact: Any, fields: dict[str, Any]) -> str | None:
         if self._quiet and what not in _LOUD:
@@ -125,18 +138,6 @@ class Log:
                 sys.stderr.flush()
 
 
-def _named(fact: Started | Over | Ended) -> dict[str, Any]:
-    """What a line names of a task, as far as it is known."""
-    task = fact.known
-    names = {
-        "kind": None if task is None else task.kind,
-        "host": fact.host or None,
-        "lane": fact.lane or None,
-    }
-    run = None if task is None else task.run or None
-    return names | {"run": run, "attempt": fact.attempt or None}
-
-
 def _error(error: str | None) -> dict[str, Any]:
     return {} if error is None else {"error": one_line(error)}
 
@@ -161,5 +162,6 @@ def telling(tell: Callable[[str], None]) -> Iterator[None]:
             with suppress(OSError):
                 tell(one_line(record.getMessage()))
 
-    with handled("penstock", Handler(logging.WARNING)):
+    # What OpenTelemetry says of a collector that is gone we say ourselves, and once.
+    with handled("opentelemetry", logging.NullHandler()), handled("penstock", Handler(logging.WARNING)):
         yield

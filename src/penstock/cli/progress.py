@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from penstock.cli.logs import Log
     from penstock.cli.tally import LaneCount, Tally
 
 _BAR_WIDTH = 30
@@ -31,6 +32,9 @@ class Display(Protocol):
     def update(self, tally: Tally, now: float) -> None: ...
 
     def tell(self, text: str) -> None: ...
+
+    def has_told(self, record: TaskRecord) -> bool:
+        """Whether that task's failure can be read already."""
 
     def close(self) -> None: ...
 
@@ -61,6 +65,33 @@ class Silent:
     def tell(self, text: str) -> None:
         note(text)
 
+    def has_told(self, record: TaskRecord) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+
+class Logged:
+    """Lines of a log instead: what a dispatcher of ours does is told there, task by task."""
+
+    every_s: float | None = None
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def open(self) -> None:
+        pass
+
+    def update(self, tally: Tally, now: float) -> None:
+        pass
+
+    def tell(self, text: str) -> None:
+        self._log.line("note", detail=text)
+
+    def has_told(self, record: TaskRecord) -> bool:
+        return self._log.failures > 0  # it has lines of tasks at all: a dispatcher of ours runs them
+
     def close(self) -> None:
         pass
 
@@ -84,6 +115,9 @@ class Lines:
 
     def tell(self, text: str) -> None:
         note(text)
+
+    def has_told(self, record: TaskRecord) -> bool:
+        return False
 
     def close(self) -> None:
         pass
@@ -117,6 +151,9 @@ class Board:
 
     def tell(self, text: str) -> None:
         self._console.print(f"penstock: {text}", soft_wrap=True)
+
+    def has_told(self, record: TaskRecord) -> bool:
+        return False
 
     def close(self) -> None:
         self._live.stop()

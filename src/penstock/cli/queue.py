@@ -168,16 +168,19 @@ async def _show(config: Config, task_id: str, as_json: bool) -> int:
         attempts = await client.attempts(record.task.id)
         events = await client.events(task=record.task.id)
     from penstock.cli.details import cost_of, print_details
+    from penstock.trace import trace_id
+    from penstock.wiring import are_traced
 
     if as_json:
         more = {
             "payload": record.task.payload,
             "cost_usd": cost_of(events),
+            "trace_id": f"{trace_id(record.task):032x}",
             "attempt_records": [_without(attempt, "task", "work_class") for attempt in attempts],
         }
         render.emit(result.as_record() | more)
         return 0
-    print_details(record, result, attempts, events)
+    print_details(record, result, attempts, events, traced=are_traced(config))
     return 0
 
 

@@ -71,7 +71,7 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
             stack.enter_context(closing(one))
         store = open_store(config)
         dispatcher = make_dispatcher(config, store, "penstock serve")
-        log = Log(as_json=as_json, quiet=quiet)
+        log = Log(as_json=as_json, quiet=quiet, traced=dispatcher.is_traced)
         dispatcher.story.listen(log)
         service = Service(config, store, dispatcher, sockets)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.cli.logs import Log
     from penstock.client import Client
     from penstock.config import Config
+    from penstock.telemetry.story import Listener
 
 T = TypeVar("T")
 
@@ -62,10 +63,12 @@ def config_of(context: typer.Context) -> Config:
 
 
 @asynccontextmanager
-async def opened(config: Config, *, dispatch: bool = False) -> AsyncIterator[Client]:
+async def opened(
+    config: Config, *, dispatch: bool = False, listeners: Sequence[Listener] = ()
+) -> AsyncIterator[Client]:
     import penstock.client
 
-    async with penstock.client.open(config, dispatch=dispatch) as client:
+    async with penstock.client.open(config, dispatch=dispatch, listeners=listeners) as client:
         yield client
 
 

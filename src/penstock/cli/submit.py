@@ -6,6 +6,7 @@ same about what is wrong.
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,7 @@ import typer
 from penstock.cli import render
 from penstock.cli.session import Interrupts, config_of, finish, hearing_interrupts, opened
 from penstock.errors import UsageError
+from penstock.trace import of_environment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,7 +179,7 @@ async def _submit_one(config: Config, entry: dict[str, Any], *, wait: bool, as_j
 async def _submit(config: Config, tasks: Sequence[Task], run: str | None, wait: bool, as_json: bool) -> int:
     with hearing_interrupts() if wait else nullcontext() as interrupts:
         async with opened(config, dispatch=wait) as client:
-            submitted = await client.submit_many(tasks, run=run)
+            submitted = await client.submit_many(tasks, run=run, trace=of_environment(os.environ))
             if interrupts is not None:
                 return await _wait(client, submitted, interrupts, as_json)
             return await _submitted(client, submitted, as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -14,8 +15,10 @@ import typer
 
 from penstock.cli import render
 from penstock.cli.session import Interrupts, Stops, config_of, finish, hearing_interrupts, one_of, opened
+from penstock.trace import of_environment
 
 if TYPE_CHECKING:
+    from penstock.cli.logs import Log
     from penstock.cli.progress import Display
     from penstock.cli.tally import Tally
     from penstock.client import Client, Run
@@ -52,6 +55,10 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a result record per line as tasks end; no summary.")
     ] = False,
+    log_format: Annotated[
+        str | None,
+        typer.Option("--log-format", metavar="text|json", help="Lines on stderr instead of progress."),
+    ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress and no summary, only failures.")
     ] = False,
@@ -64,15 +71,32 @@ def run(
     from penstock.cli.submit import read_tasks
 
     config = config_of(context)
+    log = None if log_format is None else _log_of(config, log_format, quiet)
     tasks = read_tasks(config, file, name)
-    return finish(_run(config, tasks, name, Path(out) if out else None, as_json=as_json, quiet=quiet))
+    return finish(_run(config, tasks, name, Path(out) if out else None, log, as_json=as_json, quiet=quiet))
+
+
+def _log_of(config: Config, log_format: str, quiet: bool) -> Log:
+    from penstock.cli.logs import Log
+    from penstock.wiring import are_traced
+
+    as_json = one_of("--log-format", log_format, ("text", "json")) == "json"
+    return Log(as_json=as_json, quiet=quiet, traced=are_traced(config))
 
 
 async def _run(
-    config: Config, tasks: Sequence[Task], name: str | None, out: Path | None, *, as_json: bool, quiet: bool
+    config: Config,
+    tasks: Sequence[Task],
+    name: str | None,
+    out: Path | None,
+    log: Log | None,
+    *,
+    as_json: bool,
+    quiet: bool,
 ) -> int:
     from penstock.cli.files import replacing
-    from penstock.cli.progress import choose
+    from penstock.cli.logs import telling
+    from penstock.cli.progress import Logged, choose
 
     with ExitStack() as stack:
         tells: list[Callable[[Result], None]] = []
@@ -81,16 +105,23 @@ async def _run(
         if out is not None:  # opened first: what cannot be written is found out before anything is done
             tells.append(_record_writer(stack.enter_context(replacing(out)).write))
         interrupts = stack.enter_context(hearing_interrupts())
-        async with opened(config, dispatch=True) as client:
+        displays: list[Display] = []
+        stack.enter_context(telling(lambda text: (displays[0].tell if displays else render.note)(text)))
+        async with opened(config, dispatch=True, listeners=() if log is None else [log]) as client:
             since = time.time()
-            run = await client.submit_many(tasks, run=name)
+            run = await client.submit_many(tasks, run=name, trace=of_environment(os.environ))
             on_terminal = as_json and sys.stdout.isatty()
-            display = choose(run.name, config.plant.hosts, quiet=quiet, records_on_terminal=on_terminal)
+            display: Display = (
+                choose(run.name, config.plant.hosts, quiet=quiet, records_on_terminal=on_terminal)
+                if log is None
+                else Logged(log)
+            )
+            displays.append(display)
             worker = _RunWorker(client, run, tasks, display, tells)
             if not await worker.work(interrupts):
                 await _say_what_is_left(client, run, worker.tally, out)
                 raise typer.Exit(INTERRUPTED)  # leaves the file as it was
-            if not quiet:
+            if not quiet and log is None:
                 from penstock.cli.summary import print_summary
 
                 print_summary(await client.summary(run.name, since=since), stderr=as_json)
@@ -148,7 +179,7 @@ class _RunWorker:
 
         self.tally.add_ended(records)
         for record in records:
-            if record.state is not State.DONE:
+            if record.state is not State.DONE and not self._display.has_told(record):
                 self._display.tell(failure_line(record))
         if self._tells:
             await self._lines.add(records)
@@ -165,20 +196,17 @@ class _RunWorker:
     async def _shown(self) -> AsyncIterator[None]:
         import asyncio
 
-        from penstock.cli.logs import telling
-
         display = self._display
         display.open()
         try:
-            with telling(display.tell):
-                async with asyncio.TaskGroup() as group:
-                    ticking = group.create_task(self._tick())
-                    try:
-                        yield
-                    finally:
-                        ticking.cancel()
-                self.tally.set_running([])
-                display.update(self.tally, time.time())
+            async with asyncio.TaskGroup() as group:
+                ticking = group.create_task(self._tick())
+                try:
+                    yield
+                finally:
+                    ticking.cancel()
+            self.tally.set_running([])
+            display.update(self.tally, time.time())
         except BaseExceptionGroup as error:
             raise error.exceptions[0] from None
         finally:
@@ -245,7 +273,7 @@ async def _work(config: Config, drain: bool, as_json: bool, quiet: bool) -> int:
 
     store = open_store(config)
     dispatcher = make_dispatcher(config, store, "penstock work --drain" if drain else "penstock work")
-    log = Log(as_json=as_json, quiet=quiet)
+    log = Log(as_json=as_json, quiet=quiet, traced=dispatcher.is_traced)
     dispatcher.story.listen(log)
 
     stop = Stops(log, dispatcher.stop)

@@ -23,6 +23,7 @@ from penstock.config.server import (
     server_document,
 )
 from penstock.config.tables import Table
+from penstock.config.telemetry import Telemetry, read_telemetry, telemetry_document
 from penstock.errors import ConfigError
 from penstock.model import DEFAULT_LANE, Lane, OnCrash, Plant, Price
 
@@ -48,6 +49,7 @@ class Config:
     server: Server = field(default_factory=Server)
     models: Mapping[str, str] = field(default_factory=dict)  # names of /v1 clients -> models or kinds
     prices: Mapping[str, Price] = field(default_factory=dict)
+    telemetry: Telemetry = field(default_factory=Telemetry)
     path: Path | None = None  # the file it came from
     sections: Mapping[str, Any] = field(default_factory=dict)  # tables that belong to other parts
 
@@ -107,6 +109,7 @@ def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
         server=read_server(top),
         models=read_models(top),
         prices=prices,
+        telemetry=read_telemetry(top),
         path=path,
         sections={name: top.raw[name] for name in keys.SECTIONS if name in top},
     )
@@ -172,4 +175,5 @@ def as_document(config: Config) -> dict[str, Any]:
         "server": server_document(config.server),
         "models": dict(config.models),
         "prices": {model: price_document(price) for model, price in config.prices.items()},
+        "telemetry": telemetry_document(config.telemetry),
     } | dict(config.sections)

@@ -25,6 +25,7 @@ TOP = (
     "server",
     "models",
     "prices",
+    "telemetry",
 )
 RETRY = ("retries", "base_s", "max_s", "host_faults")
 HOST = ("type", "slots", "units", "serves", "model", "models", "rate", "fallback", "breaker")
@@ -48,6 +49,7 @@ SERVER = (
     "record_bodies",
 )
 PRICE = ("input", "output", "cached")
+TELEMETRY = ("otlp_endpoint",)
 
 # Read by other parts: kept as they stand.
 SECTIONS = ("agents", "councils")
@@ -188,8 +190,9 @@ def _under(prefix: str, keys: Iterable[str]) -> list[str]:
 def _documented() -> tuple[str, ...]:
     host = "hosts.NAME"
     options = {option for known in AVAILABLE.values() for option in known or ()}
+    tables = ("retry", "hosts", "lanes", "gates", "server", "models", "prices", "telemetry")
     return tuple(
-        [key for key in TOP if key not in ("retry", "hosts", "lanes", "gates", "server", "models", "prices")]
+        [key for key in TOP if key not in tables]
         + _under("retry", RETRY)
         + _under(host, HOST)
         + _under(f"{host}.slots", SLOTS)
@@ -203,6 +206,7 @@ def _documented() -> tuple[str, ...]:
         + _under("server", SERVER)
         + ["models.NAME"]
         + _under("prices.NAME", PRICE)
+        + _under("telemetry", TELEMETRY)
         + list(SECTIONS)
     )
 

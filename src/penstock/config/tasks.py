@@ -26,6 +26,7 @@ from penstock.config.keys import (
 from penstock.config.problems import kind_of, meant, quoted
 from penstock.errors import TaskError
 from penstock.model import ANY_MODEL, PRIORITIES, Host, OnCrash, Task
+from penstock.trace import context_of
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _ID_RULE = "letters, digits, '_', '.' and '-', at most 128, first a letter or digit"
@@ -53,6 +54,7 @@ class TaskChecker:
         # Good values of the last task: in a bulk submit they are mostly the same.
         self._last_run = ""
         self._last_timeout_s: float | None = None
+        self._last_trace: str | None = None
 
     def check(self, task: Task) -> None:
         if self._is_plainly_good(task):
@@ -97,6 +99,7 @@ class TaskChecker:
             and task.deadline is None
             and task.not_before is None
             and task.retries is None
+            and (task.trace is None or task.trace == self._last_trace)
         ):
             return True
         found: Found = []
@@ -104,6 +107,7 @@ class TaskChecker:
         if not found:
             self._last_run = task.run
             self._last_timeout_s = task.timeout_s
+            self._last_trace = task.trace
         return not found
 
 
@@ -175,6 +179,10 @@ def _check_own(task: Task, found: Found) -> None:
     retries = task.retries
     if retries is not None and (retries.__class__ is not int or not COUNT_OR_NONE.hold(retries)):
         found.append(("retries", f"must be a whole number {COUNT_OR_NONE}, not {kind_of(retries)}"))
+    if task.trace is not None and (not isinstance(task.trace, str) or context_of(task.trace) is None):
+        found.append(
+            ("trace", 'must be a W3C traceparent, such as "00-' + "ab" * 16 + "-" + "cd" * 8 + '-01"')
+        )
     if not _may_crash_so(task.on_crash):
         found.append(("on_crash", 'must be "retry" or "block"'))
 

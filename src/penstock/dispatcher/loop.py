@@ -16,7 +16,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.clock import SystemClock
 from penstock.config import Config
@@ -54,6 +54,9 @@ from penstock.scheduling.scheduler import Scheduler
 from penstock.store.base import Bell, Store
 from penstock.telemetry.story import Stalled, Story
 
+if TYPE_CHECKING:
+    from penstock.telemetry.traces import Traces
+
 log = logging.getLogger("penstock.dispatcher")
 
 _UNWRITTEN = 20_000  # decisions in memory before the loop waits for the disk
@@ -67,19 +70,29 @@ MakeEngine = Callable[[Report, Callable[[Stall], None]], Engine]
 class Dispatcher:
     """Owns a store from `run()` to its end. All methods belong to the loop that runs it."""
 
-    def __init__(self, config: Config, store: Store, make_engine: MakeEngine, owner: Owner) -> None:
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        make_engine: MakeEngine,
+        owner: Owner,
+        traces: Traces | None = None,
+    ) -> None:
         self._config = config
         self._store = store
         self._owner = owner
         self._clock = SystemClock()
         self._engine = make_engine(self._report, self._on_stall)
-        self._payloads = Payloads(store)
+        self._traces = traces
+        self._payloads = Payloads(store, traced=traces is not None)
         self._events: list[Event] = []
         self._unwritten = 0
         self._stepping = False  # a step is scheduled
         self._held = False  # the loop waits for the disk
         self._awaiting_step: list[asyncio.Future[None]] = []
         self.story = Story(self.task, lambda task: self._scheduler.met_at(task))
+        if traces is not None:
+            self.story.listen(traces)
         self._launcher = Launcher(self._engine, self._payloads, self._tell, self._own, self.story.begun)
         self._probes: Probes | None = None
         self._bell: Bell | None = None
@@ -145,6 +158,8 @@ class Dispatcher:
             raise group.exceptions[0] from None
         finally:
             await self._store.release(epoch.number, self._clock.now())
+            if self._traces is not None:
+                await self._traces.close()
         if self._failure is not None:
             raise self._failure
 
@@ -194,6 +209,11 @@ class Dispatcher:
     def now(self) -> float:
         """The time as the dispatcher reckons it."""
         return self._clock.now()
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether tasks have spans of ours."""
+        return self._traces is not None
 
     @property
     def is_stopping(self) -> bool:

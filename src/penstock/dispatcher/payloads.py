@@ -16,14 +16,18 @@ from penstock.hosts.relay import Relay
 from penstock.model import OnCrash, Task
 from penstock.scheduling.messages import Start
 from penstock.store.base import Arrival, Store
+from penstock.trace import attempt_context
 
 _MOST_TASKS = 100_000
 _MOST_BYTES = 64 * 1024 * 1024
 
 
 class Payloads:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, traced: bool = False) -> None:
         self._store = store
+        self._traced = (
+            traced  # attempts have spans of their own to pass on; else a caller's goes on as it came
+        )
         self._kept: dict[str, tuple[Task, bytes]] = {}
         self._bytes = 0
         self._relays: dict[str, Relay] = {}
@@ -84,6 +88,7 @@ class Payloads:
                     task.run,
                     task.model,
                     task.timeout_s,
+                    attempt_context(task, start.attempt).text() if self._traced else task.trace,
                 )
             )
         return jobs, careful, unknown

@@ -18,6 +18,7 @@ from typing import Any
 from penstock.engine.outcomes import failure, stopped, success
 from penstock.errors import PermanentError
 from penstock.model import Outcome
+from penstock.telemetry.ambient import within
 
 # What is said between a worker process and its pool: an attempt's number; yes or no; that it is through.
 NUMBER_BYTES = 8
@@ -64,12 +65,13 @@ def is_async(function: Callable[..., Any]) -> bool:
     )
 
 
-def invoke(function: Callable[[Any], Any], payload: Any) -> Outcome:
-    """Call it here and now; whatever it does, this returns."""
+def invoke(function: Callable[[Any], Any], payload: Any, trace: str | None = None) -> Outcome:
+    """Call it here and now, in the attempt's trace; whatever it does, this returns."""
     try:
-        value = function(payload)
-        if inspect.iscoroutine(value):
-            value = asyncio.run(_finish(value))
+        with within(trace):
+            value = function(payload)
+            if inspect.iscoroutine(value):
+                value = asyncio.run(_finish(value))
         return success(value)
     except BaseException as error:  # noqa: BLE001 - this runs the attempt: SystemExit must not end our thread
         return failure(error)
@@ -90,7 +92,9 @@ def set_line(descriptor: int) -> None:
     _Line.descriptor = descriptor
 
 
-def run_isolated(number: int, target: str, payload: Any, search_path: Sequence[str]) -> Outcome:
+def run_isolated(
+    number: int, target: str, payload: Any, search_path: Sequence[str], trace: str | None = None
+) -> Outcome:
     """What a worker process does for an attempt. Its outcome can always be pickled: exceptions stay here.
 
     It says which attempt it has, asks whether to begin, and says when it is through: an attempt that was
@@ -98,18 +102,18 @@ def run_isolated(number: int, target: str, payload: Any, search_path: Sequence[s
     """
     line = _Line.descriptor
     if line is None:
-        return _load_and_invoke(target, payload, search_path)
+        return _load_and_invoke(target, payload, search_path, trace)
     os.write(line, number.to_bytes(NUMBER_BYTES, "little"))
     if os.read(line, 1) != GO:
         return stopped()
-    outcome = _load_and_invoke(target, payload, search_path)
+    outcome = _load_and_invoke(target, payload, search_path, trace)
     os.write(line, THROUGH)
     return outcome
 
 
-def _load_and_invoke(target: str, payload: Any, search_path: Sequence[str]) -> Outcome:
+def _load_and_invoke(target: str, payload: Any, search_path: Sequence[str], trace: str | None) -> Outcome:
     try:
         function = load(target, search_path)
     except BaseException as error:  # noqa: BLE001 - this runs the attempt: the import is user code
         return failure(error)
-    return invoke(function, payload)
+    return invoke(function, payload, trace)

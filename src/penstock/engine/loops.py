@@ -21,6 +21,7 @@ from penstock.engine.outcomes import failure, success
 from penstock.engine.watchdog import Watchdog, Watched, owned_task, running_attempt
 from penstock.hosts.base import OwnCoroutine, Spent
 from penstock.model import Outcome, Verdict
+from penstock.telemetry.ambient import within
 
 Execute: TypeAlias = Callable[[Run], Coroutine[Any, Any, Outcome]]
 
@@ -300,7 +301,8 @@ class OwnLoop:
 
 async def call_user(run: Run) -> Outcome:
     assert run.function is not None
-    return success(await run.function(run.work.payload))
+    with within(run.work.trace):
+        return success(await run.function(run.work.payload))
 
 
 async def _run_own(run: Run) -> Outcome:

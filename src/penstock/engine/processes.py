@@ -166,7 +166,7 @@ class Processes:
             number = next(_numbers)
             try:
                 future = pool.processes.schedule(
-                    run_isolated, (number, call.target, call.payload, call.search_path)
+                    run_isolated, (number, call.target, call.payload, call.search_path, call.trace)
                 )
             except RuntimeError:  # pebble's word for a pool that has broken
                 self._lose(pool)

@@ -128,7 +128,7 @@ class Threads:
         if grow:
             self._grow()
         assert run.function is not None
-        outcome = invoke(run.function, run.work.payload)
+        outcome = invoke(run.function, run.work.payload, run.work.trace)
         with self._lock:
             run.where = None
             self._outstanding -= 1

@@ -27,6 +27,7 @@ class Job:
     run: str = ""
     model: str | None = None
     timeout_s: float | None = None
+    trace: str | None = None  # the W3C context to pass on, as `penstock.trace` keeps it
 
 
 class Spent(NamedTuple):
@@ -59,6 +60,7 @@ class Call:
     payload: Any
     isolated: bool = False
     search_path: tuple[str, ...] = ()
+    trace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

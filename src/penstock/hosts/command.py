@@ -36,6 +36,7 @@ from penstock.errors import PermanentError
 from penstock.hosts.base import Health, Job, Program
 from penstock.hosts.options import Options
 from penstock.model import Host, Outcome, Verdict
+from penstock.trace import passed_on
 
 EX_TEMPFAIL = 75
 
@@ -76,7 +77,7 @@ class CommandAdapter:
             argv=self._arguments(job.payload),
             outcome=self._outcome,
             stdin=self._stdin(job.payload),
-            env=self._env,
+            env=self._env if job.trace is None else {**self._env, **_environment(job.trace)},
             cwd=self._cwd,
             output_limit_bytes=self._limit_bytes,
         )
@@ -146,6 +147,12 @@ class CommandAdapter:
         lines = " | ".join([line for line in said.splitlines() if line.strip()][-_ERROR_LINES:])
         error_text = f"{ended}: {lines[-_ERROR_CHARS:]}" if lines else ended
         return Outcome(Verdict.TEMPORARY if temporary else Verdict.PERMANENT, error=error_text, logs=logs)
+
+
+def _environment(trace: str) -> dict[str, str]:
+    """The trace that a program belongs to, by the names that tracing tools know; an older state must not stay."""
+    headers = passed_on(trace)
+    return {"TRACEPARENT": headers["traceparent"], "TRACESTATE": headers.get("tracestate", "")}
 
 
 def _pieces(text: str) -> _Argument:

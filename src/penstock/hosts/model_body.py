@@ -37,6 +37,7 @@ class Ask:
     model: str | None  # the one that is asked for, if the body says
     streamed: bool
     own: bool = True  # the model is one that the config gives this host, not a name of the caller's
+    trace: str | None = None  # the W3C context of the attempt
 
 
 def ask_of_payload(

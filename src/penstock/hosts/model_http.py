@@ -11,9 +11,10 @@ import io
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import aiohttp
@@ -24,6 +25,7 @@ from penstock.hosts.model_errors import one_line
 from penstock.hosts.model_options import ModelOptions, Timeouts
 from penstock.hosts.relay import Refusal
 from penstock.model import Outcome, Verdict
+from penstock.trace import passed_on
 from penstock.version import __version__
 
 # Servers close idle connections after some seconds (uvicorn and Node: 5); sending on one of those is in vain.
@@ -247,7 +249,8 @@ class ModelServer:
     async def ask(self, ask: Ask, on_sent: OnSent = nobody) -> AsyncIterator[Answer]:
         """`on_sent` is told when there is a connection and the request goes out on it."""
         async with Patience(self.options.timeouts, self.host, ask.streamed) as patience:
-            response = await self._send("POST", ask.endpoint, ask.body, on_sent)
+            more = {} if ask.trace is None else passed_on(ask.trace)
+            response = await self._send("POST", ask.endpoint, ask.body, on_sent, more)
             try:
                 yield Answer(self, response, patience)
             finally:
@@ -277,20 +280,25 @@ class ModelServer:
         return CallFailed(Outcome(Verdict.PERMANENT, error=text), "reply_too_large")
 
     async def _send(
-        self, method: str, path: str, body: bytes | None, on_sent: OnSent = nobody
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        on_sent: OnSent = nobody,
+        more: Mapping[str, str] = MappingProxyType({}),
     ) -> aiohttp.ClientResponse:
-        response = await self._send_once(method, path, body, on_sent)
+        response = await self._send_once(method, path, body, on_sent, more)
         if response.status == 401 and self._key_changed():
             response.close()
-            response = await self._send_once(method, path, body, on_sent)
+            response = await self._send_once(method, path, body, on_sent, more)
         return response
 
     async def _send_once(
-        self, method: str, path: str, body: bytes | None, on_sent: OnSent
+        self, method: str, path: str, body: bytes | None, on_sent: OnSent, more: Mapping[str, str]
     ) -> aiohttp.ClientResponse:
         if self._session is None or self._fresh is None:
             raise RuntimeError("the adapter is not open")
-        headers = {"Content-Type": "application/json"} if body is not None else {}
+        headers = {**more, "Content-Type": "application/json"} if body is not None else {**more}
         try:
             if (key := self.options.key.value()) is not None:
                 headers["Authorization"] = f"Bearer {key}"

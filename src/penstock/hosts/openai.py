@@ -62,11 +62,13 @@ class OpenAIAdapter:
             ask = ask_of_relay(
                 payload.endpoint, payload.body, payload.streamed, job.model, self._host, self._seen
             )
+            ask = replace(ask, trace=job.trace)
             meter = Meter(ask, self._host, self._lengths)
             return OwnCoroutine(lambda: self._relay(ask, payload, job.attempt, meter), meter.spent)
         ask = ask_of_payload(
             payload, job.kind, job.model, self._host, self._server.options.defaults, self._seen
         )
+        ask = replace(ask, trace=job.trace)
         meter = Meter(ask, self._host, self._lengths)
         return OwnCoroutine(lambda: self._perform(ask, meter), meter.spent)
 

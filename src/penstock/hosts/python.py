@@ -63,7 +63,7 @@ class PythonAdapter:
                 f"hosts.{self._host}.calls has no function for kind {job.kind!r}; "
                 f'add one, or "{ANY_KIND}" for all the other kinds'
             )
-        return Call(target, job.payload, self._isolated, self._path)
+        return Call(target, job.payload, self._isolated, self._path, job.trace)
 
     async def check(self) -> Health:
         """Whether the modules can be found. They are not imported: that would run user code here."""

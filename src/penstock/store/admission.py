@@ -15,6 +15,7 @@ from penstock.errors import TaskError
 from penstock.model import PRIORITIES, OnCrash, Task
 from penstock.store.ids import new_ids
 from penstock.store.rows import NOT_JSON, encode, names_text, units_text
+from penstock.trace import context_of
 
 MAX_PAYLOAD_BYTES = 1 << 20
 MAX_TEXT = 200  # characters of a key, kind, lane, run, host or model
@@ -25,9 +26,9 @@ _HUGE = 1e15  # beyond any time or amount; not-a-number is not below it either
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 
 # A row is (id, run, kind, lane, priority, queued_at, after, needs, host, model, timeout_s, deadline,
-# not_before, retries, key, on_crash, payload).
+# not_before, retries, key, on_crash, payload, trace).
 Row = tuple[Any, ...]
-ROW_WIDTH = 17
+ROW_WIDTH = 18
 ID, RUN, QUEUED_AT, AFTER, KEY, PAYLOAD = 0, 1, 5, 6, 14, 16
 
 
@@ -123,6 +124,7 @@ class Admission:
                 key,
                 str(task.on_crash),  # the driver is slow with anything but a plain str
                 payload,
+                task.trace,
             )
         )
         return size
@@ -166,6 +168,9 @@ class Admission:
                 self._plain.add(shared)
         except TypeError:  # unhashable, so it is none of the types that are allowed
             raise self._refusal("its fields hold lists or dicts where texts and numbers belong") from None
+        trace = task.trace
+        if trace is not None and (not isinstance(trace, str) or context_of(trace) is None):
+            raise self._refusal(f"trace is {str(trace)[:80]!r}; it must be a W3C traceparent")
         if task.queued_at or task.deadline is not None or task.not_before is not None:
             for name, at in (
                 ("queued_at", task.queued_at),

@@ -23,6 +23,7 @@ MIGRATIONS: tuple[str, ...] = (
     "sqlite/0002_tokens.sql",
     "sqlite/0003_spending.sql",
     "sqlite/0004_understanding.sql",
+    "sqlite/0005_traces.sql",
 )
 QUERIES = Queries("sqlite/queries.sql")
 

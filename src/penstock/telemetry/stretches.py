@@ -42,12 +42,16 @@ class Stretches:
 
     def change(self, at: float, reason: str | None, detail: str) -> None:
         times = self._times
+        told = ("order", TAKEN_IN) if reason is None else (reason, detail)
         sums: Mapping[str, float] = {}
         if times:
+            if at <= times[-1]:  # what it replaces held for no time
+                self._reasons[-1] = told
+                return
             word, sums = first_word(self._reasons[-1][0]), self._sums[-1]
             sums = {**sums, word: sums.get(word, 0.0) + at - times[-1]}
         times.append(at)
-        self._reasons.append(("order", TAKEN_IN) if reason is None else (reason, detail))
+        self._reasons.append(told)
         self._sums.append(sums)
         if len(times) > _MOST_CHANGES:
             for kept in (times, self._reasons, self._sums):

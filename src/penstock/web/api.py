@@ -18,6 +18,7 @@ from penstock.diagnosis.timeline import attempt_record
 from penstock.errors import UnknownTask
 from penstock.model import State, TaskRecord
 from penstock.store.base import Answer, TaskFilter
+from penstock.trace import brought
 from penstock.web import shapes
 from penstock.web.admission import Admission
 from penstock.web.auth import Caller, caller_of
@@ -117,7 +118,8 @@ def _add_lists(app: FastAPI, parts: Parts) -> None:
         parts.limits.enter_tasks(caller, ids)
         kept: list[str] = []
         try:
-            run = await parts.client.submit_many(tasks, run=name or None)
+            trace = brought(request.headers.get("traceparent"), request.headers.get("tracestate"))
+            run = await parts.client.submit_many(tasks, run=name or None, trace=trace)
             kept = list(run.task_ids)
         finally:
             known = set(kept)

@@ -23,6 +23,7 @@ from penstock.config.tasks import ID
 from penstock.model import PRIORITIES, OnCrash, Task
 from penstock.store.ids import new_ids
 from penstock.telemetry.metrics import Metrics
+from penstock.trace import brought
 from penstock.web.calls import CallResponse, ConnectionRelay
 from penstock.web.limits import Limits
 from penstock.web.recording import KeptAnswer, kept_body
@@ -136,6 +137,7 @@ class FrontDoor:
             on_crash=OnCrash.CANCEL,
             id=new_ids(1)[0],
             queued_at=now,
+            trace=brought(headers.get("traceparent"), headers.get("tracestate")),
         )
         if patience_s > self._server.down_patience_s and self._dispatcher.hosts_down(task):
             return replace(task, deadline=now + self._server.down_patience_s)
