@@ -156,6 +156,20 @@ def test_what_is_underneath_tells_its_figures(show: Show) -> None:
         shown.good()
 
 
+def test_hundreds_of_hosts_are_scrolled_through(show: Show) -> None:
+    with show(huge(600, hosts=300, slots=1)) as shown:
+        frame = shown.page.locator("#under-frame")
+        box = frame.bounding_box()
+        assert box is not None
+        assert box["height"] < 300
+        frame.evaluate("(one) => { one.scrollTop = one.scrollHeight; }")
+        shown.view()
+        x, _ = shown.place(0, 2)
+        shown.page.mouse.move(x, box["y"] + box["height"] - 10)
+        expect(shown.story.locator("h2")).to_have_text("host-299")
+        shown.good()
+
+
 def test_hosts_and_waits_have_their_looks(show: Show) -> None:
     with show(small()) as shown:
         assert shown.colour(0, 9) == [0x00, 0x72, 0xB2], "surtr, solid"

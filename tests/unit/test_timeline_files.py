@@ -175,6 +175,12 @@ def test_thousands_of_tasks_share_rows(count: int) -> None:
     assert shared is (count > MOST_ROWS)
 
 
+def test_many_hosts_do_not_fill_the_picture() -> None:
+    root = parsed(huge(200, hosts=40, slots=1))
+    assert float(root.get("height") or 0) < 2500
+    assert "and 24 more hosts" in texts(root)
+
+
 def test_a_run_of_no_time_is_drawn_too() -> None:
     source = recording(
         [record(task("t"), 1, State.DONE, 0, 0)], [attempt("t", 1, "surtr", 0, 0)], {"t": []}, end=0

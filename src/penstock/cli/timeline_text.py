@@ -146,7 +146,7 @@ class _Drawing:
             first, last = self._place(piece.start), self._place(piece.end)
             look = self._look(piece.sort, piece.what)
             fill = self._signs.running if piece.sort is Sort.RUNNING else self._signs.waiting
-            cells.draw(first, last, fill, look)
+            cells.draw(first, last, fill, look, begin="reverse bold" if piece.attempt else "bold")
             if piece.verdict in FAILED:
                 cells.mark(max(first, last - 1), self._signs.failed)
         record = bar.record
@@ -165,7 +165,8 @@ class _Drawing:
                 continue
             if before is not None:
                 fill = self._signs.running if before.sort is Sort.RUNNING else self._signs.waiting
-                cells.draw(begun, column, fill, self._look(before.sort, before.what))
+                style = "reverse bold" if before.sort is Sort.RUNNING else "bold"
+                cells.draw(begun, column, fill, self._look(before.sort, before.what), begin=style)
             begun = column
         first = min(bar.start for bar in one.bars)
         last = max(bar.end for bar in one.bars)
@@ -250,13 +251,13 @@ class _Cells:
         self._signs = [" "] * width
         self._styles = [""] * width
 
-    def draw(self, first: int, last: int, fill: str, look: Look) -> None:
+    def draw(self, first: int, last: int, fill: str, look: Look, *, begin: str) -> None:
         first = min(first, len(self._signs) - 1)
         for column in range(first, max(first + 1, min(last, len(self._signs)))):
             self._signs[column] = fill
             self._styles[column] = look.terminal
         self._signs[first] = look.letter
-        self._styles[first] = f"bold {look.terminal}"
+        self._styles[first] = f"{begin} {look.terminal}"
 
     def mark(self, column: int, sign: str) -> None:
         column = min(column, len(self._signs) - 1)

@@ -34,7 +34,7 @@ def page(timeline: Timeline) -> str:
     style = _part("timeline.css")
     values = {
         "POLICY": escape(_policy(script, style)),
-        "TITLE": escape(_fit_for_text(f"Timeline of run {timeline.run}")),
+        "TITLE": escape(_fit_for_text(f"Timeline: {timeline.run}")),
         "STYLE": style,
         "SCRIPT": script,
         "DATA": _embedded(page_data(timeline)),

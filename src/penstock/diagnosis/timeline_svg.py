@@ -25,7 +25,9 @@ _PLOT = _WIDTH - _LEFT - _RIGHT
 _ROW, _CHART, _GAP = 11, 34, 12
 _LEGEND_LINE = 16
 _NAME = 22  # signs of a name
-_SHADES = 4
+_SHADES = 8
+_MOST_HOSTS = 16
+_MOST_REASONS = 12
 
 # Lines of a tile of 6 × 6, drawn over a paler ground of the same colour.
 _STROKES = {
@@ -73,8 +75,11 @@ class _Picture:
         top = self._y
         (self._shared_rows if many else self._own_rows)()
         self._y += _GAP
-        for use in timeline.hosts:
+        for use in timeline.hosts[:_MOST_HOSTS]:
             self._host(use)
+        if len(timeline.hosts) > _MOST_HOSTS:
+            self._text(_LEFT - 6, self._y + 8, f"and {len(timeline.hosts) - _MOST_HOSTS} more hosts", "e s")
+            self._y += 14
         self._queue()
         axis = self._axis(top)
         self._legend()
@@ -214,9 +219,9 @@ class _Picture:
     def _legend(self) -> None:
         waits = [
             (f"{reason or 'waiting, no reason told'} {seconds(spent)}", self._fill(Sort.WAITING, reason))
-            for reason, spent in self._timeline.reasons.items()
+            for reason, spent in list(self._timeline.reasons.items())[:_MOST_REASONS]
         ]
-        hosts = [(f"on {host}", self._fill(Sort.RUNNING, host)) for host in self._looks]
+        hosts = [(f"on {host}", self._fill(Sort.RUNNING, host)) for host in list(self._looks)[:_MOST_HOSTS]]
         x = float(_LEFT)
         for words, fill in [*waits, *hosts]:
             width = 24 + 5.6 * len(_cut(words, 40))

@@ -9,7 +9,7 @@ function readData(raw) {
   const waited = new Float64Array(count), ran = new Float64Array(count);
   const begun = new Float64Array(count), ended = new Float64Array(count), firstRun = new Float64Array(count);
   const sorts = Uint8Array.from(raw.whats, (what) => what.sort);
-  const what = Uint16Array.from(raw.pieces.what);
+  const what = Uint32Array.from(raw.pieces.what);
   let piece = 0;
   for (let task = 0; task < count; task++) {
     first[task] = piece;

@@ -280,17 +280,27 @@ function paintLine(pixels, at, sums, width, rows) {
 
 const chartHeight = (data) => (data.raw.hosts.length > 4 ? 34 : 46);
 
+const underHeight = (data) => AXIS + (data.raw.hosts.length + 1) * chartHeight(data);
+
+// The axis, the queue and the hosts; of them those that are scrolled into view.
 function drawUnder(canvas, data, view, looks, colours, depths) {
-  const hosts = data.raw.hosts, chart = chartHeight(data), height = AXIS + (hosts.length + 1) * chart;
-  canvas.style.height = `${height}px`;
-  const pen = sized(canvas, view.width, height, view.ratio);
-  drawAxis(pen, view, colours, height);
-  drawQueue(pen, data, view, looks, colours, depths, AXIS);
-  hosts.forEach((host, place) => drawHost(pen, data, view, looks, colours, depths, host, AXIS + (place + 1) * chart));
+  const chart = chartHeight(data), pen = sized(canvas, view.width, view.underHeight, view.ratio);
+  drawAxis(pen, view, colours, view.underHeight);
+  pen.save();
+  pen.beginPath();
+  pen.rect(0, AXIS, view.width, view.underHeight - AXIS);
+  pen.clip();
+  const first = Math.floor(view.underTop / chart), last = Math.ceil((view.underTop + view.underHeight - AXIS) / chart);
+  for (let place = first; place < Math.min(last, data.raw.hosts.length + 1); place++) {
+    const y = AXIS + place * chart - view.underTop;
+    if (place === 0) drawQueue(pen, data, view, looks, colours, depths, y);
+    else drawHost(pen, data, view, looks, colours, depths, data.raw.hosts[place - 1], y);
+  }
+  pen.restore();
 }
 
 function drawHost(pen, data, view, looks, colours, depths, host, y) {
-  const most = Math.max(1, host.peak, ...host.available.values), box = { y, height: chartHeight(data), most };
+  const most = host.available.values.reduce((a, b) => Math.max(a, b), Math.max(1, host.peak)), box = { y, height: chartHeight(data), most };
   const words = host.available.times.length ? `${host.peak} of ${most} slots` : `at most ${host.peak}`;
   chartName(pen, view, colours, host.host, words, box);
   const look = host.what < 0 ? { flat: colours.soft } : looks[host.what];

@@ -2,13 +2,13 @@
 
 const data = readData(JSON.parse(document.getElementById("data").textContent));
 const by = (id) => document.getElementById(id);
-const bars = by("bars"), under = by("under"), story = by("story");
+const bars = by("bars"), under = by("under"), frame = by("under-frame"), story = by("story");
 const FILTERS = ["lane", "host", "kind", "state", "reason"];
 const TALLEST = 40, MOST_LEGEND = 8;
 
 const view = {
   from: 0, to: 1, top: 0, rowHeight: 16, rows: new Uint32Array(), selected: -1, filtered: false, deepest: 0,
-  left: 170, plot: 1, width: 1, height: 1, ratio: 1, dark: false,
+  left: 170, plot: 1, width: 1, height: 1, ratio: 1, dark: false, underTop: 0, underHeight: 1,
 };
 let looks = [], colours = {}, depths = [], waiting = false, kept = false, drawnUnder = [];
 
@@ -106,7 +106,7 @@ function draw() {
   const began = performance.now();
   drawBars(bars, data, view, looks, colours);
   // What is underneath knows no rows: scrolling leaves it as it is.
-  const now = [view.from, view.to, view.width, view.ratio, view.rows, looks];
+  const now = [view.from, view.to, view.width, view.ratio, view.rows, looks, view.underTop, view.underHeight];
   if (now.some((value, place) => value !== drawnUnder[place])) drawUnder(under, data, view, looks, colours, depths);
   drawnUnder = now;
   const told = bars.dataset;
@@ -121,11 +121,14 @@ function draw() {
 }
 
 function measure() {
-  const frame = bars.getBoundingClientRect();
   const whole = view.rowHeight <= leastHeight() * 1.001;
   view.ratio = window.devicePixelRatio || 1;
-  view.width = by("under-frame").clientWidth;
-  view.height = frame.height;
+  view.underHeight = Math.round(Math.min(underHeight(data), window.innerHeight * 0.34));
+  under.style.height = `${view.underHeight}px`;
+  frame.style.height = `${view.underHeight + 1}px`;  // its border is inside
+  by("under-space").style.height = `${underHeight(data) - view.underHeight}px`;
+  view.width = frame.clientWidth;
+  view.height = bars.getBoundingClientRect().height;
   view.left = view.width < 700 ? 90 : 170;
   view.plot = Math.max(50, view.width - view.left - 12);
   if (whole) view.rowHeight = 0;
@@ -255,7 +258,8 @@ function hover(event) {
 
 function hoverUnder(event) {
   if (kept) return;
-  const place = Math.floor((event.offsetY - AXIS) / chartHeight(data)), hosts = data.raw.hosts;
+  const hosts = data.raw.hosts;
+  const place = event.offsetY < AXIS ? -1 : Math.floor((event.offsetY - AXIS + view.underTop) / chartHeight(data));
   const time = view.from + ((event.offsetX - view.left) / view.plot) * (view.to - view.from);
   if (place < 0 || event.offsetX < view.left) { story.hidden = true; return; }
   const content = place > 0 && place <= hosts.length ? hostStory(data, hosts[place - 1], time) : queueStory(data, depths, time);
@@ -355,6 +359,8 @@ function listen() {
     fit, reset: clearFilter, theme: toggleTheme,
   };
   for (const [id, act] of Object.entries(buttons)) by(id).addEventListener("click", act);
+  frame.addEventListener("scroll", () => { view.underTop = frame.scrollTop; redraw(); });
+  window.addEventListener("resize", measure);
   new ResizeObserver(measure).observe(by("bars"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", dress);
 }
