@@ -24,7 +24,9 @@ from penstock.wiring import make_dispatcher, open_store, read_config
 if TYPE_CHECKING:
     from penstock.diagnosis.recording import Recording
     from penstock.diagnosis.summary import Summary
+    from penstock.diagnosis.waiting import Waiting
     from penstock.diagnosis.waits import Explainer
+    from penstock.diagnosis.why import Why
     from penstock.dispatcher.background import BackgroundDispatcher
     from penstock.dispatcher.loop import Dispatcher
     from penstock.telemetry.story import Listener
@@ -155,6 +157,32 @@ class Client:
 
         history = await self._store.history(run=run)
         return summarize(history, self.config.plant, time.time(), since)
+
+    async def why(self, task_id: str) -> Why:
+        """Why a task waits or waited, who held what it waits for, and when it will start or end."""
+        from penstock.store.outlook import why_task
+
+        return await why_task(self._store, self.config.plant, await self.get(task_id), time.time())
+
+    async def why_run(self, run: str) -> Waiting:
+        """Where the waiting of a run went, what would help most, and when it will end."""
+        from penstock.store.outlook import why_run
+
+        return await why_run(self._store, self.config.plant, run, time.time())
+
+    async def why_lane(self, lane: str, *, within_s: float = 3600.0) -> Waiting:
+        """What the tasks of a lane waited for, of late."""
+        from penstock.store.outlook import why_lane
+
+        now = time.time()
+        return await why_lane(self._store, self.config.plant, lane, now - within_s, now)
+
+    async def why_host(self, host: str, *, within_s: float = 3600.0) -> Waiting:
+        """What waited for a host, of late."""
+        from penstock.store.outlook import why_host
+
+        now = time.time()
+        return await why_host(self._store, self.config.plant, host, now - within_s, now)
 
     async def wait(self, task_id: str) -> Result:
         """The result of one task, when it has ended."""

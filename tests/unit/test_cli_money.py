@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.cli.status import BUDGET_REMEDY, REMEDIES, starts
 from penstock.diagnosis.history import Epoch, Owner
-from penstock.model import Fallback, Host, Plant, Result, State, Wait
+from penstock.diagnosis.remedies import BUDGET_STARTS, STARTS, remedy, starts_when
+from penstock.model import Fallback, Host, Plant
 from penstock.store.base import Snapshot
 from penstock.store.status import status_record
 from tests.unit.cli_rig import Cli, make_cli
@@ -61,7 +61,8 @@ def test_a_spent_budget_is_a_closed_gate_that_why_names(cli: Cli) -> None:
     cli.file("penstock.toml", MONEY)
     asyncio.run(spend("first", "second"))
     spent = "0.75 of 0.75 USD spent today; opens 00:00 UTC"
-    assert f"gate:budget:cloud ({spent})" in cli.good("why", "second").lines[0]
+    (row,) = [line for line in cli.good("why", "second").lines if line.startswith("gate:budget:cloud ")]
+    assert row.endswith(spent)
     told = cli.good("status", "--json").json
     assert told["gates"] == {
         "budget:cloud": {"open": False, "detail": spent},
@@ -98,15 +99,15 @@ def test_a_restart_forgets_no_money(cli: Cli) -> None:
     assert cli.good("show", "second", "--json").json["state"] == "done"
 
 
-def waiting(reason: str) -> Result:
-    wait = Wait(reason, "", 0.0, 1.0)
-    return Result("t", "r", "k", "web", 2, State.QUEUED, None, 0, 0.0, None, None, None, None, (wait,))
-
-
 def test_the_remedy_for_a_spent_budget() -> None:
-    for reason in ("gate:budget:cloud", "gate:budget:lane:web"):
-        assert starts(waiting(reason)) == f"it starts {BUDGET_REMEDY}"
-    assert starts(waiting("gate:budgets")) == f"it starts {REMEDIES['gate']}"
+    """C6: when it opens, and the key that allows more."""
+    for reason, key in (
+        ("gate:budget:cloud", "hosts.cloud.fallback.budget_usd_per_day"),
+        ("gate:budget:lane:web", "lanes.web.budget_usd_per_day"),
+    ):
+        assert starts_when(reason) == BUDGET_STARTS
+        assert remedy(reason, Plant()) == f"a larger {key}"
+    assert starts_when("gate:budgets") == STARTS["gate"]
 
 
 def test_without_a_dispatcher_the_ledger_says_whether_a_budget_is_spent() -> None:

@@ -1,19 +1,18 @@
-"""`status` and `why`: C5 and E1 on the command line."""
+"""`status`: C5 on the command line."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import penstock
-from penstock.cli.status import REMEDIES, in_short, starts
 from penstock.diagnosis.history import Epoch, Owner
-from penstock.diagnosis.waits import REASONS
 from penstock.dispatcher import probes
-from penstock.model import Gate, Host, Lane, Plant, Result, State, Wait
+from penstock.model import Gate, Host, Lane, Plant, State
 from penstock.scheduling.routes import route_key
 from penstock.store.base import HostStatus, Snapshot
 from penstock.store.status import status_record
@@ -45,6 +44,7 @@ def test_status_json_of_a_new_store(cli: Cli) -> None:
         },
         "gates": {},
         "queue_depth": 0,
+        "interrupted": 0,
         "dispatcher": None,
     }
 
@@ -97,6 +97,7 @@ def test_status_with_a_dispatcher_at_work() -> None:
             "late": {"open": True, "detail": "no reading yet"},
         },
         "queue_depth": 5,
+        "interrupted": 0,
         "dispatcher": {"pid": 42, "machine": "here", "command": "penstock work", "since": 100.0},
     }
 
@@ -105,6 +106,17 @@ def test_a_host_with_less_slots_than_it_runs_has_none_free() -> None:
     plant = Plant(hosts=(Host("a", "simulated", slots=1),))
     told = status_record(plant, Snapshot(0.0, {}, {("a", "default"): 3}, {}, {}, {}, {}, False, EPOCH))
     assert (told["hosts"]["a"]["active"], told["hosts"]["a"]["available_slots"]) == (3, 0)
+
+
+def test_what_ran_when_its_dispatcher_died_does_not_run() -> None:
+    """Promise 6: status says so, and counts no slot as taken."""
+    plant = Plant(hosts=(Host("a", "simulated", slots=2),), lanes=(Lane("default"),))
+    told = status_record(plant, replace(NOTHING, running={("a", "default"): 2}))
+    assert told["interrupted"] == 2
+    assert (told["hosts"]["a"]["active"], told["hosts"]["a"]["available_slots"]) == (0, 2)
+    assert told["lanes"]["default"]["running"] == 0
+    told = status_record(plant, replace(NOTHING, running={("a", "default"): 2}, epoch=EPOCH))
+    assert (told["interrupted"], told["hosts"]["a"]["active"]) == (0, 2)
 
 
 def test_status_for_people(cli: Cli) -> None:
@@ -204,73 +216,3 @@ def test_e5_a_failed_reading_is_told(
         waits = cli.good("why", "held", "--json").json["waits"]
         assert told["detail"] in [wait["detail"] for wait in waits if wait["reason"] == "gate:g"]
         assert f"{probe} failed: " in cli.good("why", "held").out
-
-
-# ---- why
-
-
-def waited(*waits: Wait, state: State = State.DONE) -> Result:
-    return Result("t1", "r", "x", "default", 2, state, None, 1, 0.0, None, None, None, None, waits)
-
-
-def test_why_in_short() -> None:
-    """E1: for people in a hurry."""
-    told = in_short(
-        waited(
-            Wait("slots:fenrir", "held by lane ma ×3", 0.0, 2.6),
-            Wait("gate:vram", "", 2.6, 2.9),
-            Wait("slots:fenrir", "held by lane ma ×1", 2.9, 3.2),
-        )
-    )
-    assert told == "t1 waited 3.2 s: 2.9 s slots:fenrir (held by lane ma ×3), 0.3 s gate:vram"
-
-
-def test_why_in_short_has_an_end() -> None:
-    told = in_short(waited(*(Wait(f"gate:g{n}", "", n, n + 1.0) for n in range(6))))
-    assert told.endswith("1.0 s gate:g3, and 2 more reasons")
-
-
-def test_a_task_that_did_not_wait() -> None:
-    assert in_short(waited()) == "t1 did not wait; it is done"
-
-
-def test_every_reason_has_a_remedy() -> None:
-    """E1: what would let a task start is known for every reason it may wait for."""
-    assert {reason.partition(":")[0] for reason in REASONS} == set(REMEDIES)
-    for reason in REASONS:
-        told = starts(waited(Wait(reason, "", 0.0, 1.0), state=State.QUEUED))
-        assert told.startswith("it starts when ")
-
-
-def test_what_has_started_needs_no_remedy() -> None:
-    assert starts(waited(Wait("order", "", 0.0, 1.0), state=State.RUNNING)) == ""
-
-
-def test_why_of_a_task_that_is_queued(cli: Cli) -> None:
-    cli.good("submit", "summarize", "--id", "first")
-    cli.good("submit", "summarize", "--id", "second", "--after", "first")
-    lines = cli.good("why", "second").lines
-    assert lines[0].startswith("second has waited ")
-    assert lines[1] == "it starts when the tasks it comes after have succeeded (first)"
-    lines = cli.good("why", "first").lines
-    assert lines[0].endswith("dispatcher-down (no dispatcher was running)")
-    assert lines[1] == "it starts when a dispatcher runs: `penstock work`"
-    assert lines[3].split() == ["waited", "for", "time", "share", "from", "detail"]
-    assert lines[4].split()[0] == "dispatcher-down"
-
-
-def test_why_json_adds_up(cli: Cli) -> None:
-    """E1: the segments add up to the wait."""
-    cli.file("tasks.jsonl", "".join(f'{{"kind": "translate", "id": "t{n}"}}\n' for n in range(4)))
-    cli.good("run", "tasks.jsonl", "--quiet")
-    told = cli.good("why", "t3", "--json").json
-    assert list(told) == ["task_id", "state", "waited_s", "waits"]
-    assert (told["task_id"], told["state"]) == ("t3", "done")
-    assert all(list(wait) == ["reason", "detail", "from", "to"] for wait in told["waits"])
-    (task,) = [task for task in cli.tasks() if task["task_id"] == "t3"]
-    assert told["waited_s"] == pytest.approx(task["started_at"] - task["queued_at"], abs=1e-6)
-    assert "slots:large" in {wait["reason"] for wait in told["waits"]}
-
-
-def test_why_of_no_task(cli: Cli) -> None:
-    assert cli.bad("why", "nope") == ["there is no task 'nope'; `penstock tasks` lists them"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from penstock.diagnosis.prediction import NO_DURATIONS
 from penstock.store.base import TaskFilter
 from tests.unit.web_rig import PATIENCE_S, Web, serving, token
 
@@ -178,10 +179,14 @@ async def test_why_tells_the_reasons_and_they_add_up(web: Web) -> None:
     await web.post("/api/resume", {})  # the dispatcher has taken it in before it answers
     told = await web.get(f"/api/tasks/{id}/why")
     assert (told["state"], [wait["reason"] for wait in told["waits"]][-1]) == ("queued", "paused")
+    assert told["predicted_start"]["unknown"] == NO_DURATIONS
+    assert told["predicted_start"]["provided"] == ["what is paused is resumed"]
+    assert told["remedy"] == "`penstock resume`"
     await web.post("/api/resume", {"scope": "lane", "name": "fast"})
     task = await web.ended(id)
     told = await web.get(f"/api/tasks/{id}/why")
-    assert told["waits"] == task["waits"]
+    assert [{name: wait[name] for name in task["waits"][0]} for wait in told["waits"]] == task["waits"]
+    assert sum(wait["share"] for wait in told["waits"]) == pytest.approx(1.0, abs=0.01)
     assert told["waited_s"] == pytest.approx(task["started_at"] - task["queued_at"], abs=1e-6)
 
 

@@ -37,7 +37,7 @@ COMMANDS = {
     "submit": "submit",
     "tasks": "queue",
     "show": "queue",
-    "why": "status",
+    "why": "why",
     "timeline": "timeline",
     "status": "status",
     "cancel": "queue",

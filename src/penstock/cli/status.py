@@ -1,8 +1,7 @@
-"""Looking: `status` of hosts, lanes, gates and queue; `why` a task waited."""
+"""Looking: `status` of hosts, lanes, gates and queue."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,31 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.config import Config
-    from penstock.model import Result, Wait
     from penstock.store.base import Snapshot
 
 app = typer.Typer()
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-# What lets a queued task start, by the first word of what it waits for.
-REMEDIES = {
-    "dependency": "when the tasks it comes after have succeeded",
-    "scheduled": "when its time has come",
-    "paused": "when `penstock resume` lets it, or the next dispatcher begins",
-    "gate": "when the gate opens; `penstock status` shows its reading",
-    "lane": "when a task of its lane ends, or with a larger max_running",
-    "host-down": "when a host that serves it is healthy again; it is tried by itself",
-    "rate": "when the minute has passed, or with a larger rate",
-    "slots": "when an attempt there ends, or with more slots",
-    "order": "when those before it have started",
-    "dispatcher-down": "when a dispatcher runs: `penstock work`",
-}
-BUDGET_REMEDY = "at 00:00 UTC, when a new day's money is there, or with a larger budget_usd_per_day"
-_MOST_REASONS = 4
-
-
-# ---- status
 
 
 @app.command("status", epilog="\b\nExamples:\n  penstock status\n  penstock status --json | jq .queue_depth")
@@ -66,6 +45,11 @@ def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
     running = sum(host["active"] for host in record["hosts"].values())
     ended = ", ".join(f"{count} {state}" for state, count in snapshot.ended.items())
     render.say(f"{record['queue_depth']} queued, {running} running" + (f"; ended: {ended}" if ended else ""))
+    if record["interrupted"]:
+        were = "1 task was" if record["interrupted"] == 1 else f"{record['interrupted']} tasks were"
+        render.say(
+            f"{were} running when the last dispatcher died; the next one runs them again, or blocks them"
+        )
     if snapshot.paused:
         render.say("everything is paused; `penstock resume` goes on")
     if record["hosts"]:
@@ -131,74 +115,3 @@ def _who(dispatcher: Mapping[str, Any] | None) -> str:
         return "nobody dispatches; `penstock work` does"
     who = f"process {dispatcher['pid']} on {dispatcher['machine']} ({dispatcher['command']})"
     return f"dispatched by {who} since {render.moment(dispatcher['since'])}"
-
-
-# ---- why
-
-
-@app.command("why", epilog="\b\nExamples:\n  penstock why 1m7f\n  penstock why 1m7f --json")
-def why(
-    context: typer.Context,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="Its id, or the beginning of it.")],
-    as_json: Json = False,
-) -> int:
-    """Say why a task waited.
-
-    Each stretch of its queue time has exactly one reason, and they add up to the wait.
-    """
-    return finish(_why(config_of(context), task, as_json))
-
-
-async def _why(config: Config, task: str, as_json: bool) -> int:
-    async with opened(config) as client:
-        result = await client.result(task)
-    if as_json:
-        render.emit(
-            {
-                "task_id": result.task_id,
-                "state": str(result.state),
-                "waited_s": sum(wait.seconds for wait in result.waits),
-                "waits": [wait.as_record() for wait in result.waits],
-            }
-        )
-        return 0
-    render.say(in_short(result))
-    if remedy := starts(result):
-        render.say(remedy)
-    if result.waits:
-        from penstock.cli.details import print_waits
-
-        render.say()
-        print_waits(result.waits)
-    return 0
-
-
-def in_short(result: Result) -> str:
-    """The whole story in a line: the reasons, longest first, each with the detail of its longest stretch."""
-    if not result.waits:
-        return f"{result.task_id} did not wait; it is {result.state}"
-    stretches: dict[str, list[Wait]] = defaultdict(list)
-    for wait in result.waits:
-        stretches[wait.reason].append(wait)
-    ordered = sorted(stretches.items(), key=lambda item: -sum(w.seconds for w in item[1]))
-    parts = []
-    for reason, waits in ordered[:_MOST_REASONS]:
-        detail = render.one_line(max(waits, key=lambda w: w.seconds).detail, 80)
-        spent = render.seconds(sum(w.seconds for w in waits))
-        parts.append(f"{spent} {reason}" + (f" ({detail})" if detail else ""))
-    if len(ordered) > _MOST_REASONS:
-        parts.append(f"and {len(ordered) - _MOST_REASONS} more reasons")
-    total = render.seconds(sum(wait.seconds for wait in result.waits))
-    verb = "has waited" if result.state == "queued" else "waited"
-    return f"{result.task_id} {verb} {total}: {', '.join(parts)}"
-
-
-def starts(result: Result) -> str:
-    """What would let it start, if it has not."""
-    if result.state != "queued" or not result.waits:
-        return ""
-    last = result.waits[-1]
-    of_money = last.reason.startswith("gate:budget:")
-    remedy = BUDGET_REMEDY if of_money else REMEDIES[last.reason.partition(":")[0]]
-    detail = f" ({render.one_line(last.detail, 80)})" if last.reason == "dependency" else ""
-    return f"it starts {remedy}{detail}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from penstock.model import Attempt, Plant, TaskRecord
+from penstock.model import Attempt, Plant, State, TaskRecord, Verdict
 from penstock.scheduling.messages import (
     AllChange,
     GateChange,
@@ -79,3 +79,32 @@ class History:
     changes: Sequence[Change] = field(default=())  # by time; from the beginning of the first epoch concerned
     stalls: Sequence[Stalled] = field(default=())
     costs: Mapping[tuple[str, int], float] = field(default_factory=dict)  # (task, attempt) -> USD
+
+
+class Ran(NamedTuple):
+    """An attempt that is over, with what tells how long others like it take."""
+
+    host: str
+    kind: str
+    model: str | None
+    lane: str
+    number: int
+    queued_at: float
+    started_at: float
+    ended_at: float
+    verdict: Verdict | None
+
+    @property
+    def seconds(self) -> float:
+        return self.ended_at - self.started_at
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What lives now, as far as it matters for somebody's turn, and what ran of late."""
+
+    running: Sequence[TaskRecord]
+    queued: Sequence[TaskRecord]  # in order of arrival
+    left_out: Mapping[str, int]  # lane -> queued tasks that belong here and were too many
+    ended: Mapping[str, tuple[State, float]]  # tasks that those come after: how and when they ended
+    ran: Sequence[Ran]  # the newest first

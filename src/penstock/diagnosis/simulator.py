@@ -32,6 +32,7 @@ from penstock.scheduling.messages import (
     Move,
     PutBack,
     Requeue,
+    Restored,
     Revive,
     Route,
     Spend,
@@ -130,6 +131,8 @@ class Simulator:
             event = heapq.heappop(self._agenda)[2]
             if isinstance(event, Submitted):
                 self._ledger.submitted(event.tasks)
+            elif isinstance(event, Restored):
+                self._ledger.submitted([record.task for record in event.records])
             if not isinstance(event, Finished | PutBack) or self._is_running(event):
                 events.append(event)
         events += self._ended(now)

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from penstock.diagnosis.history import History
+from penstock.diagnosis.holders import Holder, Holders, held_by
 from penstock.model import Attempt, Result, State, TaskRecord, Wait
 from penstock.scheduling.routes import route_key
 
@@ -57,7 +58,14 @@ class Explainer:
         self._alive = sorted(
             (e.started_at, now if e.ended_at is None else e.ended_at) for e in history.epochs
         )
-        self._holders = _Holders(history.others, now)
+        self._holders = Holders(history.others, now)
+        self._gate_lanes = {
+            gate.name: gate.lane
+            for epoch in history.epochs
+            if epoch.plant is not None
+            for gate in epoch.plant.gates
+            if gate.lane is not None
+        }
 
     def waits(self, record: TaskRecord) -> tuple[Wait, ...]:
         pieces: list[_Piece] = []
@@ -169,47 +177,19 @@ class Explainer:
             at = until
             i += 1
 
-    def _detail(self, reason: str, detail: str, start: float, end: float) -> str:
+    def holders(self, reason: str, start: float, end: float) -> tuple[Holder, ...]:
+        """Who held what was waited for, where tasks did: slots, a lane's places, a gate that counts a lane's."""
         name, _, target = reason.partition(":")
-        if name != "slots":
+        if name == "slots":
+            return self._holders.on(target.split(","), start, end)
+        lane = target if name == "lane" else self._gate_lanes.get(target) if name == "gate" else None
+        return () if lane is None else self._holders.of(lane, start, end)
+
+    def _detail(self, reason: str, detail: str, start: float, end: float) -> str:
+        if reason.partition(":")[0] not in ("slots", "lane"):
             return detail
-        held = self._holders.text(target.split(","), start, end)
+        held = held_by(self.holders(reason, start, end))
         return "; ".join(part for part in (held, detail) if part)
-
-
-class _Holders:
-    """Who held a host's slots between two times, on average."""
-
-    def __init__(self, attempts: Iterable[Attempt], now: float) -> None:
-        steps: dict[tuple[str, str], list[tuple[float, int]]] = defaultdict(list)
-        for a in attempts:
-            steps[a.host, a.lane] += [(a.started_at, 1), (now if a.ended_at is None else a.ended_at, -1)]
-        # For each host and lane: times, and the slot-seconds held up to each, so that any stretch is two look-ups.
-        self._held: dict[str, dict[str, tuple[list[float], list[float], list[int]]]] = defaultdict(dict)
-        for (host, lane), changes in steps.items():
-            changes.sort()
-            times, seconds, counts = [changes[0][0]], [0.0], [0]
-            for at, change in changes:
-                seconds.append(seconds[-1] + counts[-1] * (at - times[-1]))
-                times.append(at)
-                counts.append(counts[-1] + change)
-            self._held[host][lane] = times, seconds, counts
-
-    def text(self, hosts: Iterable[str], start: float, end: float) -> str:
-        if end <= start:
-            return ""
-        totals: dict[str, float] = defaultdict(float)
-        for host in hosts:
-            for lane, series in self._held.get(host, {}).items():
-                totals[lane] += (_upto(series, end) - _upto(series, start)) / (end - start)
-        held = sorted(((n, lane) for lane, n in totals.items() if n >= 0.05), key=lambda x: (-x[0], x[1]))
-        return "held by " + ", ".join(f"lane {lane} ×{n:.3g}" for n, lane in held[:4]) if held else ""
-
-
-def _upto(series: tuple[list[float], list[float], list[int]], at: float) -> float:
-    times, seconds, counts = series
-    i = bisect_right(times, at) - 1
-    return 0.0 if i < 0 else seconds[i] + counts[i] * (at - times[i])
 
 
 def _without(

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, NamedTuple, Protocol
 
 from penstock.diagnosis.history import Epoch as Epoch
 from penstock.diagnosis.history import History as History
 from penstock.diagnosis.history import Owner as Owner
+from penstock.diagnosis.history import Queue as Queue
 from penstock.model import Attempt, Plant, State, Task, TaskRecord
 from penstock.scheduling.messages import Decision
 
@@ -34,6 +36,19 @@ class TaskFilter:
     after: int | None = None  # only numbers beyond this one, in the order asked for: pages
     newest: bool = False
     since: float | None = None  # only those that live, or ended since then
+
+
+class Ahead(NamedTuple):
+    """What goes before a place in the order of tasks: that is `queued_at`, later by `aging_s` for each priority.
+
+    Of its own lane it is what stands before the place; of others what may share its level, up to `aging_s` later.
+    Tasks in `needed` belong to it wherever they stand, and those that they come after.
+    """
+
+    aging_s: float
+    lane: str = ""
+    place: float = inf
+    needed: tuple[str, ...] = ()
 
 
 class Arrival(NamedTuple):
@@ -219,6 +234,9 @@ class Store(Protocol):
         """
 
     async def snapshot(self, at: float) -> Snapshot: ...
+
+    async def queue(self, ahead: Ahead, most: int) -> Queue:
+        """What lives now and goes before a place; of each lane's queue the first `most`, all without payload."""
 
     def ring(self) -> None:
         """Wake the dispatcher, in whatever process it is. Cheap, and lost when there is none."""

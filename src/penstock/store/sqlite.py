@@ -24,12 +24,14 @@ from penstock.model import Attempt, OnCrash, Plant, State, Task, TaskRecord
 from penstock.scheduling.messages import Decision
 from penstock.store.admission import MAX_PAYLOAD_BYTES, Admission
 from penstock.store.base import (
+    Ahead,
     Answer,
     Arrival,
     Bell,
     Epoch,
     History,
     Owner,
+    Queue,
     Request,
     Snapshot,
     Spending,
@@ -234,6 +236,11 @@ class SQLiteStore:
 
     async def snapshot(self, at: float) -> Snapshot:
         return await self._scan(partial(read_snapshot, at=at, owner_lock=self._owner_lock))
+
+    async def queue(self, ahead: Ahead, most: int) -> Queue:
+        from penstock.store.sqlite_queue import read_queue
+
+        return await self._scan(partial(read_queue, ahead=ahead, most=most))
 
     def ring(self) -> None:
         self._bells.ring_dispatcher()

@@ -28,7 +28,9 @@ def status_record(plant: Plant, snapshot: Snapshot) -> dict[str, Any]:
     active: dict[str, int] = defaultdict(int)
     lane_running: dict[str, int] = defaultdict(int)
     lane_queued: dict[str, int] = defaultdict(int)
-    for (name, lane), count in snapshot.running.items():
+    # Without a dispatcher nothing runs, whatever the last one left written.
+    running = snapshot.running if snapshot.epoch is not None else {}
+    for (name, lane), count in running.items():
         active[name] += count
         lane_running[lane] += count
     for (_, lane, *_), count in routes:
@@ -62,6 +64,7 @@ def status_record(plant: Plant, snapshot: Snapshot) -> dict[str, Any]:
             if (budget := x.budget_usd_per_day) is not None
         },
         "queue_depth": sum(snapshot.queued.values()),
+        "interrupted": 0 if snapshot.epoch is not None else sum(snapshot.running.values()),
         "dispatcher": None
         if epoch is None
         else {

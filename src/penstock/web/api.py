@@ -18,6 +18,7 @@ from penstock.diagnosis.timeline import attempt_record
 from penstock.errors import UnknownTask
 from penstock.model import State, TaskRecord
 from penstock.store.base import Answer, TaskFilter
+from penstock.store.outlook import why_task
 from penstock.trace import brought
 from penstock.web import shapes
 from penstock.web.admission import Admission
@@ -129,6 +130,7 @@ def _add_lists(app: FastAPI, parts: Parts) -> None:
 
 def _add_tasks(app: FastAPI, parts: Parts) -> None:
     not_found = errors(404)
+    thinking = asyncio.Semaphore(1)
 
     @app.get(
         "/api/tasks/{task_id}",
@@ -154,18 +156,15 @@ def _add_tasks(app: FastAPI, parts: Parts) -> None:
         response_class=Response,
     )
     async def why(request: Request, task_id: TaskId) -> Response:
-        """Each stretch of its queue time with its one reason."""
+        """Each stretch of its queue time with its one reason, who held what it waits for, and when it will start.
+
+        The same as `penstock why TASK --json`.
+        """
         enter(parts, request, "read")
-        await _record(parts, task_id)
-        result = await parts.client.result(task_id)
-        return reply(
-            {
-                "task_id": result.task_id,
-                "state": str(result.state),
-                "waited_s": sum(wait.seconds for wait in result.waits),
-                "waits": [wait.as_record() for wait in result.waits],
-            }
-        )
+        record = await _record(parts, task_id)
+        async with thinking:  # one at a time: a prediction takes up to a second of this process
+            told = await why_task(parts.store, parts.config.plant, record, time.time())
+        return reply(told.as_record())
 
     @app.get(
         "/api/tasks/{task_id}/events",

@@ -141,11 +141,80 @@ class Changed:
 
 
 @dataclass
+class HolderRecord:
+    lane: str
+    count: int
+    average: float
+    tasks: list[str]
+
+
+@dataclass
+class ExplainedWait:
+    """A stretch of queue time, and who held what was waited for; no names where they were many."""
+
+    reason: str
+    detail: str
+    to: float
+    seconds: float
+    share: float
+    holders: list[HolderRecord]
+
+
+@dataclass
+class BlockerRecord:
+    what: str
+    name: str
+    detail: str
+
+
+@dataclass
+class PredictionRecord:
+    """Times of day are null when something that is `provided` must happen first; seconds then count from that."""
+
+    at: float | None
+    earliest: float | None
+    latest: float | None
+    in_s: float | None
+    earliest_in_s: float | None
+    latest_in_s: float | None
+    provided: list[str]
+    unknown: str | None
+    samples: int
+    attempts: int
+    cut_short: bool
+
+
+@dataclass
+class TypicalRecord:
+    seconds: float
+    least_s: float
+    most_s: float
+    count: int
+
+
+@dataclass
 class Why:
     task_id: str
+    run: str
+    kind: str
+    lane: str
+    priority: int
     state: StateName
+    interrupted: bool
+    host: str | None
+    attempts: int
+    queued_at: float
+    started_at: float | None
+    ended_at: float | None
     waited_s: float
-    waits: list[WaitRecord]
+    waits: list[ExplainedWait]
+    blocked_by: list[BlockerRecord]
+    starts_when: str | None
+    remedy: str | None
+    predicted_start: PredictionRecord | None
+    predicted_end: PredictionRecord | None
+    typical_wait: TypicalRecord | None
+    typical_run: TypicalRecord | None
 
 
 @dataclass

@@ -241,6 +241,39 @@ SELECT paused FROM everything
 -- name: spending
 SELECT day, host, lane, usd, calls FROM spending WHERE day = ? ORDER BY host, lane
 
+-- ==== the queue of now
+
+-- name: running_records
+SELECT * FROM records WHERE ended_at IS NULL AND state = 'running' ORDER BY number
+
+-- name: queued_keys
+SELECT lane, queued_at + priority * ?1 AS place, number
+FROM tasks
+WHERE ended_at IS NULL AND state = 'queued' AND place <= ?2
+
+-- name: records_of_numbers
+SELECT * FROM records WHERE number IN (SELECT value FROM json_each(?))
+
+-- Those that tasks come after, and those that these come after, as far as they live.
+-- name: needed_records
+WITH RECURSIVE needed (id) AS (
+    SELECT value FROM json_each(?1)
+    UNION
+    SELECT j.value
+    FROM needed CROSS JOIN tasks AS t ON t.id = needed.id CROSS JOIN json_each(t."after") AS j
+    WHERE t.ended_at IS NULL
+)
+SELECT r.* FROM needed CROSS JOIN records AS r ON r.id = needed.id WHERE r.ended_at IS NULL LIMIT ?2
+
+-- name: endings
+SELECT id, state, ended_at FROM tasks WHERE id IN (SELECT value FROM json_each(?)) AND ended_at IS NOT NULL
+
+-- name: recent_attempts
+SELECT a.host, t.kind, t.model, a.lane, a.number, t.queued_at, a.started_at, a.ended_at, a.verdict
+FROM attempts AS a CROSS JOIN tasks AS t ON t.id = a.task
+WHERE a.ended_at IS NOT NULL AND a.imported IS NULL
+ORDER BY a.ended_at DESC LIMIT ?
+
 -- ==== history
 
 -- name: record_of_task

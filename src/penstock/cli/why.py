@@ -1,0 +1,296 @@
+"""`why`: of a task in a line and a table; of a run, a lane or a host summed up."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli import render
+from penstock.cli.session import config_of, finish, one_of, opened
+from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.config import Config
+    from penstock.diagnosis.prediction import Prediction
+    from penstock.diagnosis.waiting import ReasonSum, Waiting
+    from penstock.diagnosis.why import Blocker, Typical, Why
+
+app = typer.Typer()
+
+_MOST_REASONS = 3
+_MOST_BLOCKERS = 4
+_DETAIL_WIDTH = 60
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+@app.command(
+    "why",
+    epilog="\b\nExamples:\n"
+    "  penstock why 1m7f\n"
+    "  penstock why 1m7f --json | jq .predicted_start\n"
+    "  penstock why --run last\n"
+    "  penstock why --lane chat --since 15m\n"
+    "  penstock why --host fenrir",
+)
+def why(
+    context: typer.Context,
+    task: Annotated[
+        str | None, typer.Argument(metavar="TASK", help="Its id, or the beginning of it.")
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="Sum up a run; `last` is the newest.")
+    ] = None,
+    lane: Annotated[str | None, typer.Option("--lane", metavar="LANE", help="Sum up a lane.")] = None,
+    host: Annotated[str | None, typer.Option("--host", metavar="HOST", help="Sum up a host.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since", metavar="TIME", help="How far back for a lane or host: 90s, 15m, 1h, 2d; 1h."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """Say why a task waits, waited or still runs, and when it will start or end.
+
+    Each stretch of its queue time has exactly one reason, and they add up to the wait. With --run, --lane or
+    --host: where all the waiting went, and what would help most.
+    """
+    chosen = [one for one in (task, run, lane, host) if one is not None]
+    if len(chosen) != 1:
+        raise UsageError("why: name one task, or one of --run, --lane, --host; see `penstock why --help`")
+    if since is not None and lane is None and host is None:
+        raise UsageError("why: --since goes with --lane or --host; a task or a run is told whole")
+    config = config_of(context)
+    if task is not None:
+        return finish(_task(config, task, as_json))
+    within_s = 3600.0 if since is None else _seconds(since)
+    return finish(_many(config, run, lane, host, within_s, as_json))
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if match is None or float(match[1]) <= 0:
+        raise UsageError(f"--since: {text!r} must be a time such as 90s, 15m, 1h or 2d")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+# ---- one task
+
+
+async def _task(config: Config, task: str, as_json: bool) -> int:
+    async with opened(config) as client:
+        told = await client.why(task)
+    if as_json:
+        render.emit(told.as_record())
+        return 0
+    render.say(in_short(told))
+    if facts := _facts(told):
+        render.say()
+        _print_facts(facts)
+    if told.parts:
+        from penstock.cli.details import print_waits
+
+        render.say()
+        print_waits([part.wait for part in told.parts])
+    return 0
+
+
+def in_short(told: Why) -> str:
+    """The whole story in a line: what became of it, what it waited for, what comes."""
+    record = told.record
+    task, state = record.task.id, record.state
+    waited = _waited(told)
+    if state == "queued":
+        comes = _comes(told.predicted_start, "starts")
+        if not told.parts:
+            return f"{task} has just been queued" + comes
+        return f"{task} has waited {waited}{comes}"
+    if told.interrupted:
+        return f"{task} was running on {record.host} when its dispatcher died; {_retold(waited, told)}"
+    if state == "running":
+        ran = render.seconds(told.ran_s or 0.0)
+        comes = _comes(told.predicted_end, "ends")
+        return f"{task} has run for {ran} on {record.host}{comes}; {_retold(waited, told)}"
+    if record.attempts == 0:
+        return f"{task} is {state} and never ran; {_retold(waited, told)}"
+    return f"{task} is {state}; {_retold(waited, told)}"
+
+
+def _retold(waited: str, told: Why) -> str:
+    return f"it waited {waited}" if told.parts else "it did not wait"
+
+
+def _waited(told: Why) -> str:
+    reasons = told.reasons
+    parts = []
+    for place, (reason, seconds, detail) in enumerate(reasons[:_MOST_REASONS]):
+        text = reason if len(reasons) == 1 else f"{render.seconds(seconds)} {reason}"
+        if detail and place == 0:
+            text += f" ({render.one_line(detail, _DETAIL_WIDTH)})"
+        parts.append(text)
+    if len(reasons) > _MOST_REASONS:
+        parts.append(f"and {render.counted(len(reasons) - _MOST_REASONS, 'more reason')}")
+    return f"{render.seconds(told.waited_s)}: {', '.join(parts)}" if parts else ""
+
+
+def _comes(predicted: Prediction | None, verb: str) -> str:
+    if predicted is None or predicted.seconds is None:
+        return ""
+    if predicted.provided:
+        return f"; {verb} {_about(predicted)} {_joined(predicted.provided)}"
+    return f"; {verb} in about {render.seconds(predicted.seconds)}"
+
+
+def _about(predicted: Prediction) -> str:
+    if not predicted.seconds:
+        return "as soon as"
+    return f"about {render.seconds(predicted.seconds)} after"
+
+
+def _joined(provided: Sequence[str]) -> str:
+    return " and ".join(provided)
+
+
+def _facts(told: Why) -> list[tuple[str, str]]:
+    facts = [
+        ("blocked by", _blockers(told.blocked_by)),
+        ("starts", told.starts_when or ""),
+        ("would help", told.remedy or ""),
+        ("predicted start", predicted_text(told.predicted_start)),
+        ("predicted end", predicted_text(told.predicted_end)),
+        ("such tasks run", _usual(told.typical_run)),
+        ("such tasks wait", _usual(told.typical_wait, told.waited_s)),
+    ]
+    if told.interrupted:
+        facts.insert(
+            0, ("starts", "again when a dispatcher runs: `penstock work`; or is blocked, if on_crash says so")
+        )
+    return [(name, text) for name, text in facts if text]
+
+
+def _print_facts(facts: Sequence[tuple[str, str]]) -> None:
+    """Names and texts; a long text goes on under itself."""
+    import textwrap
+
+    margin = max(len(name) for name, _ in facts) + 2
+    width = max(40, render.console().width)
+    for name, text in facts:
+        lines = textwrap.wrap(
+            render.one_line(text), width - margin, break_long_words=False, break_on_hyphens=False
+        )
+        for place, line in enumerate(lines):
+            render.say(f"{name if place == 0 else '':<{margin}}{line}")
+
+
+def _blockers(blockers: Sequence[Blocker]) -> str:
+    told = [
+        " ".join(filter(None, (one.what, one.name, f"({one.detail})" if one.detail else "")))
+        for one in blockers[:_MOST_BLOCKERS]
+    ]
+    if len(blockers) > _MOST_BLOCKERS:
+        told.append(f"and {len(blockers) - _MOST_BLOCKERS} more")
+    return ", ".join(told)
+
+
+def predicted_text(predicted: Prediction | None) -> str:
+    if predicted is None:
+        return ""
+    if predicted.seconds is None:
+        after = f"after {_joined(predicted.provided)}; " if predicted.provided else ""
+        return f"unknown: {after}{predicted.unknown}"
+    least, most = render.seconds(predicted.least_s or 0.0), render.seconds(predicted.most_s or 0.0)
+    span = "" if least == most else f" (most likely {least} to {most})"
+    seconds = render.seconds(predicted.seconds)
+    if predicted.provided:
+        text = f"{_about(predicted)} {_joined(predicted.provided)}{span}"
+    else:
+        text = f"in about {seconds}{span}, at {render.moment(predicted.now + predicted.seconds)[:-4]}"
+    counted = render.counted(predicted.attempts, "recorded attempt")
+    cut = "; the queue is too long to be played to its end" if predicted.cut_short else ""
+    return f"{text}; from {counted}{cut}" if predicted.attempts else text + cut
+
+
+def _usual(typical: Typical | None, this_s: float = 0.0) -> str:
+    if typical is None:
+        return ""
+    longer = "; this one longer than 9 in 10" if this_s > typical.most_s and typical.number >= 10 else ""
+    least, most = render.seconds(typical.least_s), render.seconds(typical.most_s)
+    span = "" if least == most else f" ({least} to {most})"
+    return f"{render.seconds(typical.seconds)}{span}, the last {typical.number} of them{longer}"
+
+
+# ---- many
+
+
+async def _many(
+    config: Config, run: str | None, lane: str | None, host: str | None, within_s: float, as_json: bool
+) -> int:
+    if host is not None:
+        one_of("--host", host, [one.name for one in config.plant.hosts])
+    async with opened(config) as client:
+        if run is not None:
+            told = await client.why_run(await client.run_named(run))
+        elif lane is not None:
+            known = [one.name for one in config.plant.lanes]
+            told = await client.why_lane(lane, within_s=within_s)
+            if not told.tasks:
+                one_of("--lane", lane, known)
+        else:
+            assert host is not None
+            told = await client.why_host(host, within_s=within_s)
+    if as_json:
+        render.emit(told.as_record())
+    else:
+        _print_many(told)
+    return 0
+
+
+def _print_many(told: Waiting) -> None:
+    render.say(many_in_short(told))
+    facts = [
+        ("would help", told.remedy or ""),
+        ("predicted end", predicted_text(told.predicted_end)),
+        ("looked at", f"the newest {told.tasks} tasks; there were more" if told.cut_short else ""),
+    ]
+    if shown := [(name, text) for name, text in facts if text]:
+        render.say()
+        _print_facts(shown)
+    if told.reasons:
+        render.say()
+        rows = [_reason_row(one) for one in told.reasons]
+        render.print_table(("waited for", ">time", ">share", ">tasks", "lanes"), rows, flexible="lanes")
+        render.say()
+        longest = [
+            (one.task_id, str(one.state), render.seconds(one.waited_s), one.reason) for one in told.longest
+        ]
+        render.print_table(("longest", "state", ">waited", "mostly for"), longest, flexible="mostly for")
+
+
+def many_in_short(told: Waiting) -> str:
+    states = ", ".join(f"{count} {state}" for state, count in told.states.items())
+    who = f"{told.scope} {told.name}"
+    if told.scope != "run":
+        who += f" in the last {render.seconds(told.now - told.since)}"
+    if not told.tasks:
+        return f"{who}: no task waited or ran"
+    tail = _comes(told.predicted_end, "ends")
+    if told.slots:
+        share = told.busy_s / (told.slots * max(told.now - told.since, 1e-9))
+        tail = f"; {render.percent(min(1.0, share))} of its slots were in use"
+    tasks = f"{render.counted(told.tasks, 'task')} ({states})"
+    if not told.reasons:
+        return f"{who}: {tasks}, none waited{tail}"
+    first = told.reasons[0]
+    return (
+        f"{who}: {tasks} waited {render.seconds(told.waited_s)} together, "
+        f"{render.percent(first.share)} for {first.reason}{tail}"
+    )
+
+
+def _reason_row(one: ReasonSum) -> tuple[str, ...]:
+    lanes = ", ".join(f"{lane} {render.seconds(seconds)}" for lane, seconds in list(one.lanes.items())[:4])
+    return one.reason, render.seconds(one.seconds), render.percent(one.share), str(one.tasks), lanes

@@ -1,0 +1,224 @@
+"""Why one task waits, waited, or still runs: its stretches, who held what, what lets it start, and when."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from penstock.diagnosis.durations import Durations, quantile
+from penstock.diagnosis.history import History, Ran
+from penstock.diagnosis.holders import Holder, held_by
+from penstock.diagnosis.prediction import Prediction, predict_end_of_attempt, predict_start
+from penstock.diagnosis.present import Present
+from penstock.diagnosis.remedies import remedy, starts_when
+from penstock.diagnosis.waits import Explainer
+from penstock.model import State, TaskRecord, Wait
+
+_MOST_BLOCKERS = 10
+
+
+class Part(NamedTuple):
+    """A stretch of the wait, and who held what was waited for."""
+
+    wait: Wait
+    share: float
+    holders: tuple[Holder, ...]
+
+    def as_record(self) -> dict[str, Any]:
+        return {
+            **self.wait.as_record(),
+            "seconds": round(self.wait.seconds, 6),
+            "share": round(self.share, 4),
+            "holders": [holder.as_record() for holder in self.holders],
+        }
+
+
+class Blocker(NamedTuple):
+    """What a queued task waits for right now: `what` is a task, a gate, a host, or the dispatcher."""
+
+    what: str
+    name: str
+    detail: str
+
+    def as_record(self) -> dict[str, str]:
+        return self._asdict()
+
+
+class Typical(NamedTuple):
+    """What is usual, in seconds: the median, and 10 % to 90 %, of so many."""
+
+    seconds: float
+    least_s: float
+    most_s: float
+    number: int
+
+    def as_record(self) -> dict[str, float]:
+        return {
+            "seconds": round(self.seconds, 3),
+            "least_s": round(self.least_s, 3),
+            "most_s": round(self.most_s, 3),
+            "count": self.number,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    record: TaskRecord
+    now: float
+    parts: tuple[Part, ...]
+    interrupted: bool = False  # it is said to run, but its dispatcher is dead
+    blocked_by: tuple[Blocker, ...] = ()
+    starts_when: str | None = None
+    remedy: str | None = None
+    predicted_start: Prediction | None = None
+    predicted_end: Prediction | None = None
+    typical_wait: Typical | None = None  # of tasks of its lane and kind
+    typical_run: Typical | None = None  # of attempts like it
+
+    @property
+    def waited_s(self) -> float:
+        return sum(part.wait.seconds for part in self.parts)
+
+    @property
+    def ran_s(self) -> float | None:
+        """How long its last attempt has run, or ran."""
+        record = self.record
+        if record.started_at is None or record.state is State.QUEUED:
+            return None
+        return (self.now if record.ended_at is None else record.ended_at) - record.started_at
+
+    @property
+    def reasons(self) -> list[tuple[str, float, str]]:
+        """Each reason with its seconds and, in short, the detail of its longest stretch; the largest first."""
+        stretches: dict[str, list[Part]] = defaultdict(list)
+        for part in self.parts:
+            stretches[part.wait.reason].append(part)
+        summed: list[tuple[str, float, str]] = []
+        for reason, parts in stretches.items():
+            longest = max(parts, key=lambda part: part.wait.seconds)
+            detail = held_by(longest.holders, named=False) or longest.wait.detail
+            summed.append((reason, sum(part.wait.seconds for part in parts), detail))
+        return sorted(summed, key=lambda one: -one[1])
+
+    def as_record(self) -> dict[str, Any]:
+        record = self.record
+        return {
+            "task_id": record.task.id,
+            "run": record.task.run,
+            "kind": record.task.kind,
+            "lane": record.task.lane,
+            "priority": record.task.priority,
+            "state": str(record.state),
+            "interrupted": self.interrupted,
+            "host": record.host,
+            "attempts": record.attempts,
+            "queued_at": record.task.queued_at,
+            "started_at": record.started_at,
+            "ended_at": record.ended_at,
+            "waited_s": self.waited_s,
+            "waits": [part.as_record() for part in self.parts],
+            "blocked_by": [blocker.as_record() for blocker in self.blocked_by],
+            "starts_when": self.starts_when,
+            "remedy": self.remedy,
+            "predicted_start": None if self.predicted_start is None else self.predicted_start.as_record(),
+            "predicted_end": None if self.predicted_end is None else self.predicted_end.as_record(),
+            "typical_wait": None if self.typical_wait is None else self.typical_wait.as_record(),
+            "typical_run": None if self.typical_run is None else self.typical_run.as_record(),
+        }
+
+
+def explain(record: TaskRecord, history: History, present: Present) -> Why:
+    now = present.now
+    explainer = Explainer(history, now)
+    waits = explainer.waits(record)
+    total = sum(wait.seconds for wait in waits)
+    parts = tuple(
+        Part(
+            wait,
+            wait.seconds / total if total else 0.0,
+            explainer.holders(wait.reason, wait.start, wait.end),
+        )
+        for wait in waits
+    )
+    usual = typical_wait(present.queue.ran, record)
+    if record.state is State.QUEUED:
+        reason = waits[-1].reason if waits else "order"
+        return Why(
+            record,
+            now,
+            parts,
+            blocked_by=tuple(_blockers(record, reason, waits, history, present))[:_MOST_BLOCKERS],
+            starts_when=starts_when(reason),
+            remedy=remedy(reason, present.plant),
+            predicted_start=predict_start(present, record),
+            typical_wait=usual,
+        )
+    lengths = Durations(present.queue.ran).of(record.host or "", record.task)
+    runs = None if lengths is None else _typical(lengths.seconds)
+    if record.state is State.RUNNING and not present.dispatched:
+        return Why(record, now, parts, interrupted=True, typical_wait=usual, typical_run=runs)
+    ends = predict_end_of_attempt(present, record) if record.state is State.RUNNING else None
+    return Why(record, now, parts, predicted_end=ends, typical_wait=usual, typical_run=runs)
+
+
+# ---- what is usual
+
+
+def typical_wait(ran: Iterable[Ran], record: TaskRecord) -> Typical | None:
+    """How long tasks of its lane and kind waited for their first start, of late."""
+    task = record.task
+    waits = [
+        max(0.0, one.started_at - one.queued_at)
+        for one in ran
+        if one.number == 1 and one.lane == task.lane and one.kind == task.kind
+    ]
+    return _typical(sorted(waits)) if waits else None
+
+
+def _typical(ordered: Sequence[float]) -> Typical:
+    least, median, most = (quantile(ordered, level) for level in (0.1, 0.5, 0.9))
+    return Typical(median, least, most, len(ordered))
+
+
+# ---- what it waits for right now
+
+
+def _blockers(
+    record: TaskRecord, reason: str, waits: Sequence[Wait], history: History, present: Present
+) -> Iterable[Blocker]:
+    name, _, target = reason.partition(":")
+    if not present.dispatched and name not in ("dependency", "scheduled"):
+        yield Blocker("dispatcher", "", "nobody dispatches")
+    elif name == "dependency":
+        for needed in record.task.after:
+            other = history.dependencies.get(needed)
+            if other is None or other.state is not State.DONE:
+                yield Blocker("task", needed, "unknown" if other is None else str(other.state))
+    elif name == "slots":
+        yield from _running(present, lambda one: one.host in target.split(","))
+    elif name == "lane":
+        yield from _running(present, lambda one: one.task.lane == target)
+    elif name == "gate":
+        gate = next((one for one in present.plant.gates if one.name == target), None)
+        yield Blocker("gate", target, waits[-1].detail)
+        if gate is not None and gate.lane is not None:
+            yield from _running(present, lambda one: one.task.lane == gate.lane)
+    elif name == "host-down":
+        task = record.task
+        for host in present.plant.hosts_for(task.kind, task.host, task.model):
+            state = present.hosts.get(host.name)
+            yield Blocker("host", host.name, "up" if state is None else state.state)
+    elif name == "rate":
+        for host_name in target.split(","):
+            yield Blocker("host", host_name, "has used up its rate")
+    elif name == "paused":
+        yield Blocker("pause", "", waits[-1].detail)
+
+
+def _running(present: Present, chosen: Any) -> Iterable[Blocker]:
+    for one in present.queue.running:
+        if chosen(one) and one.started_at is not None:
+            for_s = max(0.0, present.now - one.started_at)
+            yield Blocker("task", one.task.id, f"lane {one.task.lane}, on {one.host} for {for_s:.1f} s")

@@ -1,0 +1,89 @@
+"""Understanding a store: its present and its past are read, then thought about in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.diagnosis.present import HostNow, Present
+from penstock.model import Plant, State, TaskRecord
+from penstock.scheduling.budget import day_of
+from penstock.scheduling.messages import Spent
+from penstock.store.base import Ahead, Store, TaskFilter
+
+if TYPE_CHECKING:
+    from penstock.diagnosis.waiting import Waiting
+    from penstock.diagnosis.why import Why
+
+MOST_SUMMED = 20_000  # tasks of a lane or host, the newest
+
+
+async def present_of(store: Store, plant: Plant, ahead: Ahead, now: float) -> Present:
+    """The present, under the plant that is dispatched with, if one is."""
+    from penstock.diagnosis.prediction import MOST_IN_LANE
+
+    snapshot = await store.snapshot(now)
+    queue = await store.queue(ahead, MOST_IN_LANE)
+    day = day_of(now)
+    epoch = snapshot.epoch
+    plant = plant if epoch is None or epoch.plant is None else epoch.plant
+    return Present(
+        now=now,
+        plant=plant,
+        queue=queue,
+        dispatched=epoch is not None,
+        paused=snapshot.paused,
+        paused_lanes=frozenset(lane for lane, paused in snapshot.lanes_paused.items() if paused),
+        hosts={name: HostNow(host.state, host.slots) for name, host in snapshot.hosts.items()},
+        closed_gates=frozenset(name for name, (is_open, _) in snapshot.gates.items() if not is_open),
+        spent=[Spent(s.host, s.lane, s.day, s.usd, s.calls) for s in await store.spending(day)],
+    )
+
+
+async def why_task(store: Store, plant: Plant, record: TaskRecord, now: float) -> Why:
+    from penstock.diagnosis.why import explain
+
+    task = record.task
+    if record.state is State.QUEUED:
+        place = task.queued_at + task.priority * plant.aging_s
+        ahead = Ahead(plant.aging_s, task.lane, place, (task.id,))
+    else:
+        ahead = Ahead(plant.aging_s, place=-plant.aging_s)  # what waits does not matter to it
+    history = await store.history(task=task.id)
+    present = await present_of(store, plant, ahead, now)
+    return await asyncio.to_thread(explain, record, history, present)
+
+
+async def why_run(store: Store, plant: Plant, run: str, now: float) -> Waiting:
+    from penstock.diagnosis.prediction import predict_end
+    from penstock.diagnosis.waiting import of_run
+
+    history = await store.history(run=run)
+    present = (
+        await present_of(store, plant, Ahead(plant.aging_s), now) if await store.live_in_run(run) else None
+    )
+
+    def work() -> Waiting:
+        ends = None if present is None else predict_end(present, run)
+        return of_run(run, history, plant, now, ends)
+
+    return await asyncio.to_thread(work)
+
+
+async def why_lane(store: Store, plant: Plant, lane: str, since: float, now: float) -> Waiting:
+    from penstock.diagnosis.waiting import of_lane
+
+    chosen = TaskFilter(lane=lane, since=since, limit=MOST_SUMMED, newest=True)
+    history = await store.history(chosen=chosen)
+    summed = await asyncio.to_thread(of_lane, lane, history, plant, now, since)
+    return replace(summed, cut_short=len(history.records) >= MOST_SUMMED)
+
+
+async def why_host(store: Store, plant: Plant, host: str, since: float, now: float) -> Waiting:
+    from penstock.diagnosis.waiting import of_host
+
+    chosen = TaskFilter(since=since, limit=MOST_SUMMED, newest=True)
+    history = await store.history(chosen=chosen)
+    summed = await asyncio.to_thread(of_host, host, history, plant, now, since)
+    return replace(summed, cut_short=len(history.records) >= MOST_SUMMED)

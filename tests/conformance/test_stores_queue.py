@@ -1,0 +1,85 @@
+"""One suite for all stores: what lives now and goes before a place, and what ran of late (E1)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.diagnosis.history import Ran
+from penstock.model import State, Task, Verdict
+from penstock.store.base import Ahead, Store
+from tests.conformance.store_rig import EVERY, ME, T0, MakeSpot, done, failed, opened, start
+
+
+@pytest.fixture(params=EVERY)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    make: MakeSpot = request.param
+    async with opened(make(tmp_path).door()) as store:
+        yield store
+
+
+def task(id: str, at: float, **fields: Any) -> Task:
+    return Task("count", {"long": "payload"}, run="r", id=id, queued_at=T0 + at, **fields)
+
+
+def ids(records: Any) -> list[str]:
+    return [record.task.id for record in records]
+
+
+async def test_what_goes_before_a_place(store: Store) -> None:
+    """Of its lane up to the place, of others up to `aging_s` later; needed ones wherever they stand."""
+    await store.submit(
+        [
+            task("late", 500.0, after=("later",)),
+            task("later", 900.0),
+            task("urgent", 100.0, priority=0),
+            task("mine", 10.0),
+            task("next", 11.0),
+            task("other", 50.0, lane="x"),
+            task("far", 200.0, lane="x"),
+        ]
+    )
+    place = T0 + 10.0 + 2 * 100.0
+    queue = await store.queue(Ahead(100.0, "default", place, ("mine",)), 100)
+    assert ids(queue.queued) == ["urgent", "mine", "other"]
+    assert (queue.running, queue.left_out, queue.ended, queue.ran) == ([], {}, {}, [])
+    assert all(record.task.payload is None for record in queue.queued)
+    queue = await store.queue(Ahead(100.0, "default", place, ("late",)), 100)
+    assert ids(queue.queued) == ["late", "later", "urgent", "mine", "other"], "and what it comes after"
+    assert ids((await store.queue(Ahead(100.0), 100)).queued) == [
+        "late",
+        "later",
+        "urgent",
+        "mine",
+        "next",
+        "other",
+        "far",
+    ]
+
+
+async def test_a_long_queue_is_cut_and_counted(store: Store) -> None:
+    await store.submit([task(f"a{n}", n) for n in range(9)] + [task(f"b{n}", n, lane="x") for n in range(3)])
+    queue = await store.queue(Ahead(1.0), 4)
+    assert ids(queue.queued) == ["a0", "a1", "a2", "a3", "b0", "b1", "b2"]
+    assert queue.left_out == {"default": 5}
+
+
+async def test_what_runs_what_ran_and_how_dependencies_ended(store: Store) -> None:
+    await store.acquire(ME, T0)
+    await store.submit([task("a", 0.0), task("b", 0.0), task("c", 0.0, after=("a", "b"))])
+    await store.record([start("a", at=T0 + 1), start("b", at=T0 + 2), done("a", at=T0 + 4)])
+    queue = await store.queue(Ahead(1.0), 10)
+    assert (ids(queue.running), ids(queue.queued)) == (["b"], ["c"])
+    assert queue.running[0].started_at == T0 + 2
+    assert queue.ended == {"a": (State.DONE, T0 + 4)}
+    await store.record([failed("b", at=T0 + 9)])
+    queue = await store.queue(Ahead(1.0), 10)
+    host = queue.ran[0].host
+    assert queue.ran == [
+        Ran(host, "count", None, "default", 1, T0, T0 + 2, T0 + 9, queue.ran[0].verdict),
+        Ran(host, "count", None, "default", 1, T0, T0 + 1, T0 + 4, Verdict.DONE),
+    ], "the newest first"
+    assert queue.ran[0].verdict is not Verdict.DONE

@@ -1,0 +1,288 @@
+"""`why` on the command line: E1 for a task in every state, for a run, a lane and a host."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.cli.why import in_short, many_in_short, predicted_text
+from penstock.diagnosis.holders import Holder
+from penstock.diagnosis.prediction import NO_DURATIONS, Prediction
+from penstock.diagnosis.waiting import ReasonSum, Waiting
+from penstock.diagnosis.why import Part, Why
+from penstock.model import State, Task, TaskRecord, Wait
+from tests.unit.cli_rig import Cli, make_cli
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return make_cli(tmp_path, monkeypatch, capsys)
+
+
+def told(
+    *waits: Wait,
+    state: State = State.DONE,
+    holders: tuple[Holder, ...] = (),
+    start: Prediction | None = None,
+    end: Prediction | None = None,
+    interrupted: bool = False,
+) -> Why:
+    ran = {} if state is State.QUEUED else {"host": "fenrir", "started_at": 4.0, "attempts": 1}
+    over = {} if state in (State.QUEUED, State.RUNNING) else {"ended_at": 9.0}
+    record = TaskRecord(Task("k", id="t1"), 1, state, **ran, **over)  # type: ignore[arg-type]
+    parts = tuple(Part(wait, 0.5, holders) for wait in waits)
+    return Why(record, 10.0, parts, interrupted, predicted_start=start, predicted_end=end)
+
+
+# ---- in a line
+
+
+def test_why_in_short() -> None:
+    """E1: for people in a hurry: the reasons, longest first, and who held them without their names."""
+    said = in_short(
+        told(
+            Wait("slots:fenrir", "held by 3 tasks of lane ma (a, b, c)", 0.0, 2.6),
+            Wait("gate:vram", "", 2.6, 2.9),
+            Wait("slots:fenrir", "held by 1 task of lane ma (c)", 2.9, 3.2),
+            holders=(Holder("ma", 3, 2.0, ("a", "b", "c")),),
+        )
+    )
+    assert said == (
+        "t1 is done; it waited 3.2 s: 2.9 s slots:fenrir (held by 3 tasks of lane ma), 0.3 s gate:vram"
+    )
+
+
+def test_why_in_short_has_an_end() -> None:
+    said = in_short(told(*(Wait(f"gate:g{n}", "", n, n + 1.0) for n in range(6))))
+    assert said.endswith("1.0 s gate:g2, and 3 more reasons")
+
+
+def test_every_state_has_a_line() -> None:
+    """E1: a task that waits, runs, was interrupted, or has ended."""
+    wait = Wait("order", "", 0.0, 4.0)
+    soon = Prediction(10.0, 5.0, 4.0, 7.0, samples=32, attempts=12)
+    assert in_short(told()) == "t1 is done; it did not wait"
+    assert in_short(told(wait, state=State.FAILED)) == "t1 is failed; it waited 4.0 s: order"
+    assert in_short(told(state=State.QUEUED)) == "t1 has just been queued"
+    assert in_short(told(wait, state=State.QUEUED, start=soon)) == (
+        "t1 has waited 4.0 s: order; starts in about 5.0 s"
+    )
+    held = Prediction(10.0, 5.0, 4.0, 7.0, provided=("gate vram opens",))
+    assert in_short(told(wait, state=State.QUEUED, start=held)) == (
+        "t1 has waited 4.0 s: order; starts about 5.0 s after gate vram opens"
+    )
+    at_once = Prediction(10.0, 0.0, 0.0, 0.0, provided=("gate vram opens",))
+    assert in_short(told(wait, state=State.QUEUED, start=at_once)) == (
+        "t1 has waited 4.0 s: order; starts as soon as gate vram opens"
+    )
+    assert in_short(told(wait, state=State.RUNNING, end=soon)) == (
+        "t1 has run for 6.0 s on fenrir; ends in about 5.0 s; it waited 4.0 s: order"
+    )
+    assert in_short(told(wait, state=State.RUNNING, interrupted=True)) == (
+        "t1 was running on fenrir when its dispatcher died; it waited 4.0 s: order"
+    )
+
+
+def test_a_prediction_in_words() -> None:
+    soon = Prediction(10.0, 5.0, 4.0, 7.0, samples=32, attempts=12, cut_short=True)
+    assert predicted_text(soon).startswith("in about 5.0 s (most likely 4.0 s to 7.0 s), at ")
+    assert predicted_text(soon).endswith(
+        "; from 12 recorded attempts; the queue is too long to be played to its end"
+    )
+    unknown = Prediction(10.0, provided=("a dispatcher runs",), unknown=NO_DURATIONS)
+    assert predicted_text(unknown) == f"unknown: after a dispatcher runs; {NO_DURATIONS}"
+    assert predicted_text(None) == ""
+
+
+def test_many_in_short() -> None:
+    reason = ReasonSum("slots:a", 30.0, 0.75, 3, {"default": 30.0})
+    both = Counter({State.DONE: 3, State.QUEUED: 1})
+    summed = Waiting("run", "r", 0.0, 60.0, both, (reason,), (), None, 0.0)
+    assert many_in_short(summed) == (
+        "run r: 4 tasks (3 done, 1 queued) waited 30 s together, 75 % for slots:a"
+    )
+    idle = Waiting("host", "a", 0.0, 60.0, Counter({State.DONE: 1}), (), (), None, 30.0, slots=2)
+    assert many_in_short(idle) == (
+        "host a in the last 60 s: 1 task (1 done), none waited; 25 % of its slots were in use"
+    )
+    nobody = Waiting("lane", "a", 0.0, 60.0, Counter(), (), (), None, 0.0)
+    assert many_in_short(nobody) == "lane a in the last 60 s: no task waited or ran"
+
+
+# ---- commands
+
+
+def test_why_of_a_task_that_is_queued(cli: Cli) -> None:
+    cli.good("submit", "summarize", "--id", "first")
+    cli.good("submit", "summarize", "--id", "second", "--after", "first")
+    lines = cli.good("why", "second").lines
+    assert lines[0].startswith("second has waited ")
+    facts = dict(line.split("  ", 1) for line in lines[2:6])
+    assert facts["blocked by"].strip() == "task first (queued)"
+    assert facts["starts"].strip() == "when the tasks it comes after have succeeded"
+    lines = cli.good("why", "first").lines
+    assert lines[0].endswith("dispatcher-down (no dispatcher was running)")
+    assert lines[2].split("  ")[0] == "blocked by"
+    assert lines[3].endswith("when a dispatcher runs: `penstock work`")
+    assert lines[5].endswith(f"unknown: after a dispatcher runs; {NO_DURATIONS}")
+    assert lines[7].split() == ["waited", "for", "time", "share", "from", "detail"]
+    assert lines[8].split()[0] == "dispatcher-down"
+
+
+FIELDS = [
+    "task_id",
+    "run",
+    "kind",
+    "lane",
+    "priority",
+    "state",
+    "interrupted",
+    "host",
+    "attempts",
+    "queued_at",
+    "started_at",
+    "ended_at",
+    "waited_s",
+    "waits",
+    "blocked_by",
+    "starts_when",
+    "remedy",
+    "predicted_start",
+    "predicted_end",
+    "typical_wait",
+    "typical_run",
+]
+PREDICTED = [
+    "at",
+    "earliest",
+    "latest",
+    "in_s",
+    "earliest_in_s",
+    "latest_in_s",
+    "provided",
+    "unknown",
+    "samples",
+    "attempts",
+    "cut_short",
+]
+
+
+def run_four(cli: Cli) -> None:
+    cli.file("tasks.jsonl", "".join(f'{{"kind": "translate", "id": "t{n}"}}\n' for n in range(4)))
+    cli.good("run", "tasks.jsonl", "--quiet", "--run", "four")
+
+
+def test_why_json_adds_up(cli: Cli) -> None:
+    """E1: the segments add up to the wait; the names of the fields are a promise."""
+    run_four(cli)
+    said = cli.good("why", "t3", "--json").json
+    assert list(said) == FIELDS
+    assert (said["task_id"], said["state"], said["host"]) == ("t3", "done", "large")
+    named = ["reason", "detail", "from", "to", "seconds", "share", "holders"]
+    assert all(list(wait) == named for wait in said["waits"])
+    (task,) = [task for task in cli.tasks() if task["task_id"] == "t3"]
+    assert said["waited_s"] == pytest.approx(task["started_at"] - task["queued_at"], abs=1e-6)
+    assert sum(wait["share"] for wait in said["waits"]) == pytest.approx(1.0, abs=0.01)
+    held = [wait for wait in said["waits"] if wait["reason"] == "slots:large"]
+    assert {task for wait in held for one in wait["holders"] for task in one["tasks"]} == {"t0", "t1", "t2"}
+    assert held[0]["detail"].startswith("held by ")
+    assert (said["predicted_start"], said["starts_when"], said["typical_wait"]["count"]) == (None, None, 4)
+
+
+def test_a_queued_task_has_a_predicted_start(cli: Cli) -> None:
+    """E1: from how long its like took, once somebody dispatches."""
+    run_four(cli)
+    for number in range(3):
+        cli.good("submit", "translate", "--id", f"later{number}")
+    said = cli.good("why", "later2", "--json").json["predicted_start"]
+    assert list(said) == PREDICTED
+    assert said["provided"] == ["a dispatcher runs"]
+    assert (said["at"], said["unknown"], said["attempts"]) == (None, None, 4)
+    assert 0.01 < said["earliest_in_s"] <= said["in_s"] <= said["latest_in_s"]
+    first = cli.good("why", "later0", "--json").json["predicted_start"]
+    assert first["in_s"] == 0.0
+
+
+def test_why_of_a_run(cli: Cli) -> None:
+    """E1: where all the waiting went, who waited longest, and what would help."""
+    run_four(cli)
+    said = cli.good("why", "--run", "fo", "--json").json
+    assert (said["scope"], said["name"], said["tasks"], said["states"]) == ("run", "four", 4, {"done": 4})
+    assert sum(one["seconds"] for one in said["reasons"]) == pytest.approx(said["waited_s"], abs=0.01)
+    (slots,) = [one for one in said["reasons"] if one["reason"] == "slots:large"]
+    assert (slots["tasks"], list(slots["lanes"])) == (3, ["default"])
+    assert said["longest"][0]["task_id"] == "t3"
+    assert said["predicted_end"] is None
+    lines = cli.good("why", "--run", "last").lines
+    assert lines[0].startswith("run four: 4 tasks (4 done) waited ")
+    assert ["longest", "state", "waited", "mostly", "for"] in [line.split() for line in lines]
+
+
+def test_why_of_a_live_run_foresees_its_end(cli: Cli) -> None:
+    """E1: a run that goes on has a predicted end."""
+    run_four(cli)
+    cli.good("submit", "translate", "--run", "more")
+    said = cli.good("why", "--run", "more", "--json").json["predicted_end"]
+    assert said["provided"] == ["a dispatcher runs"]
+    assert said["in_s"] >= 0.01
+
+
+def test_why_of_a_lane_and_a_host(cli: Cli) -> None:
+    """E1: what waited in a lane, and for a host."""
+    run_four(cli)
+    cli.good("submit", "summarize", "--lane", "fast")
+    said = cli.good("why", "--lane", "fast", "--json").json
+    assert (said["scope"], said["tasks"], said["reasons"][0]["reason"]) == ("lane", 1, "dispatcher-down")
+    said = cli.good("why", "--host", "large", "--since", "15m", "--json").json
+    assert (said["tasks"], said["slots"], said["longest"][0]["task_id"]) == (4, 1, "t3")
+    assert [one["reason"] for one in said["reasons"]] == ["slots:large"]
+    assert said["remedy"].startswith("hosts.large.slots = 2")
+    assert said["busy_s"] > 0.03
+    assert cli.good("why", "--host", "small").lines == ["host small in the last 1h00m: no task waited or ran"]
+
+
+def test_an_interrupted_task_does_not_run(cli: Cli) -> None:
+    """Promise 6: after a crash, why and status say that nobody dispatches and what was interrupted."""
+    asyncio.run(leave_running(cli.folder / "penstock.toml"))
+    said = cli.good("why", "left", "--json").json
+    assert (said["state"], said["interrupted"], said["predicted_end"]) == ("running", True, None)
+    lines = cli.good("why", "left").lines
+    assert lines[0].startswith("left was running on small when its dispatcher died")
+    assert cli.good("status").lines[2].startswith("1 task was running when the last dispatcher died")
+
+
+async def leave_running(config: Path) -> None:
+    """A store as `kill -9` leaves it: an attempt that was begun, and nobody there."""
+    from penstock.scheduling.messages import Route, Start
+    from penstock.store.base import Owner
+    from penstock.wiring import open_store, read_config
+
+    async with penstock.open(config, dispatch=False) as client:
+        await client.submit(Task("summarize", id="left"))
+        now = (await client.get("left")).task.queued_at
+    store = open_store(read_config(config))
+    await store.open()
+    await store.acquire(Owner(1, "here", "dead"), now)
+    await store.record([Route("x", 1, now, "x"), Start("left", 1, "small", "default", 1, now)])
+    await store.close()
+
+
+WRONG = [
+    ([], "why: name one task, or one of --run, --lane, --host; see `penstock why --help`"),
+    (["a", "--run", "r"], "why: name one task, or one of --run, --lane, --host; see `penstock why --help`"),
+    (["a", "--since", "1h"], "why: --since goes with --lane or --host; a task or a run is told whole"),
+    (["--lane", "x", "--since", "soon"], "--since: 'soon' must be a time such as 90s, 15m, 1h or 2d"),
+    (["--lane", "x", "--since", "0s"], "--since: '0s' must be a time such as 90s, 15m, 1h or 2d"),
+    (["--host", "smal"], "--host: there is no 'smal'; did you mean 'small'?"),
+    (["--lane", "fas"], "--lane: there is no 'fas'; did you mean 'fast'?"),
+    (["nope"], "there is no task 'nope'; `penstock tasks` lists them"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "line"), WRONG, ids=lambda value: str(value)[:20])
+def test_wrong_use_is_told(cli: Cli, arguments: list[str], line: str) -> None:
+    assert cli.bad("why", *arguments) == [line]
