@@ -124,11 +124,9 @@ def one_at_a_time_server(rng: Chance, ours: bool) -> Case:
     name = rng.choice(HOSTS)
     law: Law = Saturating(1) if fair else OneByOne()
     style = rng.choice(("at-once", "bursts", "steady"))
-    ramp = not fair and slots >= 4 and spread <= 0.25  # the first take one, two, three… times as long
-    single = 0 if ramp else rng.randint(5, 8)  # else some must come by themselves to show how long one takes
-    came = [i * 2.2 * typical_s for i in range(single)]
-    busy = times(rng, n - single, (1.2 if style == "steady" else 0.8) / typical_s, style)
-    came += [single * 2.2 * typical_s + at for at in busy]
+    came = times(rng, n, 1.2 / typical_s if style == "steady" else 0.8 / typical_s, style)
+    if fair:
+        came = waves(rng, n, slots, typical_s, typical_s * slots)
     kinds = rng.sample(KINDS, 1 if spread > 0.25 else rng.randint(1, 2))
     place = Place(name, slots, law=law, serves=tuple(kinds))
     works = [
@@ -142,11 +140,7 @@ def one_at_a_time_server(rng: Chance, ours: bool) -> Case:
     setup = Setup([*works, *others], [place, *calm])
 
     def queued_up(story: Story, twin: Story) -> bool:
-        company = beside(story, name)
-        alone, full = sum(n <= 1.3 for n in company), sum(n >= 1.6 for n in company)
-        if not ramp and (alone < 4 or full < 6):
-            return False  # nobody could tell how long one takes by itself
-        return sum(level >= 1.5 for level in company) >= 0.5 * n and loses(0.15)(story, twin)
+        return sum(level >= 1.5 for level in beside(story, name)) >= 0.5 * n and loses(0.15)(story, twin)
 
     return Case(
         setup,

@@ -39,6 +39,7 @@ COMMANDS = {
     "show": "queue",
     "why": "why",
     "timeline": "timeline",
+    "whatif": "whatif",
     "status": "status",
     "cancel": "queue",
     "retry": "queue",

@@ -31,10 +31,10 @@ class Settings:
     def read(self) -> Config:
         from penstock.wiring import read_config
 
-        return read_config(self.config, dict(map(_pair, self.settings)))
+        return read_config(self.config, dict(map(pair, self.settings)))
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UsageError(f"--set: {text!r} must be KEY=VALUE, such as --set hosts.fenrir.slots=4")

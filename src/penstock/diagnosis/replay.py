@@ -10,6 +10,7 @@ hosts, gates and pauses from outside, and who else held slots. Everything else t
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf, nextafter
@@ -19,9 +20,10 @@ from penstock.diagnosis.lives import OTHER, Life, lives_of
 from penstock.diagnosis.outside import Span, gaps_of, outside_events
 from penstock.diagnosis.recording import Recording, recording_of
 from penstock.diagnosis.simulator import Fate, Simulator
+from penstock.diagnosis.steps import Steps
 from penstock.diagnosis.works import Prices, Works
 from penstock.errors import UsageError
-from penstock.model import Attempt, Outcome, Plant, Task, TaskRecord, Verdict, Wait
+from penstock.model import Attempt, Outcome, Plant, State, Task, TaskRecord, Verdict, Wait
 from penstock.scheduling.messages import CancelAsked, Event, PutBack, Route, Start, Submitted
 
 # Times are played as in a recent year. There a float counts in quarters of a microsecond, so what happened at one
@@ -67,7 +69,7 @@ class Replay:
     def _check_hosts(self, plant: Plant) -> None:
         seen: set[tuple[str, str | None, str | None]] = set()
         for life in self._lives:
-            task = life.task
+            task = self._sent(life.task, plant)
             route = task.kind, task.host, task.model
             if route in seen or not life.is_own:
                 continue
@@ -76,6 +78,12 @@ class Replay:
                 what = f"kind {task.kind!r}" + (f", model {task.model!r}" if task.model else "")
                 where = f" that name host {task.host!r}" if task.host else ""
                 raise UsageError(f"no host would be left for tasks of {what}{where}, such as {task.id}")
+
+    def _sent(self, task: Task, plant: Plant) -> Task:
+        """As the scheduler gets it. A log may tell models of which no host is said to have them."""
+        if task.model is None or self._recording.is_ours or plant.hosts_for(task.kind, task.host, task.model):
+            return task
+        return replace(task, model=None)
 
     def _arrivals(self, plant: Plant) -> list[tuple[float, Event]]:
         """Tasks that came together are told together."""
@@ -87,15 +95,20 @@ class Replay:
             if not life.is_own and life.task.host not in hosts:
                 continue
             if life.at != at and page:
-                events.append((at, Submitted(page)))
+                events.append((at, self._submitted(page)))
                 page = []
             at = life.at
-            page.append(life.task)
+            page.append(self._sent(life.task, plant))
             if life.cancel_at is not None:
                 events.append((max(at, life.cancel_at), CancelAsked(life.task.id)))
         if page:
-            events.append((at, Submitted(page)))
+            events.append((at, self._submitted(page)))
         return sorted(events, key=lambda event: event[0])
+
+    def _submitted(self, tasks: Sequence[Task]) -> Submitted:
+        """What they wait after may come with a later page."""
+        needed = {name for task in tasks for name in task.after}
+        return Submitted(tasks, dict.fromkeys(needed & self._by_id.keys(), State.QUEUED))
 
     def _interrupt(self, simulator: Simulator, play: _Play, at: float) -> None:
         """The dispatcher is gone: what runs is put back."""
@@ -117,6 +130,7 @@ class _Play:
 
     def fate(self, start: Start, task: Task) -> Fate:
         life = self._lives[start.task]
+        task = life.task
         number = self._ended.get(start.task, 0)
         self._ended[start.task] = number + 1
         host = self._hosts[start.host]
@@ -162,6 +176,30 @@ class Played:
         )
 
     @property
+    def now(self) -> float:
+        """The last moment of the play."""
+        return self._simulator.now
+
+    @property
+    def busy_s(self) -> float:
+        """How long attempts of the run's tasks ran, all together."""
+        attempts = self._simulator.history().attempts
+        own = (a for a in attempts if not a.task.startswith(OTHER))
+        return sum((self.now if a.ended_at is None else a.ended_at) - a.started_at for a in own)
+
+    def most_at_once(self) -> dict[str, int]:
+        """On each host, of all runs."""
+        spans: dict[str, list[Span]] = defaultdict(list)
+        for a in self._simulator.history().attempts:
+            spans[a.host].append((a.started_at, self.now if a.ended_at is None else a.ended_at))
+        return {host: Steps(of).most for host, of in spans.items()}
+
+    @property
+    def cost_usd(self) -> float:
+        costs = self._simulator.history().costs
+        return sum(usd for (task, _), usd in costs.items() if not task.startswith(OTHER))
+
+    @property
     def records(self) -> Sequence[TaskRecord]:
         """Of the run's tasks, in times of the play."""
         return [r for r in self._simulator.records if not r.task.id.startswith(OTHER)]
@@ -170,7 +208,9 @@ class Played:
         history = self._simulator.history()
         own = [a for a in history.attempts if not a.task.startswith(OTHER)]
         records = self.records
-        history = replace(_with_gaps(history, self._gaps), records=records, attempts=own)
+        history = replace(
+            _with_gaps(history, self._gaps, self._recording.begin), records=records, attempts=own
+        )
         plant = self._simulator.plant
         ended = max((r.ended_at or 0.0 for r in records), default=self._recording.end)
         made = recording_of(history, plant, max(ended, self._recording.end if _are_left(records) else 0.0))
@@ -181,12 +221,12 @@ def _are_left(records: Sequence[TaskRecord]) -> bool:
     return any(record.ended_at is None for record in records)
 
 
-def _with_gaps(history: History, gaps: Sequence[Span]) -> History:
+def _with_gaps(history: History, gaps: Sequence[Span], begin: float) -> History:
     """With the dispatchers that lived between the gaps; each says anew where tasks wait."""
-    if not gaps:
-        return history
     (whole,) = history.epochs
-    born = [min(whole.started_at, gaps[0][0]), *(end for _, end in gaps)]
+    if not gaps:
+        return replace(history, epochs=[replace(whole, started_at=min(whole.started_at, begin))])
+    born = [min(whole.started_at, begin, gaps[0][0]), *(end for _, end in gaps)]
     died = [*(start for start, _ in gaps), whole.seen_at]
     epochs = [
         Epoch(number, whole.owner, b, max(b, d), max(b, d), whole.plant)

@@ -19,6 +19,7 @@ from math import inf
 from typing import NamedTuple
 
 from penstock.diagnosis.history import Change, Epoch, History, Owner
+from penstock.lifecycle import ENDED
 from penstock.model import Attempt, Outcome, Plant, State, Task, TaskRecord, Verdict
 from penstock.scheduling.messages import (
     AllChange,
@@ -130,6 +131,7 @@ class Simulator:
         while self._agenda and self._agenda[0][0] <= now:
             event = heapq.heappop(self._agenda)[2]
             if isinstance(event, Submitted):
+                event = event._replace(ended={**event.ended, **self._ledger.ended_before(event.tasks)})
                 self._ledger.submitted(event.tasks)
             elif isinstance(event, Restored):
                 self._ledger.submitted([record.task for record in event.records])
@@ -266,6 +268,11 @@ class _Ledger:
     def submitted(self, tasks: Sequence[Task]) -> None:
         for task in tasks:
             self.tasks[task.id] = TaskRecord(task, len(self.tasks) + 1, State.QUEUED)
+
+    def ended_before(self, tasks: Sequence[Task]) -> dict[str, State]:
+        """What tasks wait after and has ended already."""
+        needed = {name for task in tasks for name in task.after if name in self.tasks}
+        return {name: self.tasks[name].state for name in needed if self.tasks[name].state in ENDED}
 
     def fold(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:

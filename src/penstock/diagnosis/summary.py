@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.diagnosis.history import History
+from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.waits import Explainer
 from penstock.model import Attempt, Host, Plant, State, TaskRecord
 
@@ -99,6 +100,12 @@ def summarize(history: History, plant: Plant, now: float, since: float = 0.0) ->
         waits=waits,
         failures=tuple(_failures(records)),
     )
+
+
+def bound_of(recording: Recording, plant: Plant) -> Bound:
+    """The ideal of a recording under a plant. What tasks of other runs held up is not in it."""
+    load = _Load(list(recording.tasks), list(recording.attempts), plant, recording.begin, recording.end)
+    return _ideal(load, History([], [], [], {}, [], [], [], []))
 
 
 def _end(attempt: Attempt, now: float) -> float:

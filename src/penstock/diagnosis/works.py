@@ -16,6 +16,7 @@ from penstock.diagnosis.attempts import Lived, Sort, lived
 from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.speed import Key, SpeedCurve, alone_s, speed_of
 from penstock.diagnosis.speed_fit import Onset, Workers, served_s
+from penstock.diagnosis.steps import Steps
 from penstock.model import Attempt, Host, Plant, Price, Task, Verdict
 
 _FEWEST = 3  # attempts of a sort on a host before their median says anything of the host
@@ -28,7 +29,10 @@ class Works:
 
     def __init__(self, recording: Recording, instead: Mapping[str, float] | None = None) -> None:
         lives = lived(recording)
-        self.curves = _playable(lives, speed_of(recording))
+        # Where no host is named, attempts that ran at once need not have run on the same one.
+        curves = speed_of(recording) if "host" in recording.told else {}
+        self.curves = _playable(lives, curves)
+        self._most = {host: Steps((a.start, a.end) for a in of).most for host, of in lives.items()}
         self._turns = {(a.task, a.number): turn for h in self.workers for turn, a in enumerate(lives[h])}
         self._instead = instead or {}
         self._tasks = {record.task.id: record.task for record in recording.tasks}
@@ -45,6 +49,10 @@ class Works:
         if curve is None or isinstance(curve.shape, Workers):
             return 1.0
         return curve.speed(running)
+
+    def most_at_once(self, host: str) -> int:
+        """That the record has seen there."""
+        return self._most.get(host, 0)
 
     @property
     def workers(self) -> dict[str, int]:

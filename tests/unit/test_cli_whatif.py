@@ -1,0 +1,164 @@
+"""`penstock whatif`: before and after, sweeps, who gains and loses, and what is wrong use (E3, A7)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.curve import drawn
+from penstock.cli.whatif import swept
+from penstock.errors import UsageError
+from tests.unit.cli_rig import Cli, make_cli
+
+RECORDS = Path(__file__).parents[2] / "examples" / "records"
+REPORT_RUN = str(RECORDS / "report-run.csv")
+REPORT_CONFIG = str(RECORDS / "report-run.toml")
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return make_cli(tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture
+def ran(cli: Cli) -> Cli:
+    """A run of 12 tasks: six for two slots, six for one."""
+    (cli.folder / "tasks.jsonl").write_text(
+        '{"kind": "summarize", "host": "small", "matrix": {"repeat": 6}}\n'
+        '{"kind": "translate", "lane": "fast", "matrix": {"repeat": 6}}\n'
+    )
+    cli.good("run", "tasks.jsonl", "--quiet")
+    return cli
+
+
+def test_before_and_after(ran: Cli) -> None:
+    told = ran.good("whatif", "last", "--set", "hosts.large.slots=6", "--json").json
+    assert told["set"] == {"hosts.large.slots": "6"}
+    assert told["replay_error"] < 0.05
+    before, after = told["before"], told["after"]
+    assert after["makespan_s"] < before["makespan_s"]
+    assert before["hosts"]["large"] == {**before["hosts"]["large"], "slots": 1, "attempts": 6}
+    assert after["hosts"]["large"]["slots"] == 6
+    assert before["lanes"]["fast"]["tasks"] == 6
+    assert any(reason == "slots:large" for reason in before["lanes"]["fast"]["reasons"])
+    assert "large never ran more than 1 at once" in told["notes"][0]
+
+
+def test_tables_for_people(ran: Cli) -> None:
+    said = ran.good("whatif", "last", "--set", "hosts.large.slots=6", "--explain")
+    assert said.lines[0].endswith("12 tasks; hosts.large.slots = 6")
+    assert "replay error" in said.lines[1]
+    for words in ("makespan", "lane", "host", "gain most", "slots:large"):
+        assert words in said.out
+    assert any("large never ran more than" in line for line in said.told)
+
+
+def test_without_a_change_the_run_is_played_as_it_was(ran: Cli) -> None:
+    told = ran.good("whatif", "last", "--json").json
+    assert told["after"]["makespan_s"] == pytest.approx(told["before"]["makespan_s"], rel=0.05)
+    assert told["before"]["makespan_s"] == told["recorded_s"]
+    assert "replayed" in ran.good("whatif", "last").out
+
+
+def test_a_sweep_has_its_knee(ran: Cli) -> None:
+    told = ran.good("whatif", "last", "--sweep", "hosts.large.slots=1..64*2", "--json").json
+    points = told["sweep"]["points"]
+    assert [point["value"] for point in points] == ["1", "2", "4", "8", "16", "32", "64"]
+    best = min(point["makespan_s"] for point in points)
+    enough = [p["value"] for p in points if p["makespan_s"] <= best * 1.05]
+    assert told["sweep"]["knee"] == enough[0]
+    said = ran.good("whatif", "last", "--sweep", "hosts.large.slots=1..4")
+    assert "◀ the knee" in said.out
+    assert "▲" in said.out
+
+
+def test_explained_as_data(ran: Cli) -> None:
+    told = ran.good("whatif", "last", "--set", "hosts.large.slots=6", "--explain", "--json").json["explain"]
+    groups = {(g["lane"], g["kind"]): g for g in told["groups"]}
+    assert groups["fast", "translate"]["sooner"] >= 4
+    assert told["gain"][0]["kind"] == "translate"
+    assert "slots:large" in told["gain"][0]["before"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--set", "hosts.larg.slots=2"], "--set: hosts.larg.slots: no host 'larg'; did you mean 'large'?"),
+        (["--set", "hosts.large.slots"], "must be KEY=VALUE"),
+        (["--set", "store=x.db"], "--set: store: is no part of the plant"),
+        (["--unset", "gates.vram"], "--unset: gates.vram: there is nothing to leave out"),
+        (["--unset", "hosts.large"], "no host would be left for tasks of kind 'translate'"),
+        (["--sweep", "hosts.large.slots"], "must be KEY=VALUES"),
+        (["--sweep", "hosts.large.slots=8..1"], "goes nowhere"),
+        (["--sweep", "hosts.large.slots=1..900"], "900 values are too many; at most 200"),
+        (["--sweep", "hosts.large.slots=1,,2"], "has an empty value"),
+        (["--sweep", "hosts.large.slots=a..b"], "must be a whole number"),
+        (["--sweep", "hosts.large.slts=1..2"], "unknown key; did you mean 'slots'?"),
+        (["--duration", "nobody=5"], "--duration: the run has no task 'nobody'"),
+        (["--duration", "x"], "must be TASK=SECONDS"),
+        (["--map", "started=x"], "there is no file 'last'"),
+    ],
+)
+def test_wrong_use_is_told_in_a_line(ran: Cli, arguments: list[str], told: str) -> None:
+    lines = ran.bad("whatif", "last", *arguments)
+    assert len(lines) == 1
+    assert told in lines[0]
+
+
+def test_a_run_that_is_not_there(cli: Cli) -> None:
+    assert "there is no run" in cli.bad("whatif", "last")[0]
+
+
+def test_the_report_run_with_its_families_apart(cli: Cli) -> None:
+    """A7, E3: from the log alone the first report takes its normal time, and the run ends sooner than hoped for.
+
+    Its authors expected a first report of about 45 s, 30 to 60 s being normal, and 24 to 25 minutes in all.
+    """
+    said = cli.good("whatif", REPORT_RUN, "--config", REPORT_CONFIG, "--typical", "--explain", "--json")
+    told = said.json
+    assert told["recorded_s"] == 26 * 60 + 37
+    assert told["after"]["makespan_s"] == 17 * 60 + 4, "what its slowest family takes by itself"
+    assert told["after"]["makespan_s"] < 24 * 60
+    held = [note for note in told["notes"] if "held up by a stalled loop" in note]
+    assert held[0].startswith("gptr-1 was held up by a stalled loop: it takes 49 s")
+    assert held[0].endswith("instead of 14m08s")
+    assert len(held) == 2, "of its own kind only these; of `ma` the log has none that was not held up"
+    gptr = told["after"]["lanes"]["gptr"]
+    assert gptr["p95_s"] < 60, "all of them start together, as far as their cap allows"
+
+
+def test_the_report_run_as_its_log_says(cli: Cli) -> None:
+    """A7: without --typical every duration is believed, and what could be doubted is told."""
+    said = cli.good("whatif", REPORT_RUN, "--config", REPORT_CONFIG, "--json").json
+    assert said["after"]["makespan_s"] == 17 * 60 + 4
+    assert any("a stalled loop kept 2 attempts from ending (gptr-1 first)" in note for note in said["notes"])
+    given = cli.good(
+        "whatif", REPORT_RUN, "--config", REPORT_CONFIG, "--typical", "--duration", "ma-1=200", "--json"
+    ).json
+    assert given["after"]["makespan_s"] < said["after"]["makespan_s"]
+
+
+def test_a_log_alone_has_a_plant_of_its_own(cli: Cli) -> None:
+    cli.folder.joinpath("penstock.toml").unlink()
+    told = cli.good("whatif", REPORT_RUN, "--sweep", "lanes.ma.max_running=1..5", "--typical", "--json").json
+    assert "no config tells of its hosts" in " ".join(told["notes"])
+    spans = [point["makespan_s"] for point in told["sweep"]["points"]]
+    assert spans[0] > spans[-1]
+
+
+def test_ranges() -> None:
+    assert swept("hosts.a.slots=1..4") == ("hosts.a.slots", ("1", "2", "3", "4"))
+    assert swept("hosts.a.slots=3..50*4") == ("hosts.a.slots", ("3", "12", "48"))
+    assert swept("aging_s=1.5, 30,600") == ("aging_s", ("1.5", "30", "600"))
+    with pytest.raises(UsageError, match="goes nowhere"):
+        swept("hosts.a.slots=0..8*2")
+
+
+def test_a_curve_is_drawn_to_scale() -> None:
+    lines = drawn(["1", "2", "4"], [8.0, 4.0, float("inf")], 1)
+    columns = [line[line.index("┤") + 1 :] for line in lines if "┤" in line]
+    assert [c[:6] for c in columns] == ["█" * 6] * 8
+    assert [c[7:13].strip() for c in columns] == [""] * 4 + ["█" * 6] * 4
+    assert lines[-1].strip() == "▲ 2: the knee"
+    assert drawn(["1"], [float("inf")], None) == []
