@@ -1,4 +1,4 @@
-"""Hypothesis drives the scheduler through any events; the simulation's referee judges (promises 1-6)."""
+"""Hypothesis drives the scheduler through any events; referee and truth of the simulation judge (promises 1-6)."""
 
 from __future__ import annotations
 
@@ -110,13 +110,32 @@ class SchedulerMachine(RuleBasedStateMachine):
         task, row = running[which % len(running)]
         self.world.step([m.PutBack(task, row.attempts)])
 
-    @rule(seconds=st.sampled_from((0.0, 2.0)))
-    def crash(self, seconds: float) -> None:
-        self.world.crash(seconds)
+    @rule(seconds=st.sampled_from((0.001, 2.0)), taking=st.sampled_from((0.0, 0.5)))
+    def crash(self, seconds: float, taking: float) -> None:
+        self.world.crash(seconds, taking)
+
+    @rule(seconds=st.sampled_from((0.001, 2.0)), steps=st.integers(0, 3))
+    def stop(self, seconds: float, steps: int) -> None:
+        self.world.stop(seconds, steps)
+
+    @rule(taking=st.sampled_from((0.0, 0.5)))
+    def answer(self, taking: float) -> None:
+        self.world.answer(2.0, taking, m.Tick())
+
+    @precondition(lambda self: self.world.revivable())
+    @rule(which=st.integers(0, 1000), count=st.integers(1, 9))
+    def revive(self, which: int, count: int) -> None:
+        gone = self.world.revivable()
+        first = which % len(gone)
+        self.world.revive(gone[first : first + count])
+
+    @rule()
+    def why(self) -> None:
+        self.world.explain()
 
     @rule(seconds=st.sampled_from((0.5, 30.0, 5000.0, 86_400.0)))
     def leap(self, seconds: float) -> None:
-        self.world.now += seconds
+        self.world.leap(seconds)
         self.world.step([m.Tick()])
 
     def teardown(self) -> None:

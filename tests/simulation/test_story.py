@@ -18,6 +18,7 @@ from penstock.scheduling.scheduler import Scheduler
 from penstock.telemetry.story import Ended, Fact, Over, Started, Story
 from penstock.telemetry.stretches import EARLIER, QueueTime
 from tests.simulation import harness, worlds
+from tests.simulation.truth import merged
 
 
 class Heard:
@@ -100,6 +101,7 @@ def explained(world: harness.World) -> dict[str, tuple[Wait, ...]]:
         moves=referee.moves,
         stretches=referee.stretches,
         epochs=referee.epochs,
+        rests=referee.rests,
     )
     explainer = Explainer(history, world.now)
     return {record.task.id: explainer.waits(record) for record in history.records}
@@ -128,7 +130,7 @@ def test_the_story_tells_the_waits_that_the_history_explains(
     heard = ToldScheduler.heard = Heard()
     monkeypatch.setattr(harness, "Scheduler", ToldScheduler)
     monkeypatch.setattr(worlds, "World", ToldWorld)
-    world = worlds.play(seed)
+    world = worlds.play(seed, simple=True)
     truth = explained(world)
     assert heard.ended.keys() == truth.keys()
     for task, waits in truth.items():
@@ -147,4 +149,4 @@ def test_the_story_tells_the_waits_that_the_history_explains(
                 assert reasons <= {told.reason}, (task, told)
         if task not in heard.interrupted:
             tiles = [(w.start, w.end) for w in heard.waits[task]]
-            assert harness._merge(tiles) == harness._merge((w.start, w.end) for w in waits)
+            assert merged(tiles) == merged((w.start, w.end) for w in waits)

@@ -22,6 +22,7 @@ from penstock.scheduling import messages as m
 from tests.simulation.harness import World
 
 KINDS = ("a", "b", "c")
+WITHOUT_CALLS = (OnCrash.RETRY, OnCrash.RETRY, OnCrash.BLOCK)  # a call waits after nothing
 
 
 def random_host(rng: random.Random, i: int) -> Host:
@@ -112,29 +113,32 @@ def random_tasks(world: World, rng: random.Random, n: int) -> list[Task]:
         elif rng.random() < 0.1:
             needs = {"tokens": 100.0}
         ids = [t.id for t in tasks] + known
+        after = tuple(rng.sample(ids, min(len(ids), rng.randint(1, 2)))) if rng.random() < 0.15 else ()
         tasks.append(
             Task(
                 kind,
                 priority=rng.randint(0, 4),
                 lane=rng.choice([lane.name for lane in world.plant.lanes]),
-                after=tuple(rng.sample(ids, min(len(ids), rng.randint(1, 2)))) if rng.random() < 0.15 else (),
+                after=after,
                 needs=needs,
                 host="h0" if rng.random() < 0.1 else None,
                 deadline=world.now + rng.uniform(0, 60) if rng.random() < 0.1 else None,
                 not_before=world.now + rng.uniform(0, 15) if rng.random() < 0.1 else None,
                 retries=rng.choice((None, 0, 1)),
-                on_crash=rng.choice((OnCrash.RETRY, OnCrash.RETRY, OnCrash.BLOCK)),
+                on_crash=rng.choice(WITHOUT_CALLS if after else (*WITHOUT_CALLS, OnCrash.CANCEL)),
                 id=f"t{world.count + i}",
             )
         )
     return tasks
 
 
-def fault(world: World, rng: random.Random) -> None:
+def fault(world: World, rng: random.Random, simple: bool) -> None:
     """One thing that goes wrong, or that somebody does."""
     host = rng.choice(world.plant.hosts)
     lane = rng.choice(world.plant.lanes).name
-    what = rng.choice(("death", "slots", "gate", "pause", "cancel", "clock", "back", "crash", "put-back"))
+    what = rng.choice(
+        ("death", "slots", "gate", "pause", "cancel", "clock", "back", "end", "revive", "put-back", "why")
+    )
     if what == "death":
         world.step([m.HostHealth(host.name, False, "it died")])
         world.later(rng.uniform(0, 20), m.HostHealth(host.name, True))
@@ -154,32 +158,56 @@ def fault(world: World, rng: random.Random) -> None:
         if live:
             world.step([m.CancelAsked(rng.choice(live))])
     elif what == "clock":
-        world.now += rng.choice((0.5, 60.0, 4000.0, 86_400.0))
+        world.leap(rng.choice((0.5, 60.0, 4000.0, 86_400.0)))
         world.step([m.Tick()])
     elif what == "back":
         # The clock is set back: the scheduler must hold on to the time it knows.
-        decisions = world.scheduler.apply(m.Tick(), world.now - 3600)
-        world.referee.fold(decisions, world.now)
-        for decision in decisions:
-            if isinstance(decision, m.Start):
-                world.launch(decision)
-    elif what == "crash":
-        world.crash(rng.choice((0.0, 3.0)))
+        world.truth.hear([m.Tick()], world.now)
+        world.act(world.scheduler.apply(m.Tick(), world.now - 3600))
+    elif what == "end":
+        if simple:
+            world.crash(rng.choice((0.001, 3.0)))
+        else:
+            end_dispatcher(world, rng)
+    elif what == "revive" and not simple:
+        gone = world.revivable()
+        world.revive(rng.sample(gone, min(len(gone), rng.choice((1, 3, 20)))))
+    elif what == "why":
+        world.explain()  # in the middle of their lives
     elif world.referee.running:
         task = rng.choice(sorted(world.referee.running))
         world.step([m.PutBack(task, world.referee.running[task].attempts)])
 
 
-def play(seed: int, steps: int = 60) -> World:
-    """One whole life of a random world."""
+def end_dispatcher(world: World, rng: random.Random) -> None:
+    """It dies, stops in order, or dies and a request is answered before the next one begins."""
+    down_s, taking_s = rng.choice((0.001, 3.0, 30.0)), rng.choice((0.0, 0.4))
+    how = rng.random()
+    if how < 0.6:
+        world.crash(down_s, taking_s, random_tasks(world, rng, rng.choice((0, 0, 2))))
+    elif how < 0.85:
+        world.stop(down_s, rng.choice((0, 2, 5)), taking_s)
+    else:
+        live = sorted(world.referee.live) or [""]
+        lane = rng.choice(world.plant.lanes).name
+        world.answer(
+            down_s,
+            taking_s,
+            rng.choice((m.CancelAsked(rng.choice(live)), m.PauseSet("lane", lane, False), m.Tick())),
+        )
+
+
+def play(seed: int, steps: int = 60, *, simple: bool = False) -> World:
+    """One whole life of a random world; in a simple one all is taken in at once, and nothing comes back."""
     rng = random.Random(seed)
     world = World(random_plant(rng), rng)
     for _ in range(steps):
         chance = rng.random()
         if chance < 0.25:
-            world.submit(random_tasks(world, rng, rng.choice((1, 1, 3, 12))))
+            late_s = 0.0 if simple else rng.choice((0.0, 0.0, 0.3))
+            world.submit(random_tasks(world, rng, rng.choice((1, 1, 3, 12))), late_s)
         elif chance < 0.4:
-            fault(world, rng)
+            fault(world, rng, simple)
         elif not world.advance():
             world.submit(random_tasks(world, rng, 2))
     world.finish()

@@ -6,7 +6,7 @@ tile its queue time: from when it was queued to its first start, and from each f
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
@@ -29,6 +29,7 @@ REASONS = (
 )
 
 TAKEN_IN = "the dispatcher was taking it in"
+_NOT_BEFORE = "not before its time"
 
 _Piece = tuple[str, str, float, float]  # reason, detail, from, to
 
@@ -55,9 +56,7 @@ class Explainer:
         self._rests = defaultdict(list)
         for rest in history.rests:
             self._rests[rest.task].append((rest.start, rest.end))
-        self._alive = sorted(
-            (e.started_at, now if e.ended_at is None else e.ended_at) for e in history.epochs
-        )
+        self._alive = _dispatching(history, now)
         self._holders = Holders(history.others, now)
         self._gate_lanes = {
             gate.name: gate.lane
@@ -69,7 +68,7 @@ class Explainer:
 
     def waits(self, record: TaskRecord) -> tuple[Wait, ...]:
         pieces: list[_Piece] = []
-        for start, end, ready, why in self._queue_times(record):
+        for start, end, ready, why in self._less_rests(record):
             pieces += self._before_ready(record, start, min(ready, end), why)
             pieces += self._ready(record, max(start, ready), end)
         return tuple(Wait(r, self._detail(r, d, a, b), a, b) for r, d, a, b in _joined(pieces))
@@ -98,17 +97,29 @@ class Explainer:
         end_of_all = self._now if record.ended_at is None else record.ended_at
         start = record.task.queued_at
         ready = self._first_ready(record)
-        why = "not before its time"
-        rests = self._rests[record.task.id]
+        why = _NOT_BEFORE
         for attempt in self._attempts[record.task.id]:
-            yield from ((*times, why) for times in _without(rests, start, attempt.started_at, ready))
+            yield start, attempt.started_at, ready, why
             if attempt.ended_at is None:
                 return
             start = attempt.ended_at
             ready = start if attempt.retry_at is None else attempt.retry_at
             why = f"between tries, after: {attempt.error}"
         if record.state is State.QUEUED or end_of_all > start:
-            yield from ((*times, why) for times in _without(rests, start, end_of_all, ready))
+            yield start, end_of_all, ready, why
+
+    def _less_rests(self, record: TaskRecord) -> Iterator[tuple[float, float, float, str]]:
+        """The same without the times at rest. After one it waits for its dependencies and its time, as at first."""
+        rests = self._rests[record.task.id]
+        for start, end, ready, why in self._queue_times(record):
+            for rest_start, rest_end in rests:
+                if rest_end <= start or rest_start >= end:
+                    continue
+                if rest_start > start:
+                    yield start, rest_start, ready, why
+                start, ready, why = rest_end, max(rest_end, self._first_ready(record)), _NOT_BEFORE
+            if end > start:
+                yield start, end, ready, why
 
     def _first_ready(self, record: TaskRecord) -> float:
         task = record.task
@@ -151,8 +162,10 @@ class Explainer:
         task = record.task
         key = route_key(task.kind, task.lane, task.host, task.model, task.needs)
         # A dispatcher says anew where tasks wait; what the one before it said last no longer holds.
-        known = self._routes.get(key, []) + self._moves.get(task.id, [])
-        homes = sorted((h for h in known if h[0] >= born), key=lambda h: h[0])
+        # It may say a route twice, and it is the same; what it said of this very task counts for more.
+        routes = [h for h in self._routes.get(key, []) if h[0] >= born]
+        moves = [h for h in self._moves.get(task.id, []) if h[0] >= born]
+        homes = sorted([*routes[:1], *moves], key=lambda h: h[0])
         times = [h[0] for h in homes]
         at = start
         while at < end:
@@ -192,18 +205,11 @@ class Explainer:
         return "; ".join(part for part in (held, detail) if part)
 
 
-def _without(
-    rests: list[tuple[float, float]], start: float, end: float, ready: float
-) -> Iterator[tuple[float, float, float]]:
-    """A stretch less the times in which the task was at rest; after a rest it is ready again at once."""
-    for rest_start, rest_end in rests:
-        if rest_end <= start or rest_start >= end:
-            continue
-        if rest_start > start:
-            yield start, rest_start, ready
-        start, ready = rest_end, rest_end
-    if end > start:
-        yield start, end, ready
+def _dispatching(history: History, now: float) -> list[tuple[float, float]]:
+    """When somebody dispatched. One that only answered a request started nothing: to tasks nobody was there."""
+    answering = sorted(s.at for s in history.stretches if s.reason == "dispatcher-down")
+    epochs = [(e.started_at, now if e.ended_at is None else e.ended_at) for e in history.epochs]
+    return sorted(e for e in epochs if bisect_left(answering, e[0]) == bisect_right(answering, e[1]))
 
 
 def _joined(pieces: Iterable[_Piece]) -> Iterator[_Piece]:

@@ -239,7 +239,7 @@ class Dispatcher:
         self._mailbox = Mailbox(store, scheduler, self._payloads, desk, self._tell_first, self._settled)
         await self._engine.open()
         if answer_only:
-            self._events.append(Drain())
+            self._events.append(Drain(answering=True))
         events, seen = await restore(
             store, self._engine, self._payloads, self._config.plant, before, self._clock.now()
         )

@@ -18,6 +18,7 @@ class Agenda:
         "hinted",
         "moved_gates",
         "moved_lanes",
+        "moved_reserves",
         "roomy",
         "touched",
         "with_room",
@@ -33,6 +34,9 @@ class Agenda:
         self.touched: dict[WorkClass, None] = {}  # classes whose reason is to be written down
         self.freed_lanes: dict[LaneState, None] = {}  # lanes that were full and are no longer
         self.moved_lanes: dict[LaneState, None] = {}  # lanes with a limit in which something started or ended
+        self.moved_reserves: dict[
+            HostState, None
+        ] = {}  # hosts with reserves on which something started or ended
         self.moved_gates: dict[GateState, None] = {}  # gates that moved with a lane
 
     def wake(self, work_class: WorkClass) -> None:
@@ -42,6 +46,13 @@ class Agenda:
     def touch(self, work_class: WorkClass) -> None:
         """Its head or its timer is not what it was: look at it again, even if it is empty now."""
         self.woken[work_class] = None
+
+    def wake_on(self, host: HostState, reason: str | None = None) -> None:
+        """Classes that may use a host and wait (for that reason), also those judged earlier in this step."""
+        tiers = set(host.tiers)
+        classes = [c for c in self.touched if not tiers.isdisjoint(c.shape.tiers)]
+        classes += (c for tier in host.tiers for c in tier.waiting)
+        self.woken.update(dict.fromkeys(c for c in classes if reason is None or c.reason == reason))
 
     def wake_all(self) -> None:
         for lane in self._lanes.values():

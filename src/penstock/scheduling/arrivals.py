@@ -12,7 +12,16 @@ from penstock.lifecycle import LIVE, step
 from penstock.model import OnCrash, State, Task, TaskRecord, Verdict
 from penstock.scheduling.agenda import Agenda
 from penstock.scheduling.endings import INHERITED, Endings
-from penstock.scheduling.messages import Decision, Requeue, Restored, RetryAsked, Revive, Route, Submitted
+from penstock.scheduling.messages import (
+    Decision,
+    Move,
+    Requeue,
+    Restored,
+    RetryAsked,
+    Revive,
+    Route,
+    Submitted,
+)
 from penstock.scheduling.order import GONE, Entry, Shape
 from penstock.scheduling.queueing import Queueing
 from penstock.scheduling.roster import Roster
@@ -124,10 +133,14 @@ class Arrivals:
         for record in event.records:
             step(record.state, "retry")
             if record.task.id not in self._roster.tasks:
-                made.append((self._entry(record, now), record.task))
+                entry = self._entry(record, now)
+                made.append((entry, record.task))
                 self._out.append(Revive(record.task.id, now))
+                if len(entry.shape.variants) > 1:  # where it waited in its life before no longer counts
+                    first = entry.shape.variants[0]
+                    self._out.append(Move(record.task.id, now, first.id, "asked for again"))
         for entry, task in made:  # all are there before any looks for what it waits after
-            self._admit(entry, task, event.ended, now, None, revived=True)
+            self._admit(entry, task, event.ended, now, task.not_before, revived=True)
 
     def _entry(self, record: TaskRecord, now: float) -> Entry:
         task = record.task

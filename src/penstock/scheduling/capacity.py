@@ -126,6 +126,7 @@ class HostState:
         "throttle",
         "tiers",
         "told",
+        "told_unused",
         "tuner",
         "unused",
         "unused_slots",
@@ -149,6 +150,7 @@ class HostState:
         self.reserves: dict[str, dict[str, float]] = {}  # lane -> units
         self.unused: dict[str, float] = {}  # lane -> reserved slots it does not hold
         self.unused_slots = 0.0
+        self.told_unused: dict[str, float] = {}  # as it was when last looked at for reasons
         self.tiers: list[Tier] = []
         self.large_tiers: list[Tier] = []  # those that keep their hosts sorted
         self.condition = OK

@@ -97,6 +97,10 @@ class Spent(NamedTuple):
 class Drain(NamedTuple):
     """Start nothing any more: the dispatcher is about to stop."""
 
+    answering: bool = (
+        False  # it was never to start anything: it only answers requests while nobody dispatches
+    )
+
 
 class Tick(NamedTuple):
     """Time passed: what was waiting for `next_wake()` is looked at."""

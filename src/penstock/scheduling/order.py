@@ -118,6 +118,7 @@ class WorkClass:
         "late",
         "lined_up",
         "n",
+        "noted",
         "opened",
         "reason",
         "recorded",
@@ -142,6 +143,7 @@ class WorkClass:
         self.reason: str | None = None
         self.detail = ""
         self.recorded: str | None = None
+        self.noted = ""  # the detail that was recorded with it
         self.claim: HostState | None = None  # the host whose freed units are kept for its head
         self.timer_at: float | None = None
         self._fifos: list[deque[Entry] | None] = [None] * 5

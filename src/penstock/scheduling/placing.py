@@ -50,6 +50,8 @@ class Placer:
                     self._conditions.follow_gates(now)
                 if agenda.moved_lanes:
                     self._notice_limits()
+            if agenda.moved_reserves:
+                self._notice_reserves()
             if agenda.touched:
                 touched, agenda.touched = agenda.touched, {}
                 for work_class in touched:
@@ -163,6 +165,15 @@ class Placer:
                 else:
                     self._agenda.woken.update(lane.waiting)
 
+    def _notice_reserves(self) -> None:
+        """What other lanes keep for themselves is part of the reason of those that wait for a host's slots."""
+        moved, self._agenda.moved_reserves = self._agenda.moved_reserves, {}
+        for host in moved:
+            if host.unused != host.told_unused:
+                host.told_unused = dict(host.unused)
+                for tier in host.tiers:
+                    self._agenda.touched.update(tier.waiting)
+
     # ---- an attempt
 
     def _start(self, work_class: WorkClass, host: HostState, now: float) -> None:
@@ -179,6 +190,10 @@ class Placer:
             host.tuner.began(entry.id, now, host.full)
         if host.free <= 0:
             del self._agenda.with_room[host]
+        if host.unused:
+            self._agenda.moved_reserves[host] = None
+        if self._room.claims:  # room was perhaps kept from others; is it now taken, they wait for slots
+            self._agenda.wake_on(host, "order")
         lane.live[entry.id] = entry
         if lane.fair_at > self._turn:
             self._turn = lane.fair_at
@@ -218,6 +233,8 @@ class Placer:
             host.probe = None
             self._conditions.refresh_host(host, now)
         agenda.roomy.add(host)
+        if host.unused:
+            agenda.moved_reserves[host] = None
         if host.free > 0:
             agenda.with_room[host] = None
         for tier in host.large_tiers:

@@ -46,8 +46,10 @@ class Queueing:
 
     def queue(self, entry: Entry, now: float) -> None:
         work_class = self.home(entry, now)
-        if work_class.shape.variants[0] is not work_class:
-            self._out.append(Move(entry.id, now, work_class.id, "fallback hosts are open to it"))
+        first = work_class.shape.variants[0]
+        if work_class is not (entry.work_class or first):
+            why = "own hosts only" if work_class is first else "fallback hosts are open to it"
+            self._out.append(Move(entry.id, now, work_class.id, why))
         work_class.push(entry)
         came_back = entry.attempt and work_class.shape.timed  # and is due before those the timer was set for
         if work_class.head is entry or work_class.recorded == "order" or came_back:
@@ -55,13 +57,14 @@ class Queueing:
 
     def home(self, entry: Entry, now: float) -> WorkClass:
         """The class a task queues in: all fallback hosts are open to one that its own hosts failed."""
-        tiers = entry.shape.tiers
         if entry.host is not None:
-            return self._world.variant(entry.shape, len(tiers) - 1)
+            return self._world.variant(entry.shape, len(entry.shape.tiers) - 1)
+        return self._world.variant(entry.shape, self._opened(entry, now))
+
+    def _opened(self, entry: Entry, now: float) -> int:
+        """How many fallback tiers a task has waited long enough for."""
         waited = now - (entry.key - entry.priority * self._aging_s)
-        return self._world.variant(
-            entry.shape, sum(t.after_s is not None and t.after_s <= waited + _NEAR for t in tiers)
-        )
+        return sum(t.after_s is not None and t.after_s <= waited + _NEAR for t in entry.shape.tiers)
 
     def overflow(self, work_class: WorkClass, now: float) -> None:
         """Tasks that have waited long enough may go to the next fallback hosts."""
@@ -71,13 +74,15 @@ class Queueing:
             return
         after_s = shape.tiers[opened].after_s
         assert after_s is not None
-        further = self._world.variant(shape, opened)
         while work_class.n and (due := work_class.overdue(now - after_s + _NEAR, self._aging_s)):
             for entry in due:
+                # At once as far as its wait goes: after a long stall it must not lose room to one that is there.
+                further = self._world.variant(shape, max(opened, self._opened(entry, now)))
                 entry.work_class = further
                 work_class.discard(entry)
                 further.push(entry)
+                waited_s = shape.tiers[further.opened].after_s
                 self._out.append(
-                    Move(entry.id, now, further.id, f"waited {after_s:g} s: fallback hosts open")
+                    Move(entry.id, now, further.id, f"waited {waited_s:g} s: fallback hosts open")
                 )
-        self._agenda.wake(further)
+                self._agenda.wake(further)

@@ -32,7 +32,9 @@ class Reasons:
         world, shape = self._world, work_class.shape
         if not (world.draining or world.paused or shape.lane.paused or shape.gates):
             return False
-        if world.draining:
+        if world.answering:
+            work_class.wait_for("dispatcher-down", "a request was answered, and nothing more")
+        elif world.draining:
             work_class.wait_for("paused", "the dispatcher is stopping")
         elif world.paused:
             work_class.wait_for("paused", "everything is paused")
@@ -132,11 +134,15 @@ class Reasons:
                     book[work_class] = None
                 else:
                     book.pop(work_class, None)
-        if work_class.reason != work_class.recorded:
-            work_class.recorded = work_class.reason
-            if work_class.reason is not None and work_class.reason.startswith("slots:"):
-                self._name_reserves(work_class)
-            self._out.append(WaitChange(work_class.id, now, work_class.reason, work_class.detail))
+        reason = work_class.reason
+        if self._world.reserved and reason is not None and reason.startswith("slots:"):
+            self._name_reserves(work_class)
+        if reason != work_class.recorded or (
+            work_class.detail != work_class.noted and reason is not None and not reason.startswith("gate:")
+        ):  # what a gate read last is no news as long as it is closed; `Conditions` says when it is
+            work_class.recorded = reason
+            work_class.noted = work_class.detail
+            self._out.append(WaitChange(work_class.id, now, reason, work_class.detail))
         if waits and shape.timed:
             self._arm(work_class, now)
 
@@ -144,7 +150,9 @@ class Reasons:
         """Slots that look free and are kept for another lane are part of the reason."""
         shape = work_class.shape
         kept: dict[str, float] = {}
-        for host in (h for t in work_class.open_tiers() for h in t.hosts if h.unused_slots):
+        for host in (
+            h for t in work_class.open_tiers() for h in t.hosts if h.unused_slots and h.condition == OK
+        ):
             for lane, slots in host.unused.items():
                 if slots and lane != shape.lane.name:
                     kept[lane] = kept.get(lane, 0.0) + slots

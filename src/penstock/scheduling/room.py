@@ -99,5 +99,4 @@ class RoomFinder:
         host.claim = None
         work_class.claim = None
         self.claims -= 1
-        for tier in host.tiers:
-            self._agenda.woken.update(tier.waiting)
+        self._agenda.wake_on(host)

@@ -254,7 +254,8 @@ class Scheduler:
                 self._conditions.judge_budget(state.budget, now)
 
     def _drain(self, event: Drain, now: float) -> None:
-        self._world.draining = True
+        if not self._world.draining:
+            self._world.draining, self._world.answering = True, event.answering
         self._agenda.wake_all()
 
     # ---- time

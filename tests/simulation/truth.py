@@ -1,0 +1,397 @@
+"""What was true of every waiting task at every moment, and whether what is told of its waits says just that.
+
+The slow and obvious way: after each step every task in the queue is looked at, and what may be told of it from
+then on is written down. `check` then holds each stretch of each task's waits against every moment inside it (E1,
+promise 5).
+
+It shares no code with the scheduler or the diagnosis. Gates, pauses, health and rates it works out from what
+happened; money from the referee's books. Two things it takes on trust, because the rules leave them to the
+scheduler: to how many slots a host has tuned itself, and how long a host that failed attempts counts as down.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.model import Attempt, Gate, Host, State, Task, Verdict, Wait
+from penstock.scheduling import messages as m
+from tests.simulation.words import check_words
+
+if TYPE_CHECKING:
+    from penstock.diagnosis.waits import Explainer
+    from penstock.scheduling.scheduler import Scheduler
+    from tests.simulation.referee import Referee, Row
+
+NEAR = 1e-6
+WINDOW_S = 60.0
+LIVE = (State.QUEUED, State.RUNNING)
+MAY_SUCCEED = (*LIVE, State.DONE)
+TOLD = {"up": "ok", "half-open": "ok", "probing": "down", "rate-limited": "limited"}
+
+
+class Answer(NamedTuple):
+    """What may be told of a task at a moment: the reasons precedence demands, and what is paused, in words."""
+
+    reasons: frozenset[str]
+    paused: frozenset[str] = frozenset()
+    kept: tuple[tuple[str, float], ...] | None = ()  # slots that others reserve and do not use; None: any
+
+
+DEPENDENCY = Answer(frozenset({"dependency"}))
+SCHEDULED = Answer(frozenset({"scheduled"}))
+DOWN = Answer(frozenset({"dispatcher-down"}))
+TAKING_IN = Answer(frozenset({"order"}))
+
+
+class Piece(NamedTuple):
+    start: float
+    end: float
+    answer: Answer
+
+
+class Truth:
+    def __init__(self, referee: Referee) -> None:
+        self.referee = referee
+        self.plant = referee.plant
+        self.lines: dict[str, list[tuple[float, Answer | None]]] = defaultdict(list)
+        self.all_paused = False
+        self.paused: set[tuple[str, str]] = set()  # ("lane" | "host", name)
+        self.opens_after = sorted({h.fallback.after_s for h in self.plant.hosts if h.fallback})
+        self.unseen: set[str] = set()  # in the store, and no dispatcher has taken them in
+        self.born(referee.now)
+
+    # ---- dispatchers come and go
+
+    def born(self, at: float, *, answering: bool = False) -> None:
+        """A dispatcher begins. It knows what the store tells it, and nothing of hosts and probes."""
+        self.alive = True
+        self.answering = answering  # it answers a request and starts nothing
+        self.taken_in = False
+        self.born_at = at
+        self.draining = False
+        self.sick: set[str] = set()
+        self.doubted: set[str] = set()  # attempts failed there by the host's fault
+        self.readings: dict[str, float | None] = {}
+        self.limited_until: dict[str, float] = {}
+        self.starts: dict[str, list[list[float]]] = defaultdict(list)  # host -> [at, tokens]
+
+    def gone(self, at: float) -> None:
+        self.alive = False
+        self.look(at)
+
+    # ---- what happens
+
+    def hear(self, events: Sequence[m.Event], now: float) -> None:
+        """Before the scheduler's decisions are folded in: outcomes count for attempts that run."""
+        self.taken_in = True
+        over: set[str] = set()
+        for event in events:
+            match event:
+                case m.PauseSet("all", _, paused):
+                    self.all_paused = paused
+                case m.PauseSet(scope, name, paused):
+                    (self.paused.add if paused else self.paused.discard)((scope, name))
+                case m.HostHealth(host, up):
+                    (self.sick.discard if up else self.sick.add)(host)
+                    if up:
+                        self.doubted.discard(host)
+                case m.GateRead(gate, value):
+                    self.readings[gate] = value
+                case m.Drain():
+                    self.draining = True
+                case m.Finished(task, attempt) if task not in over:
+                    row = self.referee.running.get(task)
+                    if row is not None and row.attempts == attempt:
+                        over.add(task)
+                        self._learn(row, event, now)
+                case m.PutBack(task):
+                    over.add(task)
+
+    def _learn(self, row: Row, event: m.Finished, now: float) -> None:
+        host, outcome = row.host or "", event.outcome
+        if outcome.tokens is not None and self.starts[host]:
+            self.starts[host][-1][1] += outcome.tokens - _tokens(row.task)
+        if outcome.verdict is Verdict.HOST:
+            self.doubted.add(host)
+        elif outcome.verdict is Verdict.THROTTLED:
+            until = now + (outcome.retry_after_s or 0.0)
+            self.limited_until[host] = max(until, self.limited_until.get(host, 0.0))
+
+    def follow(self, decisions: Iterable[m.Decision], now: float) -> None:
+        for decision in decisions:
+            match decision:
+                case m.Start(task, _, host, at=at):
+                    self._note(task, at, None)
+                    self.starts[host].append([at, _tokens(self.referee.rows[task].task)])
+                case m.End(task, 0, at=at):
+                    self._note(task, at, None)
+                case m.Requeue(task, at=at) if at < now:  # it ran when its dispatcher died
+                    self._note(task, at, DOWN)
+                    if not self.answering:
+                        self._note(task, self.born_at, TAKING_IN)
+
+    # ---- the look at every task in the queue
+
+    def look(self, now: float, *, foresee: bool = False) -> None:
+        """With `foresee` also at those that are due before anybody looks again: time leaps."""
+        known: dict[tuple[object, ...], Answer] = {}
+        self.conditions = {h.name: self._condition(h, now) for h in self.plant.hosts} if self.alive else {}
+        self._claimants: list[Row] | None = None
+        for task in (*self.referee.live, *self.unseen):
+            row = self.referee.rows[task]
+            if task in self.referee.running:
+                continue
+            states = [self.referee.rows[n].state for n in row.task.after] if not row.attempts else []
+            doomed = any(s not in MAY_SUCCEED for s in states)  # it ends as soon as a dispatcher hears of it
+            if any(s in LIVE for s in states) and not doomed:
+                self._note(task, now, DEPENDENCY)
+                continue
+            due = max(row.task.not_before or 0.0, row.retry_at or 0.0)
+            if due > now:
+                self._note(task, now, Answer(SCHEDULED.reasons | DEPENDENCY.reasons) if doomed else SCHEDULED)
+                if not foresee:
+                    continue
+            answer = self._held(row, now, known, seen=due <= now)
+            if doomed:
+                answer = answer._replace(reasons=answer.reasons | DEPENDENCY.reasons)
+            self._note(task, max(due, now), answer)
+
+    def _held(self, row: Row, now: float, known: dict[tuple[object, ...], Answer], *, seen: bool) -> Answer:
+        if not self.alive or self.answering:
+            return DOWN
+        if not self.taken_in:
+            return TAKING_IN
+        task = row.task
+        seen = seen and task.id not in self.unseen
+        waited = 0.0 if row.ready_at is None else now - row.ready_at
+        surely, perhaps = (bisect_right(self.opens_after, waited + slack) for slack in (-NEAR, NEAR))
+        alike = (
+            task.kind,
+            task.lane,
+            task.host,
+            task.model,
+            str(task.needs),
+            row.failed_on,
+            surely,
+            perhaps,
+            seen,
+        )
+        answer = known.get(alike)
+        if answer is None:
+            answer = self._demanded(row, -NEAR, seen)
+            if surely != perhaps:  # a fallback opens within a millionth of a second: too close to call
+                other = self._demanded(row, NEAR, seen=False)
+                answer = Answer(answer.reasons | other.reasons, answer.paused | other.paused, kept=None)
+            if not seen:  # nor has anybody looked whether fallback hosts are open to it
+                other = self._demanded(replace(row, ready_at=now, failed_on=None), -NEAR, seen)
+                answer = Answer(
+                    answer.reasons | other.reasons | TAKING_IN.reasons,
+                    answer.paused | other.paused,
+                    kept=None,
+                )
+            known[alike] = answer
+        return answer
+
+    def _demanded(self, row: Row, slack: float, seen: bool) -> Answer:
+        """The rules of order, decision 6, from the first reason to the last."""
+        task = row.task
+        words = self._paused_words(task)
+        if words:
+            return Answer(frozenset({"paused"}), frozenset(words))
+        if closed := [g.name for g in self.plant.gates if _holds(g, task) and self._closed(g)]:
+            return Answer(frozenset(f"gate:{name}" for name in closed))
+        reach = self.referee.fitting_hosts(row, slack)
+        barred = [h for h in reach if self._too_dear(task, h)]
+        hosts = [h for h in reach if h not in barred]
+        by: dict[str, list[Host]] = defaultdict(list)
+        for host in hosts:
+            by[self.conditions[host.name]].append(host)
+        out_of_money = frozenset({f"gate:budget:lane:{task.lane}"} if barred else ())
+        if hosts and not barred and len(by["paused"]) == len(hosts):
+            return Answer(frozenset({"paused"}), frozenset({f"{_names(hosts)} paused"}))
+        if reach and len(by["paused"]) + len(by["gated"]) == len(hosts):
+            return Answer(self._gates_of(by["gated"]) | out_of_money)
+        if self._is_full(task.lane):
+            return Answer(frozenset({f"lane:{task.lane}"}))
+        if by["ok"]:
+            return self._no_room(row, by["ok"], seen)
+        if by["limited"]:
+            return Answer(frozenset({f"rate:{_names(by['limited'])}"}))
+        if barred:
+            return Answer(out_of_money)
+        spare = [h for h in by["gated"] if h.fallback is not None]
+        if (
+            spare and task.host is None
+        ):  # the gate but for which it would not wait for the hosts that are down
+            return Answer(self._gates_of(spare))
+        return Answer(frozenset({"host-down"}))
+
+    def _no_room(self, row: Row, able: Sequence[Host], seen: bool) -> Answer:
+        referee = self.referee
+        with_room = [h for h in able if referee.fits(row, h)]
+        if not with_room:
+            kept = [(lane.name, self._unused(lane.name, able)) for lane in referee.reserving]
+            others = tuple((lane, n) for lane, n in kept if n and lane != row.task.lane)
+            return Answer(frozenset({f"slots:{_names(able)}"}), kept=others)
+        if self._claimants is None:
+            self._claimants = referee.claimants()
+        for host in with_room:
+            kept_for = [c for c in self._claimants if c is not row and host in referee.serving(c.task)]
+            assert kept_for or not seen, f"{row.task.id} waits beside room on {host.name}"
+        return Answer(frozenset({"order"}))
+
+    # ---- one condition each
+
+    def _paused_words(self, task: Task) -> set[str]:
+        words = {"the dispatcher is stopping"} if self.draining else set()
+        if self.all_paused:
+            words.add("everything is paused")
+        if ("lane", task.lane) in self.paused:
+            words.add(f"lane {task.lane} is paused")
+        return words
+
+    def _closed(self, gate: Gate) -> bool:
+        if gate.lane is not None:
+            return self.referee.lane_running(gate.lane) > (gate.max_running or 0)
+        value = self.readings.get(gate.name)
+        if value is None:
+            return gate.on_error == "closed"
+        return (gate.min is not None and value < gate.min) or (gate.max is not None and value > gate.max)
+
+    def _closed_for(self, host: Host) -> list[str]:
+        names = [g.name for g in self.plant.gates if host.name in g.holds_hosts and self._closed(g)]
+        if not self.referee.gates.get(f"budget:{host.name}", True):
+            names.append(f"budget:{host.name}")
+        return names
+
+    def _gates_of(self, hosts: Sequence[Host]) -> frozenset[str]:
+        return frozenset(f"gate:{name}" for host in hosts for name in self._closed_for(host))
+
+    def _too_dear(self, task: Task, host: Host) -> bool:
+        return self.referee.lane_is_out(task.lane) and self.referee.books.costs_money(host.name)
+
+    def _is_full(self, name: str) -> bool:
+        lane = self.referee.lanes.get(name)
+        limit = None if lane is None else lane.max_running
+        return limit is not None and self.referee.lane_running(name) >= limit
+
+    def _unused(self, lane: str, hosts: Sequence[Host]) -> float:
+        """Slots that a lane reserves on these hosts and does not hold."""
+        unused = 0.0
+        for host in hosts:
+            reserved = self.referee.lanes[lane].reserve.get(host.name, {}).get("slots", 0.0)
+            if reserved:
+                unused += max(0.0, reserved - self.referee.held(host, lane)["slots"])
+        return unused
+
+    def _condition(self, host: Host, now: float) -> str:
+        """Also held against what the scheduler told of the host."""
+        told = self.referee.host_state.get(host.name, "up")
+        if ("host", host.name) in self.paused:
+            found = "paused"
+        elif self._closed_for(host):
+            found = "gated"
+        elif host.name in self.sick or (host.name in self.doubted and told in ("down", "probing")):
+            found = "down"
+        elif self._is_limited(host, now):
+            found = "limited"
+        else:
+            found = "ok"
+        assert not self.taken_in or TOLD.get(told, told) == found, f"{host.name} is {found}, told: {told}"
+        return found
+
+    def _is_limited(self, host: Host, now: float) -> bool:
+        if self.limited_until.get(host.name, 0.0) > now:
+            return True
+        if host.rate is None:
+            return False
+        lately = [tokens for at, tokens in self.starts[host.name] if at + WINDOW_S > now]
+        requests, most = host.rate.requests_per_min, host.rate.tokens_per_min
+        return (requests is not None and len(lately) >= requests) or (
+            most is not None and sum(lately) >= most
+        )
+
+    # ---- writing down, and holding others to it
+
+    def _note(self, task: str, at: float, answer: Answer | None) -> None:
+        line = self.lines[task]
+        while line and line[-1][0] >= at:
+            line.pop()  # what was foreseen; or a step at the same moment, of which nothing is left
+        if not line or line[-1][1] != answer:
+            line.append((at, answer))
+
+    def check_now(self, scheduler: Scheduler, now: float) -> None:
+        """What the scheduler says at this moment."""
+        for task in self.referee.live - self.referee.running.keys():
+            reason = scheduler.waiting_reason(task)
+            answer = self.lines[task][-1][1] if self.lines[task][-1][0] <= now else self.lines[task][-2][1]
+            assert answer is not None
+            if not self.answering:
+                assert reason in answer.reasons, f"{task}: {reason}, but {_told(answer)}"
+
+    def pieces(self, task: str, now: float) -> list[Piece]:
+        """Its time in the queue."""
+        line = self.lines[task]
+        ends = [at for at, _ in line[1:]] + [now]
+        return [
+            Piece(at, min(end, now), answer)
+            for (at, answer), end in zip(line, ends, strict=True)
+            if answer is not None and min(end, now) > at
+        ]
+
+    def check(self, explainer: Explainer, tasks: Iterable[str], now: float) -> None:
+        """Every stretch that is told of these tasks' waits."""
+        held: dict[str, list[Attempt]] = defaultdict(list)
+        for attempt in self.referee.attempts.values():
+            held[attempt.host].append(attempt)
+        for task in tasks:
+            row = self.referee.rows[task]
+            waits = explainer.waits(row.record())
+            pieces = self.pieces(task, now)
+            self._check_tiling(task, waits, pieces)
+            for wait in waits:
+                inside = [p for p in pieces if p.start < wait.end and p.end > wait.start]
+                for piece in inside:
+                    assert wait.reason in piece.answer.reasons, (
+                        f"{task}: {wait}, but from {piece.start} to {piece.end} {_told(piece.answer)}"
+                    )
+                check_words(held, row.task, wait, inside)
+
+    def _check_tiling(self, task: str, waits: Sequence[Wait], pieces: Sequence[Piece]) -> None:
+        spans = [(w.start, w.end) for w in waits]
+        assert all(start < end for start, end in spans), f"{task}: a wait without length: {spans}"
+        assert all(one[1] <= next_[0] for one, next_ in pairwise(spans)), f"{task}: waits overlap: {spans}"
+        told, true = merged(spans), merged((p.start, p.end) for p in pieces)
+        assert told == true, f"{task}: waits {told} do not tile {true}"
+
+
+def _told(answer: Answer) -> str:
+    return " or ".join(sorted(answer.reasons)) + " is true"
+
+
+def _names(hosts: Sequence[Host]) -> str:
+    """Own hosts first, then fallback hosts by the wait that opens them; the order of the config among equals."""
+    return ",".join(h.name for h in sorted(hosts, key=lambda h: h.fallback.after_s if h.fallback else -1.0))
+
+
+def _holds(gate: Gate, task: Task) -> bool:
+    return task.lane in gate.holds_lanes or task.kind in gate.holds_kinds
+
+
+def _tokens(task: Task) -> float:
+    return (task.needs or {}).get("tokens", 0.0)
+
+
+def merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    merged: list[tuple[float, float]] = []
+    for start, end in spans:
+        if merged and merged[-1][1] == start:
+            merged[-1] = (merged[-1][0], end)
+        else:
+            merged.append((start, end))
+    return merged
