@@ -53,9 +53,11 @@ class Placer:
             if agenda.moved_reserves:
                 self._notice_reserves()
             if agenda.touched:
-                touched, agenda.touched = agenda.touched, {}
-                for work_class in touched:
+                for (
+                    work_class
+                ) in agenda.touched:  # left there meanwhile: one that gives up its claim wakes others
                     self._reasons.register(work_class, now)
+                agenda.touched = {}
             if not agenda.woken:
                 return
 
