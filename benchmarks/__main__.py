@@ -43,10 +43,16 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--one", nargs=2, metavar=("TOPIC", "WHO"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    unknown = [name for name in chosen.topics if name not in TOPICS]
+    unknown = [name for name in chosen.topics if not topics_of(name)]
     if unknown:
         parser.error(f"no topic named {', '.join(unknown)}; there are: {', '.join(TOPICS)}")
+    chosen.topics = [topic for name in chosen.topics for topic in topics_of(name)]
     return chosen
+
+
+def topics_of(name: str) -> list[str]:
+    """The topic of that name, or all that begin with it: `tables` are `tables-6`, `tables-40`…"""
+    return [name] if name in TOPICS else [topic for topic in TOPICS if topic.startswith(f"{name}-")]
 
 
 def main() -> int:

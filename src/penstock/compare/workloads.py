@@ -136,6 +136,21 @@ def _forty() -> Workload:
     )
 
 
+def _fifty() -> Workload:
+    """A morning's queue of issues: fifty of all kinds, one after the other as they were written."""
+    kinds = ("reasoning", "coding", "coding", "vision", "coding")
+    seconds = {"reasoning": 60.0, "coding": 30.0, "vision": 20.0}
+    return Workload(
+        "fifty",
+        "Fifty tasks in the queue",
+        Plant(HOME_LAB),
+        tuple(
+            _task(f"{kind}-{n:02}", kind, seconds[kind], priority=n % 5)
+            for n, kind in ((n, kinds[n % 5]) for n in range(1, 51))
+        ),
+    )
+
+
 def _report_lanes() -> Workload:
     """The report runner: fpf is huge and slow and arrives first, gptr and ma have their room all the same.
 
@@ -182,6 +197,7 @@ def _sixty() -> Workload:
 
 SIX = _six()
 FORTY = _forty()
+FIFTY = _fifty()
 LANES = _report_lanes()
 SIXTY = _sixty()
 WORKLOADS: Mapping[str, Workload] = {w.name: w for w in (SIX, FORTY, LANES, SIXTY)}

@@ -289,10 +289,10 @@ class Tier:
     """
 
     __slots__ = (
-        "_full_reason",
         "_heap",
         "after_s",
         "conditions",
+        "full_reason",
         "hosts",
         "lane",
         "needs",
@@ -310,7 +310,7 @@ class Tier:
         self.small = len(self.hosts) <= _SMALL_TIER
         self.waiting: dict[WorkClass, None] = {}
         self.conditions = [0] * 5  # how many hosts are in each condition
-        self._full_reason: str | None = None
+        self.full_reason: str | None = None  # what a class waits for when these hosts are well and full
         self._heap: list[tuple[float, int, HostState]] = []
         for host in self.hosts:
             self.conditions[host.condition] += 1
@@ -367,7 +367,7 @@ class Tier:
         """A host's condition is not what it was."""
         self.conditions[before] -= 1
         self.conditions[host.condition] += 1
-        self._full_reason = None
+        self.full_reason = None
         self.offer(host)
 
     @property
@@ -380,11 +380,10 @@ class Tier:
         more = len(names) - _MOST_NAMES
         return ",".join(names if more <= 0 else [*names[:_MOST_NAMES], f"+{more}"])
 
-    def full_reason(self) -> str:
-        """What a class waits for when these hosts are well and full."""
-        if self._full_reason is None:
-            self._full_reason = f"slots:{self.names(OK)}"
-        return self._full_reason
+    def name_full(self) -> str:
+        """Say so, once for every change of a host's condition."""
+        self.full_reason = f"slots:{self.names(OK)}"
+        return self.full_reason
 
     def scan(self, hosts: Iterable[HostState]) -> HostState | None:
         """As `best`, by looking at each of these."""

@@ -37,6 +37,7 @@ class Shape:
         "name",
         "needs",
         "opened",
+        "rivals",
         "simple",
         "tiers",
         "timed",
@@ -60,6 +61,13 @@ class Shape:
         )  # tiers open from the start
         self.simple = all(t.simple for t in tiers)  # one slot, and nothing is kept for anybody
         self.units = "" if needs.plain else f"needs {needs}"
+        self.rivals = tuple(  # slots of its hosts that are kept for other lanes
+            (host, other)
+            for tier in tiers
+            for host in tier.hosts
+            for other, units in host.reserves.items()
+            if other != lane.name and units.get("slots")
+        )
         self.timed = len(tiers) > 1 or not needs.plain  # whether waiting alone changes what is allowed
         self.variants: list[WorkClass] = []  # by how many fallback tiers have opened
 

@@ -30,33 +30,32 @@ class Reasons:
     def is_held(self, work_class: WorkClass) -> bool:
         """Paused or gated before any host is looked at."""
         world, shape = self._world, work_class.shape
-        if not (world.draining or world.paused or shape.lane.paused or shape.gates):
-            return False
-        if world.answering:
-            work_class.wait_for("dispatcher-down", "a request was answered, and nothing more")
-        elif world.draining:
-            work_class.wait_for("paused", "the dispatcher is stopping")
-        elif world.paused:
-            work_class.wait_for("paused", "everything is paused")
-        elif shape.lane.paused:
-            work_class.wait_for("paused", f"lane {shape.lane.name} is paused")
-        else:
+        if not (world.draining or world.paused or shape.lane.paused):
             for gate in shape.gates:
                 if not gate.open:
                     work_class.wait_for(f"gate:{gate.name}", gate.detail)
                     break
             else:
                 return False
+        elif world.answering:
+            work_class.wait_for("dispatcher-down", "a request was answered, and nothing more")
+        elif world.draining:
+            work_class.wait_for("paused", "the dispatcher is stopping")
+        elif world.paused:
+            work_class.wait_for("paused", "everything is paused")
+        else:
+            work_class.wait_for("paused", f"lane {shape.lane.name} is paused")
         if work_class.claim is not None:
             self._room.drop_claim(work_class)
         return True
 
     def explain(self, work_class: WorkClass) -> None:
         """No host has room: of all hosts the one nearest to taking the task gives the reason."""
+        shape = work_class.shape
         tiers = work_class.open_tiers()
         if len(tiers) == 1 and tiers[0].conditions[OK] and not self._room.claims:
-            work_class.reason = tiers[0].full_reason()
-            work_class.detail = work_class.shape.units
+            work_class.reason = tiers[0].full_reason or tiers[0].name_full()
+            work_class.detail = shape.units
             return
         condition = next((c for c in range(5) if any(t.conditions[c] for t in tiers)), None)
         if condition is None or condition >= DOWN:
@@ -122,20 +121,14 @@ class Reasons:
                 self._room.drop_claim(work_class)
         elif not self.is_held(work_class) and len(lane.live) >= lane.limit:
             if shape.usable[0].conditions[OK] or self._some_host_is_let(work_class):
-                work_class.wait_for(lane.reason, "")
+                work_class.reason = lane.reason
+                work_class.detail = ""
             else:
                 self.explain(work_class)  # all its hosts are paused or gated: that comes before the lane
-        if waits != work_class.registered:
-            work_class.registered = waits
-            tiers = (*shape.tiers, *shape.free)
-            books = [shape.lane.waiting, *(g.waiting for g in shape.gates), *(t.waiting for t in tiers)]
-            for book in books:
-                if waits:
-                    book[work_class] = None
-                else:
-                    book.pop(work_class, None)
+        if waits is not work_class.registered:
+            self._enter(work_class, waits)
         reason = work_class.reason
-        if self._world.reserved and reason is not None and reason.startswith("slots:"):
+        if shape.rivals and reason is not None and reason.startswith("slots:"):
             self._name_reserves(work_class)
         if reason != work_class.recorded or (
             work_class.detail != work_class.noted and reason is not None and not reason.startswith("gate:")
@@ -143,21 +136,31 @@ class Reasons:
             work_class.recorded = reason
             work_class.noted = work_class.detail
             self._out.append(WaitChange(work_class.id, now, reason, work_class.detail))
-        if waits and shape.timed:
+        if shape.timed and waits and work_class.timer_at is None:
             self._arm(work_class, now)
+
+    def _enter(self, work_class: WorkClass, waits: bool) -> None:
+        """In the books of all that can make it start, or out of them."""
+        work_class.registered = waits
+        shape = work_class.shape
+        tiers = (*shape.tiers, *shape.free)
+        books = [shape.lane.waiting, *(g.waiting for g in shape.gates), *(t.waiting for t in tiers)]
+        for book in books:
+            if waits:
+                book[work_class] = None
+            else:
+                book.pop(work_class, None)
 
     def _name_reserves(self, work_class: WorkClass) -> None:
         """Slots that look free and are kept for another lane are part of the reason."""
         shape = work_class.shape
         kept: dict[str, float] = {}
-        for host in (
-            h for t in work_class.open_tiers() for h in t.hosts if h.unused_slots and h.condition == OK
-        ):
-            for lane, slots in host.unused.items():
-                if slots and lane != shape.lane.name:
-                    kept[lane] = kept.get(lane, 0.0) + slots
+        for host, lane in shape.rivals:
+            slots = host.unused[lane]
+            if slots and host.condition == OK and any(host in t.hosts for t in work_class.open_tiers()):
+                kept[lane] = kept.get(lane, 0.0) + slots
         parts = [f"{slots:g} kept for lane {lane}" for lane, slots in kept.items()]
-        work_class.detail = "; ".join(filter(None, (shape.units, *parts)))
+        work_class.detail = "; ".join(filter(None, (shape.units, *parts))) if parts else shape.units
 
     def _some_host_is_let(self, work_class: WorkClass) -> bool:
         """Whether any host is neither paused nor gated, or there is none at all."""
@@ -168,8 +171,6 @@ class Reasons:
 
     def _arm(self, work_class: WorkClass, now: float) -> None:
         """Wake a class when waiting alone changes what it may do: a fallback opens, units are kept for it."""
-        if work_class.timer_at is not None:
-            return
         shape = work_class.shape
         oldest = work_class.oldest(self._aging_s)
         times = []

@@ -28,7 +28,6 @@ class World:
         self.paused = False  # everything
         self.draining = False  # the dispatcher is stopping: nothing starts
         self.answering = False  # nor would it ever have: it answers a request, and is no dispatcher to tasks
-        self.reserved = any(lane.reserve for lane in plant.lanes)
         self.hosts = {h.name: HostState(h, i) for i, h in enumerate(plant.hosts)}
         self.lanes = {lane.name: LaneState(lane) for lane in plant.lanes}
         self.gates = {g.name: GateState(g) for g in plant.gates}
