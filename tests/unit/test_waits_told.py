@@ -1,0 +1,118 @@
+"""Waits are told rightly: fallbacks left again, revived tasks, answered requests, kept room (E1, promise 5)."""
+
+from __future__ import annotations
+
+from penstock.diagnosis.history import Epoch, History, Owner, Rest
+from penstock.diagnosis.waits import Explainer
+from penstock.model import Attempt, Fallback, Host, Lane, Outcome, Plant, State, Task, TaskRecord, Verdict
+from penstock.scheduling import messages as m
+from penstock.scheduling.scheduler import Scheduler
+
+NOBODY = Owner(1, "here", "test")
+
+
+def of_type(decisions: list[m.Decision], kind: type) -> list[m.Decision]:
+    return [d for d in decisions if type(d) is kind]
+
+
+def test_a_task_that_leaves_the_fallback_class_says_so() -> None:
+    """Its own host failed it and the fallback host was too busy: it waits for its own hosts again."""
+    scheduler = Scheduler(Plant((Host("own", "x"), Host("spare", "x", fallback=Fallback(after_s=1000.0)))))
+    scheduler.apply(m.Submitted([Task("k", id="a", queued_at=1.0)]), 1.0)
+    failed = scheduler.apply(m.Finished("a", 1, Outcome(Verdict.HOST, error="broken")), 2.0)
+    (there,) = of_type(failed, m.Move)
+    throttled = scheduler.apply(m.Finished("a", 2, Outcome(Verdict.THROTTLED, error="429")), 3.0)
+    (back,) = of_type(throttled, m.Move)
+    assert isinstance(there, m.Move)
+    assert isinstance(back, m.Move)
+    assert back.work_class != there.work_class
+    assert back.why == "own hosts only"
+
+
+def test_a_lane_still_paused_when_everything_is_resumed_is_what_is_told() -> None:
+    scheduler = Scheduler(Plant((Host("h", "x"),), (Lane("default"), Lane("x"))))
+    scheduler.apply_all([m.PauseSet("all", "", True), m.PauseSet("lane", "x", True)], 1.0)
+    first = scheduler.apply(m.Submitted([Task("k", id="a", lane="x", queued_at=1.0)]), 1.0)
+    then = scheduler.apply(m.PauseSet("all", "", False), 2.0)
+    details = [d.detail for d in (*first, *then) if isinstance(d, m.WaitChange)]
+    assert details == ["everything is paused", "lane x is paused"]
+
+
+def test_who_only_answers_is_no_dispatcher_to_tasks() -> None:
+    scheduler = Scheduler(Plant((Host("h", "x"),)))
+    scheduler.apply(m.Drain(answering=True), 1.0)
+    told = scheduler.apply(m.Submitted([Task("k", id="a", queued_at=1.0)]), 1.0)
+    told += scheduler.apply(m.Drain(), 2.0)
+    assert [d.reason for d in told if isinstance(d, m.WaitChange)] == ["dispatcher-down"]
+    assert not of_type(told, m.Start)
+
+
+def test_an_epoch_that_only_answered_is_part_of_the_time_without_a_dispatcher() -> None:
+    task = Task("k", id="a", queued_at=0.0)
+    history = History(
+        records=[TaskRecord(task, 1, State.QUEUED)],
+        attempts=(),
+        others=(),
+        dependencies={},
+        routes=[m.Route('["k","default",null,null,null]', 7, 4.5, "")],
+        moves=(),
+        stretches=[m.WaitChange(7, 4.5, "dispatcher-down", "a request was answered, and nothing more")],
+        epochs=[Epoch(1, NOBODY, 4.0, 5.0, 5.0)],
+    )
+    (wait,) = Explainer(history, 9.0).waits(history.records[0])
+    assert (wait.reason, wait.start, wait.end) == ("dispatcher-down", 0.0, 9.0)
+
+
+def test_a_revived_task_waits_for_a_dependency_that_was_revived_with_it() -> None:
+    needed = TaskRecord(Task("k", id="a"), 1, State.DONE, 1, ended_at=60.0)
+    task = Task("k", id="b", after=("a",), queued_at=0.0)
+    record = TaskRecord(task, 2, State.DONE, 1, started_at=70.0, ended_at=80.0)
+    history = History(
+        records=[record],
+        attempts=[Attempt("b", 1, "h", "default", 70.0, 7, 80.0, Verdict.DONE)],
+        others=(),
+        dependencies={"a": needed},
+        routes=[m.Route('["k","default",null,null,null]', 7, 0.0, "")],
+        moves=(),
+        stretches=[m.WaitChange(7, 0.0, "slots:h", "")],
+        epochs=[Epoch(1, NOBODY, 0.0, 90.0)],
+        rests=[Rest("b", 10.0, 50.0)],
+    )
+    waits = Explainer(history, 90.0).waits(record)
+    assert [(w.reason, w.start, w.end) for w in waits] == [
+        ("dependency", 0.0, 10.0),
+        ("dependency", 50.0, 60.0),
+        ("slots:h", 60.0, 70.0),
+    ]
+
+
+def test_a_revived_task_still_waits_for_its_time() -> None:
+    """As it would after a restart."""
+    scheduler = Scheduler(Plant((Host("h", "x"),)))
+    record = TaskRecord(Task("k", id="a", not_before=100.0), 1, State.CANCELLED, ended_at=5.0)
+    told = scheduler.apply(m.RetryAsked([record]), 10.0)
+    assert not of_type(told, m.Start)
+    assert scheduler.waiting_reason("a") == "scheduled"
+    assert of_type(scheduler.apply(m.Tick(), 100.0), m.Start)
+
+
+def test_after_a_stall_a_task_is_moved_as_far_as_it_has_waited() -> None:
+    hosts = [Host("own", "x")] + [Host(f"spare{s:g}", "x", fallback=Fallback(after_s=s)) for s in (5.0, 20.0)]
+    scheduler = Scheduler(Plant(tuple(hosts)))
+    scheduler.apply(m.Submitted([Task("k", id=i, queued_at=1.0) for i in ("a", "b")]), 1.0)
+    told = scheduler.apply(m.Tick(), 61.0)
+    (move,) = of_type(told, m.Move)
+    assert isinstance(move, m.Move)
+    assert move.why == "waited 20 s: fallback hosts open"
+
+
+def test_room_that_a_claim_no_longer_keeps_is_given_away_in_the_same_step() -> None:
+    """Promise 3: who is judged in the step in which a claim is dropped is judged again."""
+    plant = Plant((Host("h", "x", slots=4),), (Lane("default"), Lane("wide", max_running=1)), aging_s=10.0)
+    scheduler = Scheduler(plant)
+    wide = [Task("k", id=f"w{n}", lane="wide", needs={"slots": 3}, priority=0, queued_at=1.0) for n in (1, 2)]
+    narrow = [Task("k", id=f"n{n}", priority=4, queued_at=1.0) for n in (1, 2)]
+    records = [TaskRecord(task, n, State.QUEUED) for n, task in enumerate((*wide, *narrow), 1)]
+    told = scheduler.apply(m.Restored(records), 100.0)
+    assert [d.task for d in told if isinstance(d, m.Start)] == ["w1", "n1"]
+    assert scheduler.waiting_reason("n2") == "slots:h"
