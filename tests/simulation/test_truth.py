@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.diagnosis import waits
+from penstock.diagnosis.holders import Holders
 from penstock.diagnosis.waits import Explainer
 from penstock.model import TaskRecord
 from penstock.scheduling import messages as m
@@ -75,8 +76,8 @@ def answering_is_dispatching(patch: pytest.MonkeyPatch) -> None:
 
 
 def other_holders(patch: pytest.MonkeyPatch) -> None:
-    text = waits._Holders.text
-    patch.setattr(waits._Holders, "text", lambda self, hosts, start, end: text(self, ["h0"], start, end))
+    on = Holders.on
+    patch.setattr(Holders, "on", lambda self, hosts, start, end: on(self, ["h0"], start, end))
 
 
 # ---- wrong records

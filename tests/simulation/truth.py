@@ -360,7 +360,8 @@ class Truth:
                     assert wait.reason in piece.answer.reasons, (
                         f"{task}: {wait}, but from {piece.start} to {piece.end} {_told(piece.answer)}"
                     )
-                check_words(held, row.task, wait, inside)
+                told = explainer.holders(wait.reason, wait.start, wait.end)
+                check_words(held, row.task, wait, inside, told)
 
     def _check_tiling(self, task: str, waits: Sequence[Wait], pieces: Sequence[Piece]) -> None:
         spans = [(w.start, w.end) for w in waits]

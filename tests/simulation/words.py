@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING
 from penstock.model import Attempt, Task, Wait
 
 if TYPE_CHECKING:
+    from penstock.diagnosis.holders import Holder
     from tests.simulation.truth import Piece
 
-_HELD = re.compile(r"lane (\S+) ×([0-9.e+-]+)")
 _KEPT = re.compile(r"([0-9.e+-]+) kept for lane ([^\s;]+)")
-_SEEN = 0.05  # fewer slots than this, on average, are not worth a word
-_MOST = 4
+NEAR = 1e-6
+SEEN = 0.05  # fewer slots than this, on average, are not worth a word
 
 
 def check_words(
-    attempts: Mapping[str, Sequence[Attempt]], task: Task, wait: Wait, pieces: Sequence[Piece]
+    attempts: Mapping[str, Sequence[Attempt]],
+    task: Task,
+    wait: Wait,
+    pieces: Sequence[Piece],
+    told: Sequence[Holder],
 ) -> None:
     name = wait.reason.partition(":")[0]
     if name == "dependency":
@@ -31,29 +35,33 @@ def check_words(
                 f"{task.id}: {wait}, but from {piece.start} to {piece.end}: {sorted(piece.answer.paused)}"
             )
     elif name == "slots":
-        _check_holders(attempts, task, wait)
+        _check_holders(attempts, task, wait, told)
         _check_kept(task, wait, pieces)
 
 
-def _check_holders(attempts: Mapping[str, Sequence[Attempt]], task: Task, wait: Wait) -> None:
-    """On average over the wait, to three digits; the four lanes that held most."""
-    hosts = wait.reason.partition(":")[2].split(",")
+def _check_holders(
+    attempts: Mapping[str, Sequence[Attempt]], task: Task, wait: Wait, told: Sequence[Holder]
+) -> None:
+    """How many tasks of each lane held the hosts, how many at once, and which, where they are named."""
     held: dict[str, float] = defaultdict(float)
-    for attempt in (a for host in hosts for a in attempts.get(host, ())):
+    there: dict[str, list[str]] = defaultdict(list)
+    for attempt in (a for host in wait.reason.partition(":")[2].split(",") for a in attempts.get(host, ())):
         end = wait.end if attempt.ended_at is None else min(attempt.ended_at, wait.end)
-        if end > wait.start and attempt.started_at < wait.end:
-            held[attempt.lane] += (end - max(attempt.started_at, wait.start)) / wait.seconds
-    part = next((p for p in wait.detail.split("; ") if p.startswith("held by ")), "")
-    told = {lane: float(n) for lane, n in _HELD.findall(part)}
-    for lane, n in told.items():
-        assert abs(n - held[lane]) <= 0.006 * held[lane] + 1e-6, (
+        seconds = end - max(attempt.started_at, wait.start)
+        if seconds > 0:
+            held[attempt.lane] += seconds / wait.seconds
+            there[attempt.lane].append(attempt.task)
+    for holder in told:
+        lane = holder.lane
+        assert abs(holder.average - held[lane]) <= NEAR, (
             f"{task.id}: {wait}, but lane {lane} held {held[lane]}"
         )
-    worth = [lane for lane, n in held.items() if n > _SEEN + 1e-6]
-    assert len(told) >= min(len(worth), _MOST), f"{task.id}: {wait}, but {dict(held)} held them"
-    least = min(told.values(), default=0.0)
-    for lane in worth:
-        assert lane in told or held[lane] <= least * 1.01, f"{task.id}: {wait}, lane {lane} is left out"
+        assert holder.number == len(there[lane]), (
+            f"{task.id}: {wait}, but {there[lane]} of lane {lane} held it"
+        )
+        assert not holder.tasks or sorted(holder.tasks) == sorted(there[lane]), f"{task.id}: {wait}"
+    missing = [lane for lane, n in held.items() if n > SEEN + NEAR and lane not in {h.lane for h in told}]
+    assert not missing, f"{task.id}: {wait}, but lanes {missing} held slots too"
 
 
 def _check_kept(task: Task, wait: Wait, pieces: Sequence[Piece]) -> None:
