@@ -83,10 +83,12 @@ def curve_of(host: str, attempts: Sequence[Lived], resolution: float = 0.0) -> S
 def alone_s(recording: Recording, curves: Mapping[str, SpeedCurve]) -> Mapping[Key, float]:
     """How long each attempt that ended would have taken alone on its host."""
     works: dict[Key, float] = {}
+    resolution = resolution_s(recording)
     for host, attempts in lived(recording).items():
         curve = curves.get(host) or SpeedCurve(host)
         if isinstance(curve.shape, Workers):
-            served = [max(0.0, s) for s in speed_fit.served_s(attempts, curve.shape.count)]
+            blur_s = speed_fit.blur_of(attempts, resolution)
+            served = [max(0.0, s) for s in speed_fit.served_s(attempts, curve.shape.count, blur_s)]
         elif curve.slows:
             load = Steps((a.start, a.end) for a in attempts)
             served = [

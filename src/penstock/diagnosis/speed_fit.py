@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import exp, inf, log, sqrt
+from math import exp, inf, lgamma, log, sqrt
 from typing import Protocol
 
 from penstock.diagnosis.attempts import Lived, Sort
@@ -27,7 +27,11 @@ _BINS = 10  # of concurrency, from each of which some attempts are taken
 _TAIL = 4.0  # degrees of freedom of the works' spread: a few outliers bend nothing
 _JITTER = 0.01  # of a duration: two that differ by less are equal
 _PROOF = 4.0  # beyond the price of its parameters, what a curve must gain over a flat one
-_RETROGRADE = 3.0  # servers seldom do less with more: what it takes to believe it of one
+_PROOF_OF_WORKERS = 6.0  # they say where each end must lie, and may be lucky with a few
+_RETROGRADE = 1.0  # servers seldom do less with more: what it takes to believe it of one
+NO_MORE = 1.3  # times the throughput of one, however many run: that is one at a time
+_CLEARLY = 1.5
+_TOO_LONG = 1.8
 _SLOWER = 0.93  # a curve that never gets below this is flat
 
 
@@ -106,32 +110,67 @@ def fit(attempts: Sequence[Lived], resolution: float) -> Fit:
         return Fit(observed=observed, samples=len(samples))
     flat = _likelihood(groups, [(s.seconds, 1.0) for s in samples])
     price = 0.5 * log(len(samples))
-    best: tuple[float, Shape, int] = (0.0, FLAT, 0)
+    proven = []
     for shape, value, parameters in _candidates(groups, samples, attempts, observed):
+        # Against a flat curve each chosen figure costs its full price; which of the others it is, less.
         proof = value - flat - parameters * price
-        if proof > best[0] and shape.speed(observed[1]) < _SLOWER:
-            best = proof, shape, parameters
-    proof, shape, _ = best
-    if proof < _PROOF:
-        proof, shape = 0.0, FLAT
+        needed = _PROOF_OF_WORKERS if isinstance(shape, Workers) else _PROOF
+        if proof > needed and shape.speed(observed[1]) < _SLOWER:
+            proven.append((value - parameters, shape, proof))
+    shape, proof = _best(proven, observed[1])
     return Fit(shape, observed, len(samples), _error(groups, samples, shape), proof)
 
 
-def served_s(attempts: Sequence[Lived], workers: int) -> list[float]:
+def _best(proven: Sequence[tuple[float, Shape, float]], high: int) -> tuple[Shape, float]:
+    """The likeliest; but that a host gets through no more than with one must be clearly likelier than all else."""
+    if not proven:
+        return FLAT, 0.0
+    more = [p for p in proven if max(c * p[1].speed(c) for c in range(1, high + 1)) > NO_MORE]
+    best = max(proven, key=lambda p: p[0])
+    best_of_more = max(more, key=lambda p: p[0], default=best)
+    _, shape, proof = best if best[0] - best_of_more[0] > _CLEARLY else best_of_more
+    return shape, proof
+
+
+def served_s(attempts: Sequence[Lived], workers: int, blur_s: float = 0.0) -> list[float]:
     """How long each was worked on, if so many were at a time and the others waited, first come first served.
 
     Below 0 for one that ended before its turn: then that is not how the host works.
     """
     latest: list[float] = []  # ends of those before it: the latest so many
-    seconds = []
-    for a in attempts:
-        free_at = latest[0] if len(latest) == workers else a.start
-        seconds.append(a.end - max(a.start, free_at))
-        if len(latest) < workers:
-            heapq.heappush(latest, a.end)
-        else:
-            heapq.heappushpop(latest, a.end)
+    seconds = [0.0] * len(attempts)
+    for together in _together(attempts, blur_s):
+        for i in sorted(together, key=lambda i: attempts[i].end):  # whoever ended first had come first
+            a = attempts[i]
+            seconds[i] = a.end - max(a.start, latest[0] if len(latest) == workers else a.start)
+            if len(latest) < workers:
+                heapq.heappush(latest, a.end)
+            else:
+                heapq.heappushpop(latest, a.end)
     return seconds
+
+
+def blur_of(attempts: Sequence[Lived], resolution: float) -> float:
+    """What the clock and chance leave open of a moment."""
+    seconds = [a.seconds for a in attempts]
+    return max(resolution / 2, _JITTER * _median(seconds)) if seconds else resolution
+
+
+def _together(attempts: Sequence[Lived], blur_s: float) -> Iterator[list[int]]:
+    """Those that started in one moment, of which nobody can say who came first."""
+    group: list[int] = []
+    for i, a in enumerate(attempts):
+        if group and a.start > attempts[group[0]].start + blur_s:
+            yield group
+            group = []
+        group.append(i)
+    if group:
+        yield group
+
+
+def _unknown_order(attempts: Sequence[Lived], blur_s: float) -> float:
+    """What it costs to have chosen the likeliest order of those that came together."""
+    return sum(lgamma(len(group) + 1) for group in _together(attempts, blur_s))
 
 
 # ---- samples
@@ -274,16 +313,38 @@ def _candidates(
         worse = log(observed[1] * shape.speed(observed[1]))  # below 0: all together do less than one alone
         return _likelihood(groups, _works(samples, shape)) + _RETROGRADE * min(0.0, worse)
 
+    blur_s = blur_of(attempts, 0.0)
+    unknown_order = _unknown_order(attempts, blur_s) * len(samples) / len(attempts)
     for knee in _knees(observed[1]):
-        served = served_s(attempts, knee)
-        yield Workers(knee), _likelihood(groups, [(served[s.index], 1.0) for s in samples]), 1
+        served = served_s(attempts, knee, blur_s)
+        if _is_credible(groups, served):
+            inside = _likelihood(groups, [(served[s.index], 1.0) for s in samples]) - unknown_order
+            yield Workers(knee), inside, 1
         onset = partial(Onset, knee)
+        yield onset(1.0), value(onset(1.0)), 1  # a server with so many hands
         exponent = _climb(lambda at, make=onset: value(make(at[0])), (1.0,), 0.5)  # type: ignore[misc]
-        yield onset(exponent[0]), value(onset(exponent[0])), 2
+        yield onset(exponent[0]), value(onset(exponent[0])), 1 if knee == 1 else 2
+    root = _climb(lambda at: value(Scalability(at[0] ** 2, 0.0)), (0.5,), 0.25)
+    yield Scalability(root[0] ** 2, 0.0), value(Scalability(root[0] ** 2, 0.0)), 1
     for start in ((0.3, 0.0), (0.2, 0.2), (1.0, 0.0)):
         roots = _climb(lambda at: value(Scalability(at[0] ** 2, at[1] ** 2)), start, 0.25)
         shape = Scalability(roots[0] ** 2, roots[1] ** 2)
         yield shape, value(shape), 2
+
+
+def _is_credible(groups: Sequence[_Group], served: Sequence[float]) -> bool:
+    """Whether those that were worked on at once take no longer than those that had to wait inside."""
+    for group in groups:
+        waited = [s.seconds > served[s.index] + group.blur_s for s in group.samples]
+        at_once = [s.seconds for s, w in zip(group.samples, waited, strict=True) if not w]
+        others = [served[s.index] for s, w in zip(group.samples, waited, strict=True) if w]
+        if not at_once or not others:
+            continue
+        works = [log(max(s, group.blur_s)) for s in others]
+        doubt = 2 * _spread_of(works)[1] / sqrt(len(at_once))
+        if log(max(_median(at_once), group.blur_s)) > _median(works) + log(_TOO_LONG) + doubt:
+            return False
+    return True
 
 
 def _knees(high: int) -> list[int]:

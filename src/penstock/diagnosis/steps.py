@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
 
 Span = tuple[float, float]
 
@@ -22,16 +23,28 @@ class Steps:
         self.times: list[float] = []
         self.counts: list[int] = []  # from each time on
         self._areas: list[float] = []  # count-seconds up to each time
-        count, area = 0, 0.0
+        count = 0
         for at in sorted(changes):
-            if changes[at] == 0:
-                continue
-            if self.times:
-                area += count * (at - self.times[-1])
-            count += changes[at]
-            self.times.append(at)
-            self.counts.append(count)
-            self._areas.append(area)
+            if changes[at]:
+                count += changes[at]
+                self._add(at, count)
+
+    @classmethod
+    def of(cls, levels: Iterable[tuple[float, int]]) -> Steps:
+        """From times, in order, and the count from each of them on."""
+        steps = cls(())
+        for at, count in levels:
+            if steps.times and at == steps.times[-1]:
+                steps.counts[-1] = count
+            elif not steps.counts or steps.counts[-1] != count:
+                steps._add(at, count)
+        return steps
+
+    def _add(self, at: float, count: int) -> None:
+        area = self._areas[-1] + self.counts[-1] * (at - self.times[-1]) if self.times else 0.0
+        self.times.append(at)
+        self.counts.append(count)
+        self._areas.append(area)
 
     @property
     def most(self) -> int:
@@ -67,3 +80,46 @@ class Steps:
     def _upto(self, time: float) -> float:
         i = bisect_right(self.times, time) - 1
         return self._areas[i] + self.counts[i] * (time - self.times[i]) if i >= 0 else 0.0
+
+
+def combined(decide: Callable[..., int], steps: Sequence[Steps]) -> Steps:
+    """What follows at each moment from several counts."""
+    marks = [
+        [(at, i, count) for at, count in zip(s.times, s.counts, strict=True)] for i, s in enumerate(steps)
+    ]
+    counts = [0] * len(steps)
+    levels: list[tuple[float, int]] = []
+    last: float | None = None
+    for at, i, count in merge(*marks):
+        if last is not None and at != last:
+            levels.append((last, decide(*counts)))
+        counts[i], last = count, at
+    if last is not None:
+        levels.append((last, decide(*counts)))
+    return Steps.of(levels)
+
+
+def joined(spans: Iterable[Span], near: float = 0.0) -> list[Span]:
+    """Spans that overlap, or nearly touch, as one."""
+    whole: list[Span] = []
+    for start, end in sorted(spans):
+        if whole and start <= whole[-1][1] + near:
+            whole[-1] = whole[-1][0], max(whole[-1][1], end)
+        else:
+            whole.append((start, end))
+    return whole
+
+
+def spans_of(steps: Steps, end: float, at_least: int = 1) -> list[Span]:
+    """When the count was at least so much, up to `end`."""
+    spans: list[Span] = []
+    since: float | None = None
+    for at, count in zip(steps.times, steps.counts, strict=True):
+        if count >= at_least and since is None:
+            since = at
+        elif count < at_least and since is not None:
+            spans.append((since, at))
+            since = None
+    if since is not None and end > since:
+        spans.append((since, end))
+    return spans

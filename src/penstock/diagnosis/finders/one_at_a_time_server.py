@@ -1,0 +1,48 @@
+"""one-at-a-time-server: a host with several slots that gets through no more than with one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from penstock.diagnosis.finders.report import called, finding, host_table, seconds
+from penstock.diagnosis.finders.scene import Scene
+from penstock.diagnosis.findings import Finding
+from penstock.diagnosis.speed import SpeedCurve
+from penstock.diagnosis.speed_fit import NO_MORE
+
+NAME = "one-at-a-time-server"
+
+
+def serves_one(curve: SpeedCurve) -> bool:
+    high = curve.observed[1]
+    return curve.slows and high >= 2 and max(curve.throughput(c) for c in range(1, high + 1)) <= NO_MORE
+
+
+def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
+    for host, curve in scene.curves.items():
+        if not serves_one(curve):
+            continue
+        slots = max(2, scene.slots(host), curve.observed[1])
+        own = [a for a in scene.by_host[host] if a.is_own and a.has_ended]
+        alone = [scene.alone_s[a.task, a.number] for a in own]
+        lost = [(max(0.0, a.seconds - s), a.task) for a, s in zip(own, alone, strict=True)]
+        busy_s = sum(b - a for a, b in scene.busy[host])
+        gain_s = busy_s - max([sum(alone) / slots, *alone])
+        usual = sorted(alone)[len(alone) // 2]
+        yield finding(
+            scene,
+            NAME,
+            f"{called(host)} was given up to {curve.observed[1]} at once and works on one at a time: "
+            f"an attempt takes about {seconds(usual)} alone, and as many times that as there are beside it",
+            remedy=f"{host_table(host)} slots = 1; or let the server take several at once "
+            "(OLLAMA_NUM_PARALLEL, --parallel, Max Concurrent Predictions)",
+            lost=lost,
+            gain_s=gain_s,
+            hosts=[host],
+            facts=[
+                f"{slots} slots",
+                f"throughput with {curve.observed[1]} at once: "
+                f"{curve.throughput(curve.observed[1]):.2f} times that of one",
+                f"{curve.samples} attempts compared",
+            ],
+        )

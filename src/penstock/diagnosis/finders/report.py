@@ -1,0 +1,83 @@
+"""How findings are worded and weighed: the same for every finder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.diagnosis.finders.scene import Scene
+from penstock.diagnosis.findings import Evidence, Finding, severity_of
+
+MOST_TASKS = 20
+
+
+def finding(
+    scene: Scene,
+    name: str,
+    cause: str,
+    *,
+    remedy: str,
+    lost: Iterable[tuple[float, str]],
+    gain_s: float,
+    hosts: Iterable[str] = (),
+    lanes: Iterable[str] = (),
+    gates: Iterable[str] = (),
+    facts: Iterable[str] = (),
+    lost_s: float | None = None,
+) -> Finding:
+    """`lost` are seconds and the task that lost them; all of them count, the greatest are named."""
+    seconds = list(lost)
+    gain_s = min(max(0.0, gain_s), scene.makespan_s)
+    return Finding(
+        name=name,
+        severity=severity_of(gain_s, scene.makespan_s),
+        cause=cause,
+        evidence=Evidence(
+            tasks=_telling(seconds),
+            lost_s=max(0.0, sum(s for s, _ in seconds) if lost_s is None else lost_s),
+            hosts=tuple(sorted(set(hosts))),
+            lanes=tuple(sorted(set(lanes))),
+            gates=tuple(sorted(set(gates))),
+            facts=tuple(facts),
+        ),
+        remedy=remedy,
+        gain_s=gain_s,
+    )
+
+
+def _telling(lost: Iterable[tuple[float, str]]) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for _, task in sorted(lost, key=lambda item: (-item[0], item[1])):
+        names.setdefault(task)
+        if len(names) == MOST_TASKS:
+            break
+    return tuple(names)
+
+
+def seconds(value: float) -> str:
+    """For people: 3.2 s, 45 s, 14 min 8 s, 2 h 5 min."""
+    if value < 9.95:
+        return f"{value:.2g} s"
+    whole = round(value)
+    if whole < 120:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 120:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def host_table(host: str) -> str:
+    """The table of a host in penstock.toml."""
+    return f"[hosts.{key(host)}]" if host else "[hosts.NAME]"
+
+
+def key(name: str) -> str:
+    """A name as TOML wants it."""
+    bare = name and all(c.isascii() and (c.isalnum() or c in "-_") for c in name)
+    return name if bare else '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def called(host: str) -> str:
+    """A log that tells no hosts has one without a name."""
+    return f"host {host}" if host else "the system"

@@ -1,0 +1,77 @@
+"""stuck-gate: a gate that stayed closed for most of the time in which tasks waited for it, whatever it looks at."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from penstock.diagnosis.finders.report import finding, key, seconds
+from penstock.diagnosis.finders.scene import Scene
+from penstock.diagnosis.findings import Finding
+from penstock.diagnosis.steps import Span, joined
+from penstock.model import Gate
+
+NAME = "stuck-gate"
+_MOST = 0.6  # of all the time in which somebody waited for it, in one stretch
+_OF_RUN = 0.2
+_SHOULD_BE_OPEN = 0.5  # of that stretch, a lane gate's own condition held
+
+
+def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
+    held: dict[str, list[tuple[Span, str]]] = defaultdict(list)
+    for task, waits in scene.recording.waits.items():
+        for wait in waits:
+            kind, _, name = wait.reason.partition(":")
+            if kind == "gate":
+                held[name].append(((wait.start, wait.end), task))
+    gates = {g.name: g for g in scene.recording.plant.gates} if scene.recording.plant else {}
+    for name, waits_of_gate in sorted(held.items()):
+        yield from _judge(scene, name, gates.get(name), waits_of_gate)
+
+
+def _judge(scene: Scene, name: str, gate: Gate | None, held: Sequence[tuple[Span, str]]) -> Iterator[Finding]:
+    stretches = joined((span for span, _ in held), scene.near_s)
+    longest = max(stretches, key=lambda span: span[1] - span[0])
+    closed_s = longest[1] - longest[0]
+    if closed_s < _MOST * sum(b - a for a, b in stretches) or closed_s < _OF_RUN * scene.makespan_s:
+        return
+    what = "its probe never let it open"
+    if gate is not None and gate.lane is not None and gate.max_running is not None:
+        open_s = _open_s(scene, gate, longest)
+        if open_s < _SHOULD_BE_OPEN * closed_s:
+            return  # it did what it is there for
+        what = f"lane {gate.lane} ran no more than {gate.max_running} for {seconds(open_s)} of it"
+    lost = [(end - start, task) for (start, end), task in held]
+    tasks = len({task for _, task in held})
+    yield finding(
+        scene,
+        NAME,
+        f"gate {name} stayed closed for {seconds(closed_s)} while up to {tasks} tasks waited for it: {what}",
+        remedy=_remedy(name, gate),
+        lost=lost,
+        gain_s=closed_s,
+        gates=[name],
+        lanes=gate.holds_lanes if gate is not None else (),
+        facts=[
+            f"closed in {len(stretches)} stretch{'es' * (len(stretches) > 1)} while tasks waited",
+            f"the longest is {closed_s / scene.makespan_s:.0%} of the run",
+        ],
+    )
+
+
+def _open_s(scene: Scene, gate: Gate, span: Span) -> float:
+    assert gate.lane is not None
+    assert gate.max_running is not None
+    load = scene.lane_load.get(gate.lane)
+    if load is None:
+        return span[1] - span[0]
+    return sum(b - a for a, b, count in load.pieces(*span) if count <= gate.max_running)
+
+
+def _remedy(name: str, gate: Gate | None) -> str:
+    table = f"[gates.{key(name)}]"
+    if gate is not None and gate.probe is not None:
+        return f'{table} on_error = "open"; and look at what {gate.probe} says: penstock check tries it'
+    if gate is not None and gate.max_running is not None:
+        return f"{table} max_running = {gate.max_running + 1}"
+    return f"remove {table}, or give it a condition that can come true"
