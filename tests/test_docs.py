@@ -168,6 +168,21 @@ def test_wait_reasons_are_those_of_the_code() -> None:
     assert waits.REASONS == WAIT_REASONS
 
 
+def test_every_finding_has_its_page() -> None:
+    """E2: what it means, how it looks, where it was seen, how it is found, the remedy, an example."""
+    from penstock.diagnosis.finders import FINDERS
+
+    assert {path.stem for path in (DOCS / "findings").glob("*.md")} == {*FINDERS, "index"}
+    for name in FINDERS:
+        text = page(f"findings/{name}.md")
+        assert text.startswith(f"# {name}\n"), name
+        parts = re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE)
+        assert parts == ["On a timeline", "Where it was seen", "How it is found", "Not this", "Remedy"], name
+        assert re.search(rf"^\$ penstock diagnose .*\n(.*\n)*?{name} \(", text, re.MULTILINE), (
+            f"{name}: no example"
+        )
+
+
 def test_every_config_key_is_documented() -> None:
     from penstock.config import KEYS
 

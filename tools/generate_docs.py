@@ -3,7 +3,8 @@
     python -m tools.generate_docs            write them
     python -m tools.generate_docs --check    say which are not current; exit status 1 if any
 
-The parts: the state diagram in design.md, the tables of errors and events, the commands with their options.
+The parts: the state diagram in design.md, the tables of errors and events, the commands with their options, the
+findings and what `diagnose` prints of their examples.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple, get_args
 from penstock import errors, lifecycle
 from penstock.model import State
 from penstock.scheduling import messages
+from tools import finding_examples
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -45,6 +47,10 @@ def parts() -> Iterator[Part]:
     app = cli_app()
     if app is not None:
         yield Part("reference/cli.md", "commands", cli_page(app))
+    yield Part("findings/index.md", "findings", finding_examples.finding_table())
+    yield Part("how-to/diagnose.md", "report-run", finding_examples.example("stalled-loop"))
+    for name in finding_examples.COMMANDS:
+        yield Part(f"findings/{name}.md", "example", finding_examples.example(name))
 
 
 # ---- states

@@ -11,11 +11,13 @@ import asyncio
 import csv
 import json
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -178,6 +180,46 @@ def _take(group: asyncio.TaskGroup, handling: Coroutine[Any, Any, None]) -> None
     group.create_task(handling)
 
 
+# ---- a gate that never opens
+
+GATED = """
+[hosts.fenrir]
+type = "simulated"
+slots = 2
+duration_s = 0.5
+
+[lanes.night]
+
+[gates.idle-machine]
+probe = "psutil:cpu_percent"
+max = 0
+every_s = 0.1
+holds = { lanes = ["night"] }
+"""
+
+
+async def stuck_gate() -> list[Row]:
+    """A run of our own whose nightly tasks wait for a machine that does nothing at all, and are given up."""
+    import penstock
+
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "penstock.toml"
+        config.write_text(GATED)
+        async with penstock.open(config) as client:
+            day = [penstock.Task("summarize", id=f"day-{n}") for n in range(1, 17)]
+            night = [penstock.Task("summarize", lane="night", id=f"night-{n}") for n in range(1, 5)]
+            run = await client.submit_many([*night, *day], run="nightly")
+            for task in day:
+                await client.wait(task.id)
+            await client.cancel(*(task.id for task in night))
+            await run.wait()
+            lines: list[Row] = [line async for line in client.export_run(run.name)]
+    for line in lines:
+        if "epoch" in line:  # who ran it is nobody's business
+            line["epoch"]["owner"] |= {"pid": 1, "machine": "lab"}
+    return lines
+
+
 # ---- writing
 
 
@@ -198,6 +240,8 @@ def main(name: str) -> None:
         write_csv(thread_per_kind())
     elif name == "one-at-a-time-server":
         write_jsonl(asyncio.run(one_at_a_time_server()))
+    elif name == "stuck-gate":
+        write_jsonl(asyncio.run(stuck_gate()))
     elif name == "blocking-handler":
         write_csv(asyncio.run(blocking_handler()))
     else:

@@ -39,6 +39,7 @@ COMMANDS = {
     "show": "queue",
     "why": "why",
     "timeline": "timeline",
+    "diagnose": "diagnose",
     "whatif": "whatif",
     "status": "status",
     "cancel": "queue",

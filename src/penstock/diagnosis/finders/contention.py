@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from penstock.diagnosis.finders.one_at_a_time_server import serves_one
 from penstock.diagnosis.finders.report import called, finding, host_table, seconds
 from penstock.diagnosis.finders.scene import Scene
+from penstock.diagnosis.finders.stalled_loop import seen_late
 from penstock.diagnosis.findings import Finding
 
 NAME = "contention"
@@ -14,9 +15,10 @@ _SLOWER = 0.8  # of the speed alone: what is above it is borne
 
 
 def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
+    late = seen_late(found)
     for host, curve in scene.curves.items():
         high = curve.observed[1]
-        if not curve.slows or serves_one(curve) or curve.speed(high) > _SLOWER:
+        if not curve.slows or host in late or serves_one(curve) or curve.speed(high) > _SLOWER:
             continue
         own = [a for a in scene.by_host[host] if a.is_own and a.has_ended]
         alone = [scene.alone_s[a.task, a.number] for a in own]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from penstock.diagnosis.finders.report import called, finding, host_table, seconds
 from penstock.diagnosis.finders.scene import Scene
+from penstock.diagnosis.finders.stalled_loop import seen_late
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.speed import SpeedCurve
 from penstock.diagnosis.speed_fit import NO_MORE
@@ -19,8 +20,9 @@ def serves_one(curve: SpeedCurve) -> bool:
 
 
 def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
+    late = seen_late(found)
     for host, curve in scene.curves.items():
-        if not serves_one(curve):
+        if not serves_one(curve) or host in late:
             continue
         slots = max(2, scene.slots(host), curve.observed[1])
         own = [a for a in scene.by_host[host] if a.is_own and a.has_ended]

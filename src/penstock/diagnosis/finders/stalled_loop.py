@@ -39,6 +39,11 @@ class _Pause(NamedTuple):
     released: Sequence[Turn]
 
 
+def seen_late(found: Sequence[Finding]) -> set[str]:
+    """Hosts whose attempts were seen to end only when a loop turned again: their durations tell nothing."""
+    return {host for f in found if f.name == NAME for host in f.evidence.hosts}
+
+
 def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     if scene.recording.stalls:
         yield from _told(scene)

@@ -10,6 +10,7 @@ from penstock.diagnosis.attempts import Lived, Sort
 from penstock.diagnosis.finders.one_at_a_time_server import serves_one
 from penstock.diagnosis.finders.report import called, finding, host_table, seconds
 from penstock.diagnosis.finders.scene import Scene
+from penstock.diagnosis.finders.stalled_loop import seen_late
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.steps import combined
 from penstock.scheduling.messages import HostChange
@@ -24,10 +25,11 @@ _WAITED = 0.2  # of the run, with tasks in line for its slots
 
 
 def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
+    late = seen_late(found)
     for host in sorted(scene.by_host):
         curve = scene.curves[host]
         if curve.slows:
-            if not serves_one(curve):
+            if not serves_one(curve) and host not in late:
                 yield from _too_many(scene, host)
         elif not scene.may_idle(host):
             yield from _too_few(scene, host)

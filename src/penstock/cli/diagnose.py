@@ -1,0 +1,168 @@
+"""`diagnose`: what was wrong with a run, whoever ran it; the greatest gain first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli import render
+from penstock.cli.session import Settings, finish, whole
+from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.diagnosis.findings import Finding
+    from penstock.diagnosis.recording import Recording
+
+app = typer.Typer()
+
+_MOST_TASKS = 6
+
+# What a log should tell, what cannot be seen without it, and how it can be told.
+_WANTED = {
+    "queued": (
+        "when tasks were queued, so waits are hardly seen",
+        "name the column with --map queued=COLUMN",
+    ),
+    "host": (
+        "on which host tasks ran, so hosts are not told apart",
+        "name the column with --map host=COLUMN",
+    ),
+    "state": ("how tasks ended, so failures are not seen", "name the column with --map state=COLUMN"),
+    "slots": (
+        "how many tasks its hosts may run at once, so that they could have run more is hardly seen",
+        "tell it with --slots HOST=N, or a config that has its hosts",
+    ),
+}
+
+
+@app.command(
+    "diagnose",
+    epilog="\b\nExamples:\n"
+    "  penstock diagnose last\n"
+    "  penstock diagnose workers.csv --map started=launch_ts --slots gpu1=4\n"
+    "  penstock diagnose last --json | jq '.findings[].name'",
+)
+def diagnose(
+    context: typer.Context,
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN",
+            help="Its name, the beginning of one, or `last`; or a file: an export, or a log of starts and ends; "
+            "- is stdin.",
+        ),
+    ],
+    maps: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="FIELD=COLUMN",
+            help="Of a log: which column is what, like started=launch_ts. May be repeated.",
+        ),
+    ] = None,
+    slots: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--slots",
+            metavar="HOST=N",
+            help="Of a log: how many tasks a host of it may run at once. May be repeated.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """Name what was wrong with a run, and what would mend it.
+
+    Each finding has its cause, its evidence, a remedy, and by how much the run would have ended sooner. Of a log
+    of another system, start and end of each task are enough; the more it tells the more can be found.
+    """
+    from penstock.cli.recordings import recording_for
+
+    settings: Settings = context.obj
+    told = dict(map(_slots, slots or ()))
+    recording = finish(recording_for(settings, run, maps=maps or (), slots=told))
+    return _tell(recording, as_json)
+
+
+def _slots(text: str) -> tuple[str, int]:
+    host, equals, count = text.rpartition("=")
+    if not equals or not host.strip():
+        raise UsageError(f"--slots: {text!r} must be HOST=N, such as --slots gpu1=4")
+    return host.strip(), whole(f"--slots {host.strip()}", count.strip())
+
+
+def _tell(recording: Recording, as_json: bool) -> int:
+    from penstock.diagnosis.finders import FINDERS, find
+
+    findings = find(recording)
+    if as_json:
+        render.emit(
+            {
+                "run": recording.name,
+                "tasks": len(recording.tasks),
+                "makespan_s": round(recording.makespan_s, 3),
+                "findings": [finding.as_record() for finding in findings],
+                "looked_for": list(FINDERS),
+                "untold": _untold(recording),
+            }
+        )
+        return 0
+    span = render.seconds(recording.makespan_s)
+    render.say(
+        f"{render.one_line(recording.name, 80)}: {render.counted(len(recording.tasks), 'task')}, {span}"
+    )
+    if findings:
+        for finding in findings:
+            render.say()
+            _print_finding(finding)
+    else:
+        _print_well(recording, {name: finder.meaning for name, finder in FINDERS.items()})
+    for column in _untold(recording):
+        without, remedy = _WANTED[column]
+        render.note(f"the log does not tell {without}; {remedy}")
+    return 0
+
+
+def _untold(recording: Recording) -> list[str]:
+    told = {*recording.told, *(("slots",) if recording.plant is not None else ())}
+    if "host" not in told:
+        told.add("slots")  # there is no host to tell them of
+    return [column for column in _WANTED if column not in told]
+
+
+def _print_finding(finding: Finding) -> None:
+    gain = f"the run would end about {render.seconds(finding.gain_s)} sooner" if finding.gain_s > 0 else ""
+    render.say(f"{finding.name} ({finding.severity})" + (f": {gain}" if gain else ""))
+    for name, text in (
+        ("cause", finding.cause),
+        ("evidence", "; ".join(_evidence(finding))),
+        ("remedy", finding.remedy),
+    ):
+        render.say(f"  {name:<8}  {render.one_line(text)}")
+
+
+def _evidence(finding: Finding) -> list[str]:
+    evidence = finding.evidence
+    parts = []
+    if evidence.lost_s > 0:
+        parts.append(f"{render.seconds(evidence.lost_s)} lost by all tasks together")
+    parts += evidence.facts
+    if evidence.tasks:
+        parts.append(f"tasks: {_some(evidence.tasks)}")
+    return parts
+
+
+def _some(names: Sequence[str]) -> str:
+    some = ", ".join(names[:_MOST_TASKS])
+    return some if len(names) <= _MOST_TASKS else f"{some}, … ({len(names)})"
+
+
+def _print_well(recording: Recording, meanings: dict[str, Any]) -> None:
+    if not recording.attempts:
+        render.say("nothing has run yet, so there is nothing to be said")
+        return
+    render.say("nothing was found to be wrong; looked for:")
+    render.say()
+    render.print_table(("fault", "it means"), list(meanings.items()), flexible="it means")
