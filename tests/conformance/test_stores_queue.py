@@ -10,7 +10,7 @@ import pytest
 
 from penstock.diagnosis.history import Ran
 from penstock.model import State, Task, Verdict
-from penstock.store.base import Ahead, Store
+from penstock.store.base import Ahead, Store, TaskFilter
 from tests.conformance.store_rig import EVERY, ME, T0, MakeSpot, done, failed, opened, start
 
 
@@ -43,11 +43,11 @@ async def test_what_goes_before_a_place(store: Store) -> None:
         ]
     )
     place = T0 + 10.0 + 2 * 100.0
-    queue = await store.queue(Ahead(100.0, "default", place, ("mine",)), 100)
+    queue = await store.queue(Ahead(100.0, "default", place, needed=("mine",)), 100)
     assert ids(queue.queued) == ["urgent", "mine", "other"]
     assert (queue.running, queue.left_out, queue.ended, queue.ran) == ([], {}, {}, [])
     assert all(record.task.payload is None for record in queue.queued)
-    queue = await store.queue(Ahead(100.0, "default", place, ("late",)), 100)
+    queue = await store.queue(Ahead(100.0, "default", place, needed=("late",)), 100)
     assert ids(queue.queued) == ["late", "later", "urgent", "mine", "other"], "and what it comes after"
     assert ids((await store.queue(Ahead(100.0), 100)).queued) == [
         "late",
@@ -65,6 +65,13 @@ async def test_a_long_queue_is_cut_and_counted(store: Store) -> None:
     queue = await store.queue(Ahead(1.0), 4)
     assert ids(queue.queued) == ["a0", "a1", "a2", "a3", "b0", "b1", "b2"]
     assert queue.left_out == {"default": 5}
+
+
+async def test_of_tasks_that_came_together_those_with_smaller_numbers_go_before(store: Store) -> None:
+    await store.submit([task(f"a{n}", 0.0) for n in range(9)])
+    (third,) = await store.tasks(TaskFilter(limit=1, after=2))
+    queue = await store.queue(Ahead(1.0, "default", T0 + 2.0, third.number), 100)
+    assert ids(queue.queued) == ["a0", "a1", third.task.id]
 
 
 async def test_what_runs_what_ran_and_how_dependencies_ended(store: Store) -> None:

@@ -85,8 +85,10 @@ def test_tasks_json_is_read_in_pages(cli: Cli, monkeypatch: pytest.MonkeyPatch) 
 def test_tasks_table(worked: Cli) -> None:
     said = worked.good("tasks")
     assert said.lines[0].split() == [
-        *("task", "state", "kind", "lane", "priority", "host", "waited", "ran", "error")
+        *("task", "state", "kind", "lane", "priority", "host", "waited", "ran", "attempts", "run", "error")
     ]
+    assert "run" not in worked.good("tasks", "--run", "nightly").lines[0].split(), "it is known"
+    assert "attempts" not in worked.good("tasks", "--state", "queued").lines[0].split(), "there was none"
     assert [line.split()[0] for line in said.lines[1:]] == ["waiting", "twice", "bad", "good"]
     assert said.lines[3].split()[:6] == ["bad", "failed", "translate", "fast", "2", "large"]
     assert said.lines[3].endswith("simulated permanent failure")

@@ -120,7 +120,7 @@ def print_waits(waits: Sequence[Wait]) -> None:
         )
         for wait in waits
     ]
-    print_table(("waited for", ">time", ">share", "from", "detail"), rows, flexible="detail")
+    print_table(("waited for", ">time", ">share", "from", "detail"), rows, flexible="detail", fold=True)
 
 
 def _print_events(events: Sequence[StoredEvent], queued_at: float) -> None:

@@ -23,6 +23,7 @@ app = typer.Typer()
 
 _PAGE = 5_000
 _ERROR_WIDTH = 60  # of a task's error in a list; `show` has all of it
+_WITH_RUN = 110  # columns of a terminal that has room for the runs of tasks
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RunOption = Annotated[str | None, typer.Option("--run", metavar="RUN", help="All tasks of this run.")]
@@ -109,8 +110,27 @@ async def _tasks_table(config: Config, asked: TaskFilter, limit: int) -> int:
         chosen = (asked.states, asked.run, asked.kind, asked.lane)
         render.note("there are no tasks yet" if not any(chosen) else "no task fits")
         return 0
-    columns = ("task", "state", "kind", "lane", ">priority", "host", ">waited", ">ran", "error")
-    render.print_table(columns, rows, flexible="error")
+    columns = [
+        "task",
+        "state",
+        "kind",
+        "lane",
+        ">priority",
+        "host",
+        ">waited",
+        ">ran",
+        ">attempts",
+        "run",
+        "error",
+    ]
+    told = [True] * len(columns)
+    told[8] = any(record.attempts > 1 for record in records)
+    told[9] = asked.run is None and render.console().width >= _WITH_RUN
+    render.print_table(
+        [column for column, shown in zip(columns, told, strict=True) if shown],
+        [[cell for cell, shown in zip(row, told, strict=True) if shown] for row in rows],
+        flexible="error",
+    )
     if len(records) > limit:
         render.note(f"these are the newest {limit}; --limit shows more")
     return 0
@@ -141,6 +161,8 @@ async def _task_row(client: Client, record: TaskRecord, now: float) -> tuple[str
         record.host or "",
         render.seconds(waited),
         ran,
+        str(record.attempts),
+        task.run,
         render.one_line(record.error or "", _ERROR_WIDTH),
     )
 

@@ -107,17 +107,20 @@ def console(*, stderr: bool = False) -> Console:
     )
 
 
-def table(columns: Iterable[str], rows: Iterable[Sequence[str]], *, flexible: str | None = None) -> Table:
+def table(
+    columns: Iterable[str], rows: Iterable[Sequence[str]], *, flexible: str | None = None, fold: bool = False
+) -> Table:
     """A table without a frame. Columns that begin with ">" are numbers; where room is short only the flexible
-    one gives way: an id that is cut is of no use."""
+    one gives way, cut or folded: an id that is cut is of no use."""
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
+    columns = list(columns)
     cells = [[one_line(cell) for cell in row] for row in rows]
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, column in enumerate(columns):
-        name = column.lstrip(">")
+    names = [column.lstrip(">") for column in columns]
+    for place, (column, name) in enumerate(zip(columns, names, strict=True)):
         widest = max(cell_len(text) for text in (name, *(row[place] for row in cells)))
         made.add_column(
             name,
@@ -127,14 +130,21 @@ def table(columns: Iterable[str], rows: Iterable[Sequence[str]], *, flexible: st
             min_width=None if name == flexible else widest,
         )
     for row in cells:
-        made.add_row(*(Text(text, no_wrap=True, overflow="ellipsis") for text in row))
+        made.add_row(
+            *(
+                Text(text, overflow="fold")
+                if fold and name == flexible
+                else Text(text, no_wrap=True, overflow="ellipsis")
+                for name, text in zip(names, row, strict=True)
+            )
+        )
     return made
 
 
 def print_table(
-    columns: Iterable[str], rows: Iterable[Sequence[str]], *, flexible: str | None = None
+    columns: Iterable[str], rows: Iterable[Sequence[str]], *, flexible: str | None = None, fold: bool = False
 ) -> None:
-    show(console(), table(columns, rows, flexible=flexible))
+    show(console(), table(columns, rows, flexible=flexible, fold=fold))
 
 
 def show(out: Console, made: Table) -> None:

@@ -87,7 +87,7 @@ async def _task(config: Config, task: str, as_json: bool) -> int:
     if as_json:
         render.emit(told.as_record())
         return 0
-    render.say(in_short(told))
+    render.say("\n".join(_folded(in_short(told))))
     if facts := _facts(told):
         render.say()
         _print_facts(facts)
@@ -174,16 +174,21 @@ def _facts(told: Why) -> list[tuple[str, str]]:
 
 def _print_facts(facts: Sequence[tuple[str, str]]) -> None:
     """Names and texts; a long text goes on under itself."""
+    margin = max(len(name) for name, _ in facts) + 2
+    for name, text in facts:
+        for place, line in enumerate(_folded(text, margin)):
+            render.say(f"{name if place == 0 else '':<{margin}}{line}")
+
+
+def _folded(text: str, margin: int = 0) -> list[str]:
+    """Lines that fit a terminal; one line for whoever else reads them."""
     import textwrap
 
-    margin = max(len(name) for name, _ in facts) + 2
-    width = max(40, render.console().width)
-    for name, text in facts:
-        lines = textwrap.wrap(
-            render.one_line(text), width - margin, break_long_words=False, break_on_hyphens=False
-        )
-        for place, line in enumerate(lines):
-            render.say(f"{name if place == 0 else '':<{margin}}{line}")
+    out = render.console()
+    if not out.is_terminal:
+        return [render.one_line(text)]
+    width = max(40, out.width - 1) - margin
+    return textwrap.wrap(render.one_line(text), width, break_long_words=False, break_on_hyphens=False)
 
 
 def _blockers(blockers: Sequence[Blocker]) -> str:
@@ -250,7 +255,7 @@ async def _many(
 
 
 def _print_many(told: Waiting) -> None:
-    render.say(many_in_short(told))
+    render.say("\n".join(_folded(many_in_short(told))))
     facts = [
         ("would help", told.remedy or ""),
         ("predicted end", predicted_text(told.predicted_end)),

@@ -23,8 +23,8 @@ from penstock.scheduling.messages import Start
 
 MOST_SAMPLES = 32
 FEW_SAMPLES = 8  # with fewer the range follows from how much such tasks differ
-MOST_PLAYED = 16_000  # tasks, in all samples together: a second's work
-MOST_IN_LANE = 6_000  # of a lane's queue; beyond that it goes on as it went so far
+MOST_PLAYED = 8_000  # tasks, in all samples together: about half a second's work
+MOST_IN_LANE = 2_000  # of a lane's queue; beyond that it goes on as it went so far
 _HORIZON_S = 30 * 86_400.0
 _MOST_LIFTED = 8
 _EIGHTY_PERCENT = 1.2816  # standard deviations on either side

@@ -48,6 +48,7 @@ class Ahead(NamedTuple):
     aging_s: float
     lane: str = ""
     place: float = inf
+    number: float = inf  # of the task itself: it comes before others of the same place
     needed: tuple[str, ...] = ()
 
 

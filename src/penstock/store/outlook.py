@@ -47,7 +47,7 @@ async def why_task(store: Store, plant: Plant, record: TaskRecord, now: float) -
     task = record.task
     if record.state is State.QUEUED:
         place = task.queued_at + task.priority * plant.aging_s
-        ahead = Ahead(plant.aging_s, task.lane, place, (task.id,))
+        ahead = Ahead(plant.aging_s, task.lane, place, record.number, (task.id,))
     else:
         ahead = Ahead(plant.aging_s, place=-plant.aging_s)  # what waits does not matter to it
     history = await store.history(task=task.id)

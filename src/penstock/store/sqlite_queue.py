@@ -45,7 +45,7 @@ def _first(places: list[tuple[str, float, int]], ahead: Ahead, most: int) -> tup
     """The numbers of each lane's first tasks, and how many more there are."""
     by_lane: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for lane, place, number in places:
-        if lane != ahead.lane or place <= ahead.place:
+        if lane != ahead.lane or (place, number) <= (ahead.place, ahead.number):
             by_lane[lane].append((place, number))
     chosen: list[int] = []
     left_out: dict[str, int] = {}
