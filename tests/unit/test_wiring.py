@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import penstock
 from penstock.config import parse
 from penstock.errors import ConfigError, UsageError
-from penstock.wiring import make_adapters, open_store, read_config
+from penstock.wiring import are_traced, make_adapters, make_traces, open_store, read_config
 
 
 class _NoClock:
@@ -43,3 +44,57 @@ def test_a_store_that_is_not_available_says_so(tmp_path: Path) -> None:
     path.write_text('store = "postgresql://somewhere/queue"\n')
     with pytest.raises(UsageError, match="not available"):
         open_store(read_config(path))
+
+
+VARIABLES = (
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_SDK_DISABLED",
+    "OTEL_TRACES_EXPORTER",
+)
+TRACED = '[telemetry]\notlp_endpoint = "http://127.0.0.1:4318"\n'
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "traced"),
+    [
+        ("", {}, False),
+        (TRACED, {}, True),
+        ("", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, True),
+        ("", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}, True),
+        ("", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_TRACES_EXPORTER": "none"}, False),
+        (TRACED, {"OTEL_SDK_DISABLED": "true"}, False),
+    ],
+)
+def test_traces_are_sent_where_the_config_or_the_standard_variables_name_a_collector(
+    text: str, variables: dict[str, str], traced: bool, environment: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        environment.setenv(name, value)
+    assert are_traced(parse(text)) is traced
+
+
+def test_without_opentelemetry_a_collector_in_the_config_is_an_error_with_its_remedy(
+    environment: pytest.MonkeyPatch,
+) -> None:
+    """One in the environment may be meant for other programs."""
+    environment.delitem(sys.modules, "penstock.telemetry.traces", raising=False)
+    environment.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    with pytest.raises(UsageError, match=r"pip install penstock\[otel\]"):
+        make_traces(parse(TRACED))
+    environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318")
+    assert make_traces(parse("")) is None
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:4318", "ftp://c", "http://", "http://c:port"])
+def test_an_endpoint_that_is_no_url_is_refused(endpoint: str) -> None:
+    """Promise 7"""
+    with pytest.raises(ConfigError, match="otlp_endpoint"):
+        parse(f'[telemetry]\notlp_endpoint = "{endpoint}"\n')
