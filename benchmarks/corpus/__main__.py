@@ -5,19 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from importlib import import_module
 
 from benchmarks.corpus.generate import RECIPES, Labelled, generate
-from benchmarks.corpus.score import SEEDS, Find, score
+from benchmarks.corpus.score import SEEDS, score
+from penstock.diagnosis.finders import find
 from penstock.diagnosis.recording import Recording
 from penstock.model import Attempt
 
 LONGEST = 400  # attempts that are shown
-
-
-def finder() -> Find:
-    found: Find = import_module("penstock.diagnosis.finders").find
-    return found
 
 
 def show(run: Labelled) -> None:
@@ -46,7 +41,7 @@ def show(run: Labelled) -> None:
         print(f"  {change.at - recording.begin:<9.3f} {change}")
     for stall in recording.stalls:
         print(f"  stall {stall.task} on {stall.host}: {stall.seconds:.1f} s")
-    for finding in finder()(recording):
+    for finding in find(recording):
         print(f"  FOUND {finding.name} ({finding.severity}): {finding.cause} [gain {finding.gain_s:.1f} s]")
         print(f"        {'; '.join(finding.evidence.facts)}")
 
@@ -90,7 +85,7 @@ def main() -> int:
     if chosen.part == "show":
         show(generate(chosen.name, chosen.seed))
         return 0
-    result = score(finder(), chosen.names, chosen.seeds, chosen.first)
+    result = score(find, chosen.names, chosen.seeds, chosen.first)
     if chosen.json:
         print(json.dumps(result.as_record(), indent=2, ensure_ascii=False))
         return 0

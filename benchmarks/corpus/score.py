@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from benchmarks.corpus.generate import FAULTS, HEALTHY, Labelled, generate
@@ -13,6 +15,7 @@ from penstock.diagnosis.recording import Recording
 
 SEEDS = 50
 GOAL = 0.95
+PARTS = 32  # so that no core waits long for another
 
 Find = Callable[[Recording], Sequence[Finding]]
 
@@ -90,6 +93,19 @@ class Score:
                 tally.wrong += 1
                 tally.errors.append(where)
 
+    def merge(self, other: Score) -> None:
+        self.healthy += other.healthy
+        self.blamed += other.blamed
+        for name, theirs in other.by_name.items():
+            mine = self.by_name.setdefault(name, Tally(name))
+            mine.runs += theirs.runs
+            mine.found += theirs.found
+            mine.right += theirs.right
+            mine.wrong += theirs.wrong
+            mine.gains += theirs.gains
+            mine.missed = sorted([*mine.missed, *theirs.missed])
+            mine.errors = sorted([*mine.errors, *theirs.errors])
+
     def as_record(self) -> dict[str, Any]:
         return {
             "healthy": {"runs": self.healthy, "blamed": self.blamed},
@@ -152,8 +168,19 @@ def runs(names: Iterable[str] = (), seeds: int = SEEDS, first: int = 0) -> Itera
 
 
 def score(find: Find, names: Iterable[str] = (), seeds: int = SEEDS, first: int = 0) -> Score:
+    """On all cores: `find` must be a function that other processes can import."""
+    wanted = list(runs(names, seeds, first))
+    parts = [wanted[i::PARTS] for i in range(PARTS)]
     result = Score({name: Tally(name) for name in FAULTS})
-    for name, seed in runs(names, seeds, first):
+    with ProcessPoolExecutor() as pool:
+        for part in pool.map(partial(score_part, find), parts):
+            result.merge(part)
+    return result
+
+
+def score_part(find: Find, wanted: Iterable[tuple[str, int]]) -> Score:
+    result = Score({name: Tally(name) for name in FAULTS})
+    for name, seed in wanted:
         run = generate(name, seed)
         result.add(run, find(run.recording))
     return result
