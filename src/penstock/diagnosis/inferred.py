@@ -19,6 +19,8 @@ UNKNOWN = "unknown"  # the host of all that ran on none that is named
 
 def playable(recording: Recording, plant: Plant | None) -> tuple[Recording, Plant]:
     """The recording and its plant, or one that stands for it. Of our own runs both are there already."""
+    if not recording.attempts:
+        raise UsageError(f"{recording.name}: nothing in it has run yet, so there is nothing to replay")
     if recording.is_ours and recording.plant is not None:
         return recording, _with_lanes(recording.plant, recording)
     attempts = [_named(attempt) for attempt in recording.attempts]
@@ -74,8 +76,6 @@ def inferred_plant(recording: Recording) -> Plant:
         served[attempt.host][kinds[attempt.task]] = None
         end = recording.end if attempt.ended_at is None else attempt.ended_at
         spans[attempt.host].append((attempt.started_at, end))
-    if not served:
-        raise UsageError(f"{recording.name}: nothing in it has run, so there is nothing to replay")
     known = {kind for of_host in served.values() for kind in of_host}
     waiting = {record.task.kind for record in recording.tasks} - known
     hosts = tuple(
