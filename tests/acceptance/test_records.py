@@ -49,6 +49,11 @@ def test_a7_the_log_alone_shows_serial_starts_and_a_stalled_loop() -> None:
     assert findings["stalled-loop"].gain_s > 14 * 60
 
 
+def test_a7_the_caps_of_its_config_change_nothing() -> None:
+    """A7, E2: the fifth of `ma` waits for its lane, but its lane for ends that the frozen loop did not see."""
+    assert names(record("report-run.csv", "report-run.toml")) == {"serial-starts", "stalled-loop"}
+
+
 @pytest.mark.parametrize("more", [[], ["model"], ["queued"], ["queued", "lane", "state"]], ids=",".join)
 def test_a7_starts_and_ends_are_enough(tmp_path: Path, more: list[str]) -> None:
     """A7, E2: with less told the same is found, and nothing else: durations in a frozen loop are no contention."""

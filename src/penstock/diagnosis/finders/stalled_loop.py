@@ -93,7 +93,7 @@ def _inferred(scene: Scene) -> Iterator[Finding]:
         scene,
         NAME,
         f"while {culprit.task} ran nothing was started for {seconds(worst.end - worst.start)}, and at its "
-        f"end {len(worst.released)} were at once: it holds up the loop that starts the others",
+        f"end {len(worst.released)} were started at once: it holds up the loop that starts the others",
         remedy='run blocking code beside the loop, not in it: isolation = "process" or "thread" in '
         f"{host_table(culprit.host)}",
         lost=lost,
@@ -118,6 +118,8 @@ def _pauses(scene: Scene) -> Iterator[_Pause]:
         released = turns[bisect_left(starts, at) : bisect_right(starts, at + near)][:_MOST]
         ended = by_end[bisect_left(ends, at - near) : bisect_right(ends, at + near / 2)]
         held = [t for t in released if _was_held(scene, t, last, at)]
+        if held:
+            held += [t for t in released if t not in held and _was_kept_by_its_lane(scene, t, last, at)]
         if len(_groups(scene, [t.life for t in held if t.life])) < 2 or min(released, key=_place) not in held:
             quiet = at - ends[bisect_left(ends, at - near) - 1] if ends[0] < at - near else at - scene.begin
             held = [t for t in released if t.wait_s > near]
@@ -148,6 +150,21 @@ def _was_held(scene: Scene, turn: Turn, last: float, at: float) -> bool:
     room = scene.could_have(turn)
     least = max(2 * scene.near_s, _BESIDE_ROOM * (at - last))
     return room is not None and room.area(max(last, turn.since), at) > least
+
+
+def _was_kept_by_its_lane(scene: Scene, turn: Turn, last: float, at: float) -> bool:
+    """Whether only its lane's limit was in the way, by attempts that were all seen to end when the others went."""
+    near, lane = scene.near_s, turn.task.lane
+    limit = scene.lane_limits.get(lane)
+    if limit is None or turn.host is None or turn.host not in scene.load:
+        return False
+    holders = [a for a in scene.lives if a.lane == lane and a.start < at - near and a.end > last + near]
+    room = scene.room(turn.host, lane)
+    return (
+        len(holders) >= limit
+        and all(abs(a.end - at) <= near for a in holders)
+        and room.area(max(last, turn.since), at) > max(2 * near, _BESIDE_ROOM * (at - last))
+    )
 
 
 def _are_piled(scene: Scene, ended: Sequence[Lived], held: Sequence[Turn]) -> bool:
