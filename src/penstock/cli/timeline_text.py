@@ -25,6 +25,7 @@ _MOST_FOLDS = 12
 _MOST_OUTLIERS = 5
 _MOST_REASONS = 8
 _WIDEST_NAME = 24
+_WIDEST_KIND = 16
 _LEAST_BAR = 20
 
 
@@ -51,8 +52,8 @@ class Row(NamedTuple):
 
 
 def print_timeline(out: Console, timeline: Timeline, limit: int, signs: Signs) -> None:
-    drawing = _Drawing(out, timeline, signs)
     bars, folds = chosen(timeline, limit)
+    drawing = _Drawing(out, timeline, signs, folds)
     drawing.head()
     drawing.rows([drawing.bar(bar) for bar in bars])
     if folds:
@@ -67,17 +68,23 @@ def print_timeline(out: Console, timeline: Timeline, limit: int, signs: Signs) -
 
 
 class _Drawing:
-    def __init__(self, out: Console, timeline: Timeline, signs: Signs) -> None:
+    def __init__(self, out: Console, timeline: Timeline, signs: Signs, folds: Sequence[Fold]) -> None:
         self._out = out
         self._timeline = timeline
         self._signs = signs
         self._looks = host_looks(use.host for use in timeline.hosts)
         mark = 2 if timeline.outliers else 0
-        names = [bar.record.task.id for bar in timeline.bars] + [use.host for use in timeline.hosts]
+        ids = [" " * mark + bar.record.task.id for bar in timeline.bars]
+        names = [
+            *ids,
+            *(use.host for use in timeline.hosts),
+            *map(_fold_name, folds[:_MOST_FOLDS]),
+            "waiting",
+        ]
         kinds = [bar.record.task.kind for bar in timeline.bars]
         room = max(30, out.width - 16)
-        self._name_width = min(_WIDEST_NAME, room // 4, mark + max(map(cell_len, (*names, "waiting"))))
-        self._kind_width = min(_WIDEST_NAME // 2, room // 6, max(map(cell_len, (*kinds, "slots"))))
+        self._name_width = min(_WIDEST_NAME, room // 4, max(map(cell_len, names)))
+        self._kind_width = min(_WIDEST_KIND, room // 5, max(map(cell_len, (*kinds, "slots"))))
         self._width = max(_LEAST_BAR, out.width - self._name_width - self._kind_width - 18)
 
     # ---- parts
@@ -170,8 +177,7 @@ class _Drawing:
             begun = column
         first = min(bar.start for bar in one.bars)
         last = max(bar.end for bar in one.bars)
-        name = f"{len(one.bars)} of {one_line(one.lane)}"
-        return Row(name, one.kind, cells.text(), seconds(last - first))
+        return Row(_fold_name(one), one.kind, cells.text(), seconds(last - first))
 
     def _use(self, use: HostUse) -> Row:
         timeline = self._timeline
@@ -276,6 +282,10 @@ class _Cells:
             if column == len(self._signs) or self._styles[column] != self._styles[begun]:
                 yield "".join(self._signs[begun:column]), self._styles[begun]
                 begun = column
+
+
+def _fold_name(one: Fold) -> str:
+    return f"{len(one.bars)} of {one_line(one.lane)}"
 
 
 def _same(one: Cell | None, other: Cell | None) -> bool:

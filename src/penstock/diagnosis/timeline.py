@@ -106,7 +106,8 @@ class Timeline:
 
     @property
     def outliers(self) -> tuple[Bar, ...]:
-        return tuple(bar for bar in self.bars if bar.outliers)
+        """What took longest from the queue to its end first."""
+        return tuple(sorted((b for b in self.bars if b.outliers), key=lambda bar: bar.start - bar.end))
 
 
 def timeline_of(recording: Recording) -> Timeline:

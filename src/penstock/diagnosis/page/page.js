@@ -4,7 +4,7 @@ const data = readData(JSON.parse(document.getElementById("data").textContent));
 const by = (id) => document.getElementById(id);
 const bars = by("bars"), under = by("under"), frame = by("under-frame"), story = by("story");
 const FILTERS = ["lane", "host", "kind", "state", "reason"];
-const TALLEST = 40, MOST_LEGEND = 8;
+const TALLEST = 40, MOST_LEGEND = 8, MOST_MARKED = 50;
 
 const view = {
   from: 0, to: 1, top: 0, rowHeight: 16, rows: new Uint32Array(), selected: -1, filtered: false, deepest: 0,
@@ -209,7 +209,8 @@ function fillControls() {
   marked.hidden = false;
   marked.querySelector("summary").textContent = counted(data.outliers.size, "outlier");
   marked.querySelector("p").textContent = data.raw.rule;
-  for (const [task, words] of [...data.outliers].slice(0, 50)) {
+  const total = (task) => data.ended[task] - data.begun[task];
+  for (const [task, words] of [...data.outliers].sort(([a], [b]) => total(b) - total(a)).slice(0, MOST_MARKED)) {
     const item = element("li"), button = element("button", `◆ ${data.raw.tasks.id[task]}: ${words.join("; ")}`);
     button.type = "button";
     button.addEventListener("click", () => { clearFilter(); select(view.rows.indexOf(task)); });
