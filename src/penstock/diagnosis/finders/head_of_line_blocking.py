@@ -78,19 +78,19 @@ def _names(hosts: Sequence[str]) -> str:
 def _blocks(scene: Scene, queue_of: Callable[[Turn], object]) -> list[_Block]:
     """Gaps that ended when the head of the queue started on another host, which had been full."""
     arrivals = sorted(scene.turns, key=lambda t: (t.since, t.place))
-    queues: dict[object, list[tuple[float, int, Turn]]] = {}  # heaps: the oldest first
+    queues: dict[object, list[tuple[float, int, int, Turn]]] = {}  # heaps: the oldest first
     starts = [t.start for t in scene.turns]
     near, at = scene.near_s, 0
     blocks = []
     for gap in scene.gaps:
         while at < len(arrivals) and arrivals[at].since < gap.end - near:
             turn = arrivals[at]
-            heapq.heappush(queues.setdefault(queue_of(turn), []), (turn.since, turn.place, turn))
+            heapq.heappush(queues.setdefault(queue_of(turn), []), (turn.since, turn.place, turn.number, turn))
             at += 1
         if gap.taken is None:
             continue
         queue = queues.get(queue_of(gap.taken), [])
-        while queue and queue[0][2].start < gap.end - near:
+        while queue and queue[0][3].start < gap.end - near:
             heapq.heappop(queue)
         if not queue:
             continue

@@ -62,7 +62,6 @@ def _of_host(scene: Scene, host: str, turns: Sequence[Turn]) -> tuple[list[_Inve
     near = scene.near_s
     arrivals = sorted(turns, key=lambda t: (t.since, t.place))
     waiting: list[tuple[int, float, int, Turn]] = []  # heap: the most urgent and oldest first
-    levels: dict[int, int] = defaultdict(int)  # by priority, how many are in line
     inversions, choices, at = [], 0, 0
     for turn in turns:
         if turn.life is None:
@@ -74,14 +73,9 @@ def _of_host(scene: Scene, host: str, turns: Sequence[Turn]) -> tuple[list[_Inve
             at += 1
         while waiting and waiting[0][3].start <= turn.start + near:
             heapq.heappop(waiting)
-        if not waiting or turn.wait_s <= near:
-            if waiting:
-                choices += 1
-                inversions += _judged(scene, host, waiting[0][3], turn)
-            continue
-        choices += 1
-        inversions += _judged(scene, host, waiting[0][3], turn)
-    del levels
+        if waiting:
+            choices += 1
+            inversions += _judged(scene, host, waiting[0][3], turn)
     return inversions, choices
 
 

@@ -162,7 +162,8 @@ class Scene:
                 steps = Steps.of((at, int(n > 0)) for at, n in zip(room.times, room.counts, strict=True))
             else:
                 steps = combined(
-                    lambda free, running: int(free > 0 and running < limit), (room, self.lane_load[lane])
+                    lambda free, running: int(free > 0 and running < limit),
+                    (room, self.lane_load.get(lane, Steps(()))),
                 )
             self._roomy[host, lane] = steps
         return self._roomy[host, lane]

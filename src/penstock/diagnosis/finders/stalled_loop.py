@@ -121,7 +121,11 @@ def _pauses(scene: Scene) -> Iterator[_Pause]:
         if held:
             held += [t for t in released if t not in held and _was_kept_by_its_lane(scene, t, last, at)]
         if len(_groups(scene, [t.life for t in held if t.life])) < 2 or min(released, key=_place) not in held:
-            quiet = at - ends[bisect_left(ends, at - near) - 1] if ends[0] < at - near else at - scene.begin
+            quiet = (
+                at - ends[bisect_left(ends, at - near) - 1]
+                if ends and ends[0] < at - near
+                else at - scene.begin
+            )
             held = [t for t in released if t.wait_s > near]
             if quiet < _LONG * scene.usual_s or not _are_piled(scene, ended, held):
                 continue
