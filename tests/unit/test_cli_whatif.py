@@ -73,6 +73,16 @@ def test_a_sweep_has_its_knee(ran: Cli) -> None:
     assert "▲" in said.out
 
 
+def test_an_export_is_as_good_as_the_run(ran: Cli) -> None:
+    run = ran.good("whatif", "last", "--json").json["run"]
+    ran.good("export", run, "--out", "run.json")
+    ran.folder.joinpath("penstock.toml").unlink()
+    change = ("--set", "hosts.large.slots=6", "--json")
+    told = ran.good("whatif", "run.json", *change).json
+    assert told["after"]["makespan_s"] < told["before"]["makespan_s"]
+    assert told["replay_error"] < 0.05
+
+
 def test_explained_as_data(ran: Cli) -> None:
     told = ran.good("whatif", "last", "--set", "hosts.large.slots=6", "--explain", "--json").json["explain"]
     groups = {(g["lane"], g["kind"]): g for g in told["groups"]}
@@ -95,6 +105,7 @@ def test_explained_as_data(ran: Cli) -> None:
         (["--sweep", "hosts.large.slots=1,,2"], "has an empty value"),
         (["--sweep", "hosts.large.slots=a..b"], "must be a whole number"),
         (["--sweep", "hosts.large.slts=1..2"], "unknown key; did you mean 'slots'?"),
+        (["--sweep", "aging_s=1,2", "--sweep", "retry.retries=1..2"], "--sweep: one key at a time"),
         (["--duration", "nobody=5"], "--duration: the run has no task 'nobody'"),
         (["--duration", "x"], "must be TASK=SECONDS"),
         (["--map", "started=x"], "there is no file 'last'"),

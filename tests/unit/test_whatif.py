@@ -13,6 +13,7 @@ from penstock.diagnosis.outside import gaps_of, outside_events
 from penstock.diagnosis.recording import Recording, recording_of
 from penstock.diagnosis.replay import Replay
 from penstock.diagnosis.simulator import Fate, Simulator
+from penstock.diagnosis.waits import TAKEN_IN
 from penstock.diagnosis.whatif import Point, explain, figures_of, guesses, knee_of, replay_error, sweep
 from penstock.model import Attempt, Host, Lane, Plant, State, Task, TaskRecord, Verdict, Wait
 from penstock.scheduling.messages import (
@@ -197,3 +198,13 @@ def test_the_watchdog_s_word_counts_for_runs_of_ours() -> None:
     )
     assert [one.task for one in frozen(record)] == ["b4"]
     assert frozen(replace(record, stalls=[Stalled("a1", 1, "elsewhere", 40.0, 34.0, "")])) == []
+
+
+def test_a_dispatcher_is_there_when_it_has_taken_the_first_in() -> None:
+    def waits(taken_in: float) -> list[Wait]:
+        return [Wait("dispatcher-down", "", 1.0, 4.0), Wait("order", TAKEN_IN, 4.0, taken_in)]
+
+    record = Recording("r", 0.0, 9.0, [], [], waits={"a": waits(4.5), "b": waits(4.25)})
+    assert gaps_of(record) == [(1.0, 4.25)]
+    other = [Wait("dispatcher-down", "", 1.0, 4.0), Wait("slots:h", "", 4.0, 6.0)]
+    assert gaps_of(replace(record, waits={"a": waits(4.5), "b": other})) == [(1.0, 4.0)]

@@ -13,7 +13,7 @@ from penstock.cli.session import Settings, finish, pair, whole
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from penstock.diagnosis.recording import Recording
     from penstock.diagnosis.replay import Replay
@@ -50,8 +50,8 @@ def whatif(
             "--unset", metavar="KEY", help="Leave out a key, or a whole gate, lane or host. May be repeated."
         ),
     ] = None,
-    sweep: Annotated[
-        str | None,
+    sweeps: Annotated[
+        list[str] | None,
         typer.Option(
             "--sweep",
             metavar="KEY=VALUES",
@@ -98,7 +98,7 @@ def whatif(
         run=run,
         settings=dict(map(pair, settings.settings)),
         unset=tuple(unset or ()),
-        sweep=None if sweep is None else swept(sweep),
+        sweep=_one_sweep(sweeps or ()),
         durations=dict(map(_duration, durations or ())),
         typical=typical,
         explain=explain,
@@ -129,6 +129,12 @@ class Asked:
         """In words, one each."""
         said = [f"{key} = {value}" for key, value in self.settings.items()]
         return said + [f"without {key}" for key in self.unset]
+
+
+def _one_sweep(texts: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
+    if len(texts) > 1:
+        raise UsageError("--sweep: one key at a time; keep the others fixed with --set")
+    return swept(texts[0]) if texts else None
 
 
 def swept(text: str) -> tuple[str, tuple[str, ...]]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from math import inf
 from typing import TypeAlias
 
 from penstock.diagnosis.recording import Recording
+from penstock.diagnosis.waits import TAKEN_IN
 from penstock.errors import UsageError
 from penstock.model import Gate, Host, Plant, Verdict
 from penstock.scheduling.messages import (
@@ -35,14 +37,19 @@ _TRIPPED = re.compile(r"failed \d+ times in a row: ")  # what a breaker says, no
 
 
 def gaps_of(recording: Recording) -> list[Span]:
-    """When no dispatcher lived, as far as a task had to wait for one."""
-    downs = [
-        (wait.start, wait.end)
-        for waits in recording.waits.values()
-        for wait in waits
-        if wait.reason == "dispatcher-down"
-    ]
-    return _united(downs)
+    """When no dispatcher lived, as far as a task had to wait for one, and until the next had taken the first in."""
+    downs: list[Span] = []
+    taken: dict[float, float] = {}  # when a dispatcher came -> when it had the first of those that waited
+    for waits in recording.waits.values():
+        for wait, later in zip_longest(waits, waits[1:]):
+            if wait.reason != "dispatcher-down":
+                continue
+            downs.append((wait.start, wait.end))
+            had = wait.end
+            if later is not None and later.start == had and later.detail == TAKEN_IN:
+                had = later.end
+            taken[wait.end] = min(had, taken.get(wait.end, inf))
+    return [(start, max(end, taken.get(end, end))) for start, end in _united(downs)]
 
 
 def outside_events(recording: Recording, recorded: Plant, plant: Plant, gaps: Sequence[Span]) -> list[Timed]:
