@@ -83,6 +83,16 @@ def test_a_log_without_reasons_has_waits_without_reasons() -> None:
     assert made.reasons == {"": 9}
 
 
+def test_a_log_that_names_no_host_says_so() -> None:
+    made = timeline_of(
+        recording(
+            [record(task("t"), 1, State.DONE, 0, 9)], [attempt("t", 1, "", 0, 9)], {}, end=9, hosts=None
+        )
+    )
+    assert told(made.bars[0]) == [("running", 0, 9, "host not told")]
+    assert [use.host for use in made.hosts] == ["host not told"]
+
+
 def test_the_time_between_an_end_and_a_revival_is_no_wait() -> None:
     (bar,) = timeline_of(
         recording(

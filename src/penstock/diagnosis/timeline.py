@@ -21,6 +21,7 @@ from penstock.scheduling.messages import HostChange
 
 INTERRUPTED = "interrupted"  # an attempt that ended without a verdict: its dispatcher died, or put it back
 UNDER_WAY = "running"
+NO_HOST = "host not told"  # of a log that names none
 # Verdicts of attempts that a picture marks.
 FAILED = ("temporary", "permanent", "host", "throttled", INTERRUPTED)
 
@@ -163,7 +164,9 @@ def _attempt_piece(attempt: Attempt, now: float) -> Piece:
     else:
         end, verdict = attempt.ended_at, str(attempt.verdict or INTERRUPTED)
     start = min(attempt.started_at, end)
-    return Piece(Sort.RUNNING, start, end, attempt.host, attempt.error or "", attempt.number, verdict)
+    return Piece(
+        Sort.RUNNING, start, end, attempt.host or NO_HOST, attempt.error or "", attempt.number, verdict
+    )
 
 
 def _tiled(pieces: Iterable[Piece], start: float, end: float, between: Sort) -> Iterator[Piece]:
@@ -216,7 +219,7 @@ def _host_uses(recording: Recording, bars: Sequence[Bar], begin: float, end: flo
     others: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for attempt in recording.others:
         until = end if attempt.ended_at is None else attempt.ended_at
-        others[attempt.host].append((attempt.started_at, until, 1.0))
+        others[attempt.host or NO_HOST].append((attempt.started_at, until, 1.0))
     known = [] if recording.plant is None else [host.name for host in recording.plant.hosts]
     for host in dict.fromkeys([*known, *sorted(own), *sorted(others)]):
         together = _steps([*own[host], *others[host]], begin, end)
