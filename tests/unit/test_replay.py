@@ -12,6 +12,7 @@ from penstock.diagnosis.inferred import playable
 from penstock.diagnosis.recording import Recording, recording_of
 from penstock.diagnosis.replay import Replay
 from penstock.diagnosis.simulator import Fate, Simulator
+from penstock.diagnosis.waits import TAKEN_IN
 from penstock.errors import UsageError
 from penstock.model import (
     Attempt,
@@ -352,3 +353,16 @@ def test_the_epochs_of_a_replay_are_its_own() -> None:
     again = played(record, ONE)
     assert [(w.reason, w.seconds) for w in again.waits["a"]] == [("dispatcher-down", 2.0)]
     assert ends(again) == {"a": 3.0}
+
+
+def test_what_ends_as_it_comes_ends_what_came_with_it() -> None:
+    bad = Outcome(Verdict.PERMANENT, error="no")
+    late = [task("b", after=("a",), queued_at=BEGIN + 5.0), task("c", after=("b",), queued_at=BEGIN + 5.0)]
+    record = lived(ONE, [task("a"), *late], dict.fromkeys("abc", 1.0), {("a", 1): bad})
+    assert ends(record) == ends(played(record, ONE)) == {"a": 1.0, "b": 5.0, "c": 5.0}
+
+
+def test_what_is_waited_for_may_be_taken_in_later() -> None:
+    record = lived(ONE, [task("a"), task("b", after=("a",))], {"a": 2.0, "b": 2.0})
+    slow = {**record.waits, "a": [Wait("order", TAKEN_IN, BEGIN, BEGIN + 1.0)]}
+    assert ends(played(replace(record, waits=slow), ONE)) == {"a": 3.0, "b": 5.0}

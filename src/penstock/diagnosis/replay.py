@@ -90,25 +90,27 @@ class Replay:
         hosts = {host.name for host in plant.hosts}
         events: list[tuple[float, Event]] = []
         page: list[Task] = []
+        came: set[str] = set()
         at = -inf
         for life in self._lives:
             if not life.is_own and life.task.host not in hosts:
                 continue
             if life.at != at and page:
-                events.append((at, self._submitted(page)))
+                events.append((at, self._submitted(page, came)))
                 page = []
             at = life.at
             page.append(self._sent(life.task, plant))
             if life.cancel_at is not None:
                 events.append((max(at, life.cancel_at), CancelAsked(life.task.id)))
         if page:
-            events.append((at, self._submitted(page)))
+            events.append((at, self._submitted(page, came)))
         return sorted(events, key=lambda event: event[0])
 
-    def _submitted(self, tasks: Sequence[Task]) -> Submitted:
-        """What they wait after may come with a later page."""
+    def _submitted(self, tasks: Sequence[Task], came: set[str]) -> Submitted:
+        """What they wait after may come with a later page. `came` are the tasks of those before."""
+        came.update(task.id for task in tasks)
         needed = {name for task in tasks for name in task.after}
-        return Submitted(tasks, dict.fromkeys(needed & self._by_id.keys(), State.QUEUED))
+        return Submitted(tasks, dict.fromkeys((needed & self._by_id.keys()) - came, State.QUEUED))
 
     def _interrupt(self, simulator: Simulator, play: _Play, at: float) -> None:
         """The dispatcher is gone: what runs is put back."""
