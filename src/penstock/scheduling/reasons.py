@@ -52,11 +52,12 @@ class Reasons:
     def explain(self, work_class: WorkClass) -> None:
         """No host has room: of all hosts the one nearest to taking the task gives the reason."""
         shape = work_class.shape
-        tiers = work_class.open_tiers()
-        if len(tiers) == 1 and tiers[0].conditions[OK] and not self._room.claims:
-            work_class.reason = tiers[0].full_reason or tiers[0].name_full()
+        own = shape.usable[0]
+        if not work_class.opened and own.conditions[OK] and not self._room.claims:  # by far the most frequent
+            work_class.reason = own.full_reason or own.name_full()
             work_class.detail = shape.units
             return
+        tiers = work_class.open_tiers()
         condition = next((c for c in range(5) if any(t.conditions[c] for t in tiers)), None)
         if condition is None or condition >= DOWN:
             gate = self._holding(work_class, tiers, condition)
@@ -111,7 +112,7 @@ class Reasons:
 
     def register(self, work_class: WorkClass, now: float) -> None:
         """Settle what a class waits for: it is found by what it waits for, and the change is recorded."""
-        shape = work_class.shape
+        world, shape = self._world, work_class.shape
         lane = shape.lane
         waits = work_class.n > 0
         if not waits:
@@ -119,7 +120,9 @@ class Reasons:
             work_class.detail = ""
             if work_class.claim is not None:
                 self._room.drop_claim(work_class)
-        elif not self.is_held(work_class) and len(lane.live) >= lane.limit:
+        elif (shape.gates or lane.paused or world.paused or world.draining) and self.is_held(work_class):
+            pass  # and has told by what
+        elif len(lane.live) >= lane.limit:
             if shape.usable[0].conditions[OK] or self._some_host_is_let(work_class):
                 work_class.reason = lane.reason
                 work_class.detail = ""
