@@ -19,6 +19,7 @@ from penstock.diagnosis.speed_fit import Onset, Workers, served_s
 from penstock.diagnosis.steps import Steps
 from penstock.model import Attempt, Host, Plant, Price, Task, Verdict
 
+_LEAST_S = 0.001  # who was not worked on at all cannot have ended
 _FEWEST = 3  # attempts of a sort on a host before their median says anything of the host
 
 _Place: TypeAlias = tuple[Sort | str | None, str | None]  # sort, kind or anything; host or any
@@ -37,7 +38,10 @@ class Works:
         self._instead = instead or {}
         self._tasks = {record.task.id: record.task for record in recording.tasks}
         self._end = recording.end
-        self._alone: Mapping[Key, float] = alone_s(recording, self.curves)
+        self._alone: dict[Key, float] = {**alone_s(recording, self.curves)}
+        for host, count in self.workers.items():  # in the very order in which they are played
+            served = served_s(lives[host], count)
+            self._alone |= {(a.task, a.number): s for a, s in zip(lives[host], served, strict=True)}
         self._typical = self._medians(recording.attempts)
         self._ratios: dict[tuple[Sort, str, str], float] = {}
 
@@ -139,7 +143,7 @@ def _playable(
     playable = dict(curves)
     for host, curve in curves.items():
         shape = curve.shape
-        if isinstance(shape, Workers) and min(served_s(lives[host], shape.count)) < 0:
+        if isinstance(shape, Workers) and min(served_s(lives[host], shape.count)) < _LEAST_S:
             playable[host] = replace(curve, shape=Onset(shape.count, 1.0))
     return playable
 
