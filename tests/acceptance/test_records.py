@@ -10,7 +10,7 @@ import pytest
 from penstock.config import load
 from penstock.diagnosis.finders import find
 from penstock.diagnosis.recording import Recording
-from penstock.intake.logfile import read_log
+from penstock.intake.logs.file import read_log
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RECORDS = EXAMPLES / "records"

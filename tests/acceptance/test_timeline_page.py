@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from penstock.diagnosis.recording import Recording
-from penstock.diagnosis.timeline import timeline_of
-from penstock.diagnosis.timeline_page import page as drawn
+from penstock.diagnosis.timeline.bars import timeline_of
+from penstock.diagnosis.timeline.page import page as drawn
 from penstock.model import State, Verdict
 from tests.acceptance import browser_rig
 from tests.acceptance.browser_rig import Watched

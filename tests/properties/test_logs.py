@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from penstock.diagnosis.recording import Recording
 from penstock.errors import PenstockError
-from penstock.intake.logfile import LogFile, read_log
+from penstock.intake.logs.file import LogFile, read_log
 
 EPOCH_MS = 1_772_359_200_000
 DAY_MS = 86_400_000

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.diagnosis.folding import fold, means
 from penstock.diagnosis.history import History
 from penstock.diagnosis.recording import Recording, recording_of
-from penstock.diagnosis.timeline import Sort, Timeline, timeline_of
-from penstock.diagnosis.timeline_page import page_data
+from penstock.diagnosis.timeline.bars import Sort, Timeline, timeline_of
+from penstock.diagnosis.timeline.folding import fold, means
+from penstock.diagnosis.timeline.page import page_data
 from penstock.model import Attempt, State, Verdict
 from tests.simulation.worlds import play
 from tests.unit.timeline_rig import attempt, record, recording, task

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from penstock.cli.timeline_text import ASCII, UNICODE, Signs, print_timeline
 from penstock.diagnosis.recording import Recording
-from penstock.diagnosis.timeline import timeline_of
+from penstock.diagnosis.timeline.bars import timeline_of
 from tests.unit.cli_rig import Cli, make_cli
 from tests.unit.timeline_rig import huge, small
 

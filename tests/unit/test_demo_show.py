@@ -24,7 +24,7 @@ from penstock.demo.plain import NoShow, PlainShow
 from penstock.demo.play import ABOUT, Options, View, play
 from penstock.demo.show import Screen
 from penstock.demo.stage import Legacy, write_config
-from penstock.diagnosis.timeline_page import GENERATOR
+from penstock.diagnosis.timeline.page import GENERATOR
 from penstock.errors import UsageError
 from penstock.hosts import local_server
 from penstock.store.base import StoredEvent

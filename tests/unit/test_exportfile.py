@@ -11,7 +11,7 @@ import pytest
 import penstock.client
 from penstock.diagnosis.recording import Recording
 from penstock.errors import UsageError
-from penstock.intake.logfile import read_log
+from penstock.intake.logs.file import read_log
 from penstock.model import Host, Plant, Task
 
 CONFIG = """

@@ -12,7 +12,7 @@ from penstock.diagnosis.finders import find
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.history import Stalled
 from penstock.diagnosis.recording import Recording
-from penstock.intake.logfile import read_log
+from penstock.intake.logs.file import read_log
 from penstock.model import Gate, Host, Lane, Plant, Wait
 from tests.unit.recording_rig import Row, recording
 from tests.unit.yard_rig import Starts, Work, Yard, fair, works

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.errors import UsageError
-from penstock.intake import logrows
-from penstock.intake.logfile import LogFile, read_log
+from penstock.intake.logs import rows as logrows
+from penstock.intake.logs.file import LogFile, read_log
 from penstock.model import Host, Lane, Plant, State, Verdict
 
 Spans = list[tuple[str, float | None, float | None]]

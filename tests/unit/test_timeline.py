@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.diagnosis.axis import label, step_s, ticks
-from penstock.diagnosis.folding import chosen, fold, means
 from penstock.diagnosis.history import Stalled
-from penstock.diagnosis.outliers import far_beyond
-from penstock.diagnosis.palette import WAITS, host_looks, wait_look
-from penstock.diagnosis.timeline import Bar, Piece, Sort, task_entry, timeline_of, timeline_record
+from penstock.diagnosis.timeline.axis import label, step_s, ticks
+from penstock.diagnosis.timeline.bars import Bar, Piece, Sort, task_entry, timeline_of, timeline_record
+from penstock.diagnosis.timeline.folding import chosen, fold, means
+from penstock.diagnosis.timeline.outliers import far_beyond
+from penstock.diagnosis.timeline.palette import WAITS, host_looks, wait_look
 from penstock.diagnosis.waits import REASONS
 from penstock.model import Attempt, Host, State, Task, Verdict
 from penstock.scheduling.messages import HostChange

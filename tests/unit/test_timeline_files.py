@@ -14,9 +14,9 @@ from xml.etree import ElementTree
 import pytest
 
 from penstock.diagnosis.recording import Recording
-from penstock.diagnosis.timeline import timeline_of
-from penstock.diagnosis.timeline_page import page
-from penstock.diagnosis.timeline_svg import MOST_ROWS, picture
+from penstock.diagnosis.timeline.bars import timeline_of
+from penstock.diagnosis.timeline.page import page
+from penstock.diagnosis.timeline.svg import MOST_ROWS, picture
 from penstock.model import State, Verdict
 from tests.unit.timeline_rig import attempt, huge, record, recording, small, task, wait
 

@@ -106,7 +106,7 @@ def write_page(folder: Path, scale: float, kept: Path | None) -> Path:
 
 def _is_ours(path: Path) -> bool:
     """Nothing there, or a page of an earlier demo: what else has this name is somebody's."""
-    from penstock.diagnosis.timeline_page import GENERATOR
+    from penstock.diagnosis.timeline.page import GENERATOR
 
     if not path.is_file():
         return not path.exists() and not path.is_symlink()

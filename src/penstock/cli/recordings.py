@@ -26,7 +26,7 @@ async def recording_for(
 ) -> Recording:
     """The run as it was, or has been so far. `maps` and `slots` are for logs: what their columns and hosts are."""
     if is_file(run):
-        from penstock.intake.logfile import read_log
+        from penstock.intake.logs.file import read_log
 
         log = read_log(run, maps=maps, plant=_plant(settings), slots=slots)
         for words in log.notes:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.diagnosis.axis import seconds as seconds
+from penstock.diagnosis.timeline.axis import seconds as seconds
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -80,15 +80,15 @@ def timeline(
 
 
 def _tell(recording: Recording, limit: int, html: Path | None, svg: Path | None, as_json: bool) -> int:
-    from penstock.diagnosis.timeline import timeline_of, timeline_record
+    from penstock.diagnosis.timeline.bars import timeline_of, timeline_record
 
     made = timeline_of(recording)
     if html is not None:
-        from penstock.diagnosis.timeline_page import page
+        from penstock.diagnosis.timeline.page import page
 
         _write(html, page(made))
     if svg is not None:
-        from penstock.diagnosis.timeline_svg import picture
+        from penstock.diagnosis.timeline.svg import picture
 
         _write(svg, picture(made))
     if as_json:

@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.text import Text
 
 from penstock.cli.render import counted, one_line, percent, seconds
-from penstock.diagnosis.axis import ticks
-from penstock.diagnosis.folding import Cell, Fold, chosen, fold, means
-from penstock.diagnosis.outliers import RULE
-from penstock.diagnosis.palette import Look, host_looks, wait_look
-from penstock.diagnosis.timeline import FAILED, Bar, HostUse, Sort, Timeline
+from penstock.diagnosis.timeline.axis import ticks
+from penstock.diagnosis.timeline.bars import FAILED, Bar, HostUse, Sort, Timeline
+from penstock.diagnosis.timeline.folding import Cell, Fold, chosen, fold, means
+from penstock.diagnosis.timeline.outliers import RULE
+from penstock.diagnosis.timeline.palette import Look, host_looks, wait_look
 
 _MOST_HOSTS = 16
 _MOST_FOLDS = 12

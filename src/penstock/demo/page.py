@@ -9,8 +9,8 @@ import penstock.client
 from penstock.compare.workloads import LANES
 from penstock.demo.stage import CONFIG
 from penstock.diagnosis.recording import Recording
-from penstock.diagnosis.timeline import timeline_of
-from penstock.diagnosis.timeline_page import page
+from penstock.diagnosis.timeline.bars import timeline_of
+from penstock.diagnosis.timeline.page import page
 from penstock.model import Attempt, TaskRecord
 
 NAME = "penstock-demo.html"

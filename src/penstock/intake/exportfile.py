@@ -7,7 +7,7 @@ import msgspec
 from penstock.diagnosis.history import History
 from penstock.diagnosis.recording import Recording, recording_of
 from penstock.errors import UsageError
-from penstock.intake.logrows import Text
+from penstock.intake.logs.rows import Text
 from penstock.model import Plant
 from penstock.store.exchange import RunBundle, read_bundle
 from penstock.store.rows import STALL, change_of, stall_of

@@ -14,7 +14,7 @@ from fastapi import FastAPI, Path, Query, Request
 from starlette.responses import Response
 
 from penstock.config import TaskChecker
-from penstock.diagnosis.timeline import attempt_record
+from penstock.diagnosis.timeline.bars import attempt_record
 from penstock.errors import UnknownTask
 from penstock.model import State, TaskRecord
 from penstock.store.base import Answer, TaskFilter

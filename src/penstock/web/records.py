@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.diagnosis.history import History
-from penstock.diagnosis.timeline import task_entry
+from penstock.diagnosis.timeline.bars import task_entry
 from penstock.diagnosis.waits import Explainer
 from penstock.model import Attempt, TaskRecord
 from penstock.store.base import StoredEvent

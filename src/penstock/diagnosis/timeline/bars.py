@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
 from penstock.diagnosis.history import Stalled
-from penstock.diagnosis.outliers import far_beyond
 from penstock.diagnosis.recording import Recording
+from penstock.diagnosis.timeline.outliers import far_beyond
 from penstock.model import Attempt, State, TaskRecord, Wait
 from penstock.scheduling.messages import HostChange
 

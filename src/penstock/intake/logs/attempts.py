@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from penstock.diagnosis.recording import Recording
-from penstock.intake.logtimes import Base
-from penstock.intake.logwords import Ending
+from penstock.intake.logs.times import Base
+from penstock.intake.logs.words import Ending
 from penstock.lifecycle import LIVE
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, Attempt, State, Task, TaskRecord, Verdict
 

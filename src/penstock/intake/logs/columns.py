@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from penstock.config.problems import meant, quoted
 from penstock.errors import UsageError
-from penstock.intake.logtimes import UNITS
+from penstock.intake.logs.times import UNITS
 
 # What can be told, and under which names; an earlier name wins over a later one.
 ALIASES: Mapping[str, tuple[str, ...]] = {

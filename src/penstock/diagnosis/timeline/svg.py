@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from xml.sax.saxutils import escape, quoteattr
 
-from penstock.diagnosis.axis import seconds, ticks
-from penstock.diagnosis.folding import Cell, fold
-from penstock.diagnosis.outliers import RULE
-from penstock.diagnosis.palette import WAITS, Look, host_looks, wait_look
-from penstock.diagnosis.timeline import FAILED, Bar, HostUse, Sort, Steps, Timeline
+from penstock.diagnosis.timeline.axis import seconds, ticks
+from penstock.diagnosis.timeline.bars import FAILED, Bar, HostUse, Sort, Steps, Timeline
+from penstock.diagnosis.timeline.folding import Cell, fold
+from penstock.diagnosis.timeline.outliers import RULE
+from penstock.diagnosis.timeline.palette import WAITS, Look, host_looks, wait_look
 
 MOST_ROWS = 100
 _COLUMNS = 240  # of a row that several tasks share

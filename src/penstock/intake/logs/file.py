@@ -15,13 +15,13 @@ from penstock.diagnosis.recording import Recording
 from penstock.errors import UsageError
 from penstock.intake.documents import no_collecting
 from penstock.intake.exportfile import is_export, read_export
-from penstock.intake.logattempts import Gathered
-from penstock.intake.logcolumns import Columns, choose_columns, read_maps
-from penstock.intake.logevents import from_events
-from penstock.intake.logrows import Row, Table, read_table, read_text
-from penstock.intake.logrowwise import from_rows
-from penstock.intake.logtimes import Base, read_time
-from penstock.intake.logwords import read_ending, read_step
+from penstock.intake.logs.attempts import Gathered
+from penstock.intake.logs.columns import Columns, choose_columns, read_maps
+from penstock.intake.logs.events import from_events
+from penstock.intake.logs.rows import Row, Table, read_table, read_text
+from penstock.intake.logs.rowwise import from_rows
+from penstock.intake.logs.times import Base, read_time
+from penstock.intake.logs.words import read_ending, read_step
 from penstock.model import Host, Plant
 
 _MOST_SHOWN = 12

@@ -17,9 +17,9 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from penstock.diagnosis.outliers import RULE
-from penstock.diagnosis.palette import Look, host_looks, wait_look
-from penstock.diagnosis.timeline import FAILED, HostUse, Sort, Steps, Timeline
+from penstock.diagnosis.timeline.bars import FAILED, HostUse, Sort, Steps, Timeline
+from penstock.diagnosis.timeline.outliers import RULE
+from penstock.diagnosis.timeline.palette import Look, host_looks, wait_look
 
 GENERATOR = '<meta name="generator" content="penstock timeline">'  # by which a page of ours is known
 SCRIPTS = ("data.js", "draw.js", "story.js", "page.js")
@@ -44,7 +44,7 @@ def page(timeline: Timeline) -> str:
 
 
 def _part(name: str) -> str:
-    return files("penstock.diagnosis").joinpath("page", name).read_text(encoding="utf-8")
+    return files("penstock.diagnosis.timeline").joinpath("files", name).read_text(encoding="utf-8")
 
 
 def _policy(script: str, style: str) -> str:

@@ -6,11 +6,11 @@ from typing import Any, NoReturn
 
 from penstock.config.problems import kind_of, quoted
 from penstock.errors import UsageError
-from penstock.intake.logattempts import Try
-from penstock.intake.logcolumns import Columns, plain_name
-from penstock.intake.logrows import Row, Table
-from penstock.intake.logtimes import DAY_S, FORMS, Base, Stamp, read_length, read_time, unit_of
-from penstock.intake.logwords import Ending, read_ending, read_priority
+from penstock.intake.logs.attempts import Try
+from penstock.intake.logs.columns import Columns, plain_name
+from penstock.intake.logs.rows import Row, Table
+from penstock.intake.logs.times import DAY_S, FORMS, Base, Stamp, read_length, read_time, unit_of
+from penstock.intake.logs.words import Ending, read_ending, read_priority
 
 _NOTHING = frozenset({"", "null", "none", "nan", "nat", "n/a", "-"})
 _MAX_TEXT = 500  # of an error, a name

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from penstock.diagnosis.timeline import Bar, Sort, Steps, Timeline, went_wrong
+from penstock.diagnosis.timeline.bars import Bar, Sort, Steps, Timeline, went_wrong
 
 
 class Cell(NamedTuple):

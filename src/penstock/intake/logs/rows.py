@@ -15,8 +15,8 @@ import msgspec
 from penstock.config.problems import file_shown, kind_of
 from penstock.errors import UsageError
 from penstock.intake.documents import json_error
-from penstock.intake.logcolumns import ALIASES, bare_name
-from penstock.intake.logtimes import read_time
+from penstock.intake.logs.columns import ALIASES, bare_name
+from penstock.intake.logs.times import read_time
 
 MAX_LOG_BYTES = 256 * 1024**2
 MAX_LINE_BYTES = 1024**2

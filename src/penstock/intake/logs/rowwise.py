@@ -9,11 +9,11 @@ from typing import NamedTuple
 from penstock.config.problems import quoted
 from penstock.diagnosis.recording import COLUMNS
 from penstock.errors import UsageError
-from penstock.intake.logattempts import Gathered, Try, arrival_of, in_order
-from penstock.intake.logcells import Cells
-from penstock.intake.logcolumns import Columns
-from penstock.intake.logrows import Row, Table
-from penstock.intake.logtimes import DAY_S, Base, Days, Stamp
+from penstock.intake.logs.attempts import Gathered, Try, arrival_of, in_order
+from penstock.intake.logs.cells import Cells
+from penstock.intake.logs.columns import Columns
+from penstock.intake.logs.rows import Row, Table
+from penstock.intake.logs.times import DAY_S, Base, Days, Stamp
 from penstock.model import Verdict
 
 _ROUNDING_S = 1.0  # by which times of one row may differ that were rounded differently

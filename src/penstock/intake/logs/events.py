@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from penstock.config.problems import quoted
 from penstock.diagnosis.recording import COLUMNS
 from penstock.errors import UsageError
-from penstock.intake.logattempts import UNTOLD_KIND, Gathered, Try, arrival_of, in_order
-from penstock.intake.logcells import Cells
-from penstock.intake.logcolumns import Columns
-from penstock.intake.logrows import Row, Table
-from penstock.intake.logtimes import Base, Days
-from penstock.intake.logwords import Ending, Step, read_step
+from penstock.intake.logs.attempts import UNTOLD_KIND, Gathered, Try, arrival_of, in_order
+from penstock.intake.logs.cells import Cells
+from penstock.intake.logs.columns import Columns
+from penstock.intake.logs.rows import Row, Table
+from penstock.intake.logs.times import Base, Days
+from penstock.intake.logs.words import Ending, Step, read_step
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, State
 
 

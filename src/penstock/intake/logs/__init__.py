@@ -1,0 +1,1 @@
+"""Start and end logs of any system, read as recordings: rows → columns → cells → attempts."""
