@@ -21,9 +21,9 @@ import penstock
 from benchmarks.frame import Bench, at_most, benchmark
 from penstock.config import Config
 from penstock.config.plants import changed_plant
-from penstock.diagnosis.inferred import playable
 from penstock.diagnosis.recording import Recording
-from penstock.diagnosis.replay import Replay
+from penstock.diagnosis.whatif.inferred import playable
+from penstock.diagnosis.whatif.replay import Replay
 from penstock.testing import ModelBehaviour, ModelServer
 from penstock.wiring import read_config
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.diagnosis.recording import Recording, recording_of
-from penstock.diagnosis.replay import Replay
 from penstock.diagnosis.simulator import Fate, Simulator
+from penstock.diagnosis.whatif.replay import Replay
 from penstock.model import (
     BreakerRule,
     Fallback,

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from penstock.diagnosis.history import Epoch, Owner
-from penstock.diagnosis.inferred import playable
 from penstock.diagnosis.recording import Recording, recording_of
-from penstock.diagnosis.replay import Replay
 from penstock.diagnosis.simulator import Fate, Simulator
 from penstock.diagnosis.waits import TAKEN_IN
+from penstock.diagnosis.whatif.inferred import playable
+from penstock.diagnosis.whatif.replay import Replay
 from penstock.errors import UsageError
 from penstock.model import (
     Attempt,

@@ -7,14 +7,22 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.diagnosis.frozen import frozen
 from penstock.diagnosis.history import Stalled
-from penstock.diagnosis.outside import gaps_of, outside_events
 from penstock.diagnosis.recording import Recording, recording_of
-from penstock.diagnosis.replay import Replay
 from penstock.diagnosis.simulator import Fate, Simulator
 from penstock.diagnosis.waits import TAKEN_IN
-from penstock.diagnosis.whatif import Point, explain, figures_of, guesses, knee_of, replay_error, sweep
+from penstock.diagnosis.whatif.figures import (
+    Point,
+    explain,
+    figures_of,
+    guesses,
+    knee_of,
+    replay_error,
+    sweep,
+)
+from penstock.diagnosis.whatif.frozen import frozen
+from penstock.diagnosis.whatif.outside import gaps_of, outside_events
+from penstock.diagnosis.whatif.replay import Replay
 from penstock.model import Attempt, Host, Lane, Plant, State, Task, TaskRecord, Verdict, Wait
 from penstock.scheduling.messages import (
     AllChange,

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.diagnosis.recording import Recording
-    from penstock.diagnosis.replay import Replay
-    from penstock.diagnosis.whatif import Figures, Point
+    from penstock.diagnosis.whatif.figures import Figures, Point
+    from penstock.diagnosis.whatif.replay import Replay
     from penstock.model import Plant
 
 app = typer.Typer()
@@ -197,9 +197,9 @@ class Answer:
 
 def _played(recording: Recording, plant: Plant | None, asked: Asked) -> Answer:
     from penstock.config.plants import changed_plant
-    from penstock.diagnosis import whatif as figures
-    from penstock.diagnosis.inferred import inferred_plant, playable
-    from penstock.diagnosis.replay import Replay
+    from penstock.diagnosis.whatif import figures
+    from penstock.diagnosis.whatif.inferred import inferred_plant, playable
+    from penstock.diagnosis.whatif.replay import Replay
 
     inferred = plant is None and recording.plant is None
     recording, plant = playable(recording, plant)
@@ -242,7 +242,7 @@ def _played(recording: Recording, plant: Plant | None, asked: Asked) -> Answer:
 def _instead(recording: Recording, asked: Asked) -> tuple[dict[str, float], list[str]]:
     """Durations that are to be believed instead of the recorded ones, and what to say of it."""
     from penstock.config.problems import meant
-    from penstock.diagnosis.frozen import frozen
+    from penstock.diagnosis.whatif.frozen import frozen
 
     found = frozen(recording)
     notes = []
@@ -284,7 +284,7 @@ def _warn(answer: Answer) -> None:
 
 def _swept(replay: Replay, plant: Plant, asked: tuple[str, tuple[str, ...]]) -> list[Point]:
     from penstock.config.plants import changed_plant
-    from penstock.diagnosis.whatif import sweep
+    from penstock.diagnosis.whatif.figures import sweep
 
     key, values = asked
     plants = [(value, changed_plant(plant, {key: value})) for value in values]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cli import render
 from penstock.cli.curve import drawn
-from penstock.diagnosis.whatif import knee_of
+from penstock.diagnosis.whatif.figures import knee_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.cli.whatif import Answer
-    from penstock.diagnosis.whatif import Explanation, Figures, LaneWaits, Moved, Point
+    from penstock.diagnosis.whatif.figures import Explanation, Figures, LaneWaits, Moved, Point
 
 _MOST_REASONS = 3
 

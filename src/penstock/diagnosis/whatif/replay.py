@@ -16,12 +16,12 @@ from dataclasses import replace
 from math import inf, nextafter
 
 from penstock.diagnosis.history import Change, Epoch, History
-from penstock.diagnosis.lives import OTHER, Life, lives_of
-from penstock.diagnosis.outside import Span, gaps_of, outside_events
 from penstock.diagnosis.recording import Recording, recording_of
 from penstock.diagnosis.simulator import Fate, Simulator
 from penstock.diagnosis.steps import Steps
-from penstock.diagnosis.works import Prices, Works
+from penstock.diagnosis.whatif.lives import OTHER, Life, lives_of
+from penstock.diagnosis.whatif.outside import Span, gaps_of, outside_events
+from penstock.diagnosis.whatif.works import Prices, Works
 from penstock.errors import UsageError
 from penstock.model import Attempt, Outcome, Plant, State, Task, TaskRecord, Verdict, Wait
 from penstock.scheduling.messages import CancelAsked, Event, PutBack, Route, Start, Submitted

@@ -13,7 +13,7 @@ from math import inf
 
 from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.waits import TAKEN_IN
-from penstock.diagnosis.works import Works
+from penstock.diagnosis.whatif.works import Works
 from penstock.lifecycle import ENDED
 from penstock.model import Attempt, Host, Outcome, Plant, RetryRule, State, Task, TaskRecord, Verdict, Wait
 from penstock.scheduling.messages import HostChange

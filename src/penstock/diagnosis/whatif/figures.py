@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from penstock.diagnosis.attempts import lived
 from penstock.diagnosis.recording import Recording
-from penstock.diagnosis.replay import Played, Replay
 from penstock.diagnosis.steps import Steps
 from penstock.diagnosis.summary import Bound, bound_of
+from penstock.diagnosis.whatif.replay import Played, Replay
 from penstock.lifecycle import ENDED
 from penstock.model import Attempt, Plant, State, TaskRecord
 
