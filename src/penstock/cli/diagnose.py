@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from penstock.cli import render
-from penstock.cli.session import Settings, finish, whole
-from penstock.errors import UsageError
+from penstock.cli.recordings import HostSlots, Json, Maps, RunOrFile, recording_for
+from penstock.cli.session import Settings, finish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,50 +47,19 @@ _WANTED = {
 )
 def diagnose(
     context: typer.Context,
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="Its name, the beginning of one, or `last`; or a file: an export, or a log of starts and ends; "
-            "- is stdin.",
-        ),
-    ],
-    maps: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="FIELD=COLUMN",
-            help="Of a log: which column is what, like started=launch_ts. May be repeated.",
-        ),
-    ] = None,
-    slots: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--slots",
-            metavar="HOST=N",
-            help="Of a log: how many tasks a host of it may run at once. May be repeated.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    run: RunOrFile,
+    maps: Maps = None,
+    slots: HostSlots = None,
+    as_json: Json = False,
 ) -> int:
     """Name what was wrong with a run, and what would mend it.
 
     Each finding has its cause, its evidence, a remedy, and by how much the run would have ended sooner. Of a log
     of another system, start and end of each task are enough; the more it tells the more can be found.
     """
-    from penstock.cli.recordings import recording_for
-
     settings: Settings = context.obj
-    told = dict(map(_slots, slots or ()))
-    recording = finish(recording_for(settings, run, maps=maps or (), slots=told))
+    recording = finish(recording_for(settings, run, maps=maps, slots=slots))
     return _tell(recording, as_json)
-
-
-def _slots(text: str) -> tuple[str, int]:
-    host, equals, count = text.rpartition("=")
-    if not equals or not host.strip():
-        raise UsageError(f"--slots: {text!r} must be HOST=N, such as --slots gpu1=4")
-    return host.strip(), whole(f"--slots {host.strip()}", count.strip())
 
 
 def _tell(recording: Recording, as_json: bool) -> int:

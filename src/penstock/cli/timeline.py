@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli import render
+from penstock.cli.recordings import HostSlots, Json, Maps, RunOrFile, recording_for
 from penstock.cli.session import Settings, finish, whole
 from penstock.errors import UsageError
 
@@ -31,13 +32,7 @@ _WIDTH = 100  # of what is no terminal
 )
 def timeline(
     context: typer.Context,
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="Its name, the beginning of one, or `last`; or a file: an export, or a log of starts and ends.",
-        ),
-    ],
+    run: RunOrFile,
     limit: Annotated[
         str,
         typer.Option(
@@ -51,23 +46,15 @@ def timeline(
     svg: Annotated[
         str | None, typer.Option("--svg", metavar="FILE", help="Write a picture, for a report.")
     ] = None,
-    maps: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="FIELD=COLUMN",
-            help="Of a log: which column is what, like started=launch_ts. May be repeated.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    maps: Maps = None,
+    slots: HostSlots = None,
+    as_json: Json = False,
 ) -> int:
     """Draw a run: a bar per task, waits by reason, attempts by host.
 
     Underneath stand the slots in use on each host and the depth of the queue, and what took far longer than
     others of its kind is marked.
     """
-    from penstock.cli.recordings import recording_for
-
     most = whole("--limit", limit, least=0)
     settings: Settings = context.obj
     files = {Path(name): name for name in (html, svg) if name is not None}
@@ -75,7 +62,7 @@ def timeline(
         raise UsageError(f"--html and --svg both name {html}; give each a file of its own")
     for path in files:
         _must_be_ours_to_write(path)
-    recording = finish(recording_for(settings, run, maps=maps or ()))
+    recording = finish(recording_for(settings, run, maps=maps, slots=slots))
     return _tell(recording, most, Path(html) if html else None, Path(svg) if svg else None, as_json)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli import render
+from penstock.cli.recordings import Json, Maps, RunOrFile, recording_for
 from penstock.cli.session import Settings, finish, pair, whole
 from penstock.errors import UsageError
 
@@ -36,14 +37,7 @@ _WRONG = 0.05  # a replay error that is worth a warning
 )
 def whatif(
     context: typer.Context,
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="Its name, the beginning of one, or `last`; or a file: an export, or a log of starts and ends; "
-            "- is stdin.",
-        ),
-    ],
+    run: RunOrFile,
     unset: Annotated[
         list[str] | None,
         typer.Option(
@@ -76,15 +70,8 @@ def whatif(
             help="Let a task take so long, whatever the record says. May be repeated.",
         ),
     ] = None,
-    maps: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="FIELD=COLUMN",
-            help="Of a log: which column is what, like started=launch_ts. May be repeated.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    maps: Maps = None,
+    as_json: Json = False,
 ) -> int:
     """Play a recorded run again under another config, and show what that would have brought.
 
@@ -103,10 +90,8 @@ def whatif(
         typical=typical,
         explain=explain,
     )
-    from penstock.cli.recordings import recording_for
-
     plain = Settings(settings.config, [])
-    recording = finish(recording_for(plain, run, maps=maps or ()))
+    recording = finish(recording_for(plain, run, maps=maps))
     plant = None if settings.config is None or recording.is_ours else plain.read().plant
     return _tell(_played(recording, plant, asked), as_json)
 
