@@ -70,6 +70,7 @@ FULL = Task(
     retries=3,
     key="the key ✓",
     on_crash=OnCrash.BLOCK,
+    trace="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01 congo=t61",
     id="full.one:A-1",
     queued_at=T0 + 1 / 3,
 )
@@ -173,6 +174,7 @@ REFUSED: list[tuple[Sequence[Task], str]] = [
     ([Task("count", timeout_s=float("nan"))], "timeout_s is nan"),
     ([Task("count", deadline=float("inf"))], "deadline is inf"),
     ([Task("count", not_before="soon")], "not_before is 'soon'"),  # type: ignore[arg-type]
+    ([Task("count", trace="4711")], "trace is '4711'"),
     ([Task("count", retries=-1)], "retries is -1"),
     ([Task("count", needs={"slots": -1})], "needs is"),
     ([Task("count", needs={"slots": 10**400})], "needs is"),

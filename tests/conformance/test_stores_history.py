@@ -225,6 +225,17 @@ async def test_a_crash_stands_in_the_epochs(store: Store) -> None:
     ]
 
 
+async def test_an_epoch_says_whether_anybody_dispatched(store: Store) -> None:
+    answering, _ = await store.acquire(replace(ME, answers_only=True), T0)
+    await store.submit([task("a", "r", T0 + 1)])
+    await store.release(answering.number, T0 + 2)
+    _, before = await store.acquire(ME, T0 + 3)
+    assert before is not None
+    assert before.owner.answers_only
+    told = [epoch.owner.answers_only for epoch in (await store.history(run="r")).epochs]
+    assert told == [True, False]
+
+
 async def test_a_history_has_the_plant_its_conditions_stalls_and_costs(store: Store) -> None:
     await tell_a_story(store)
     await store.record([HostChange("surtr", T0 + 50, "up", 2, "after it all")])

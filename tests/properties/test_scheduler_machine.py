@@ -131,7 +131,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @rule()
     def why(self) -> None:
-        self.world.explain()
+        self.world.explain(list(self.world.referee.rows))
 
     @rule(seconds=st.sampled_from((0.5, 30.0, 5000.0, 86_400.0)))
     def leap(self, seconds: float) -> None:

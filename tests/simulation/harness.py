@@ -166,7 +166,7 @@ class World:
         for _, _, event in lost:
             if self.rng.random() < 0.2:
                 self.later(self.rng.uniform(0, 5), event)
-        self.truth.gone(self.now)
+        self.truth.gone()
 
     def stay_down(self, down_s: float, meanwhile: Sequence[Task] = ()) -> None:
         self.leap(down_s / 2)
@@ -178,9 +178,9 @@ class World:
         referee = self.referee
         number = len(referee.epochs) + 1
         self.scheduler = Scheduler(self.plant, first_class=1_000_000 * number)
-        referee.epochs.append(Epoch(number, self.owner, self.now, self.now, plant=self.plant))
+        owner = replace(self.owner, answers_only=answering)
+        referee.epochs.append(Epoch(number, owner, self.now, self.now, plant=self.plant))
         self.truth.born(self.now, answering=answering)
-        self.truth.look(self.now)
         self.leap(taking_s)
         self.seen()
         rows = sorted((referee.rows[t] for t in referee.live), key=lambda r: r.number)
@@ -234,7 +234,6 @@ class World:
             task = replace(task, queued_at=self.now)
             self.referee.rows[task.id] = Row(task, self.count)
             self.truth.unseen.add(task.id)
-        self.truth.look(self.now)
 
     def seen(self) -> list[Task]:
         """All that was filed is taken in now."""
@@ -262,8 +261,9 @@ class World:
 
     def leap(self, seconds: float) -> None:
         """Nobody looks at anything for so long."""
-        self.truth.look(self.now, foresee=True)
-        self.now += seconds
+        if seconds > 0:
+            self.truth.look(self.now, foresee=True)
+            self.now += seconds
 
     def advance(self) -> bool:
         """To the next thing that is due; False when nothing is."""
@@ -296,9 +296,8 @@ class World:
         assert not left, f"never ended: {left}"
         for row in self.referee.rows.values():
             assert row.results == 1, f"{row.task.id} has {row.results} results"
-        self.explain()
+        self.explain(list(self.referee.rows))
 
-    def explain(self) -> None:
-        """Every wait of every task so far, held against the truth."""
-        tasks = list(self.referee.rows)
+    def explain(self, tasks: Sequence[str]) -> None:
+        """Every wait of these tasks so far, held against the truth."""
         self.truth.check(Explainer(self.referee.history(tasks), self.now), tasks, self.now)

@@ -57,7 +57,7 @@ class Row:
 
     def record(self) -> TaskRecord:
         return TaskRecord(
-            task=replace(self.task, payload=None),
+            task=self.task,
             number=self.number,
             state=self.state,
             attempts=self.attempts,
@@ -102,6 +102,10 @@ class Referee:
         self.books = Books(self.plant)
         self.known_serving: dict[tuple[str, str | None, str | None], list[Host]] = {}
         self.untold: dict[tuple[str, int], float] = {}  # costs of this step that no decision has told
+        self.known_held: dict[
+            tuple[str, str | None], dict[str, float]
+        ] = {}  # as long as the same attempts run
+        self.known_running: dict[str, int] = {}  # likewise
 
     # ---- the books
 
@@ -121,9 +125,14 @@ class Referee:
         row.state, row.attempts, row.host = State.RUNNING, d.attempt, d.host
         row.started_at = d.at
         self.running[d.task] = row
+        self.others_run()
         self.attempts[d.task, d.attempt] = Attempt(d.task, d.attempt, d.host, d.lane, d.at, d.work_class)
         self.check_limits(row, self.hosts[d.host])
         self.started.append((d.task, d.host))
+
+    def others_run(self) -> None:
+        self.known_held.clear()
+        self.known_running.clear()
 
     def close_attempt(self, task: str, number: int, at: float, verdict: Verdict | None, **more: Any) -> None:
         attempt = self.attempts[task, number]
@@ -137,6 +146,7 @@ class Referee:
         assert row.state is State.RUNNING
         assert d.attempt == row.attempts
         del self.running[d.task]
+        self.others_run()
         row.state, row.tries, row.faults, row.retry_at = State.QUEUED, d.tries, d.host_faults, d.retry_at
         row.failed_on = row.host if d.verdict is Verdict.HOST and "died" not in (d.error or "") else None
         row.host = None
@@ -151,6 +161,7 @@ class Referee:
         row.value = d.outcome.value if d.outcome else None
         row.results += 1
         self.running.pop(d.task, None)
+        self.others_run()
         self.live.discard(d.task)
         if d.attempt:
             self.close_attempt(d.task, d.attempt, d.at, d.outcome.verdict if d.outcome else None)
@@ -214,11 +225,13 @@ class Referee:
         return {**host.units, "slots": self.slots[host.name]}
 
     def held(self, host: Host, lane: str | None = None) -> dict[str, float]:
-        used: dict[str, float] = defaultdict(float)
-        for row in self.running.values():
-            if row.host == host.name and (lane is None or row.task.lane == lane):
-                for unit, amount in self.needs(row.task).items():
-                    used[unit] += amount
+        used = self.known_held.get((host.name, lane))
+        if used is None:
+            used = self.known_held[host.name, lane] = defaultdict(float)
+            for row in self.running.values():
+                if row.host == host.name and (lane is None or row.task.lane == lane):
+                    for unit, amount in self.needs(row.task).items():
+                        used[unit] += amount
         return used
 
     def kept_for_others(self, host: Host, lane: str, unit: str) -> float:
@@ -243,7 +256,10 @@ class Referee:
             assert self.lane_running(lane.name) <= lane.max_running, f"lane {lane.name} over its limit"
 
     def lane_running(self, lane: str) -> int:
-        return sum(r.task.lane == lane for r in self.running.values())
+        found = self.known_running.get(lane)
+        if found is None:
+            found = self.known_running[lane] = sum(r.task.lane == lane for r in self.running.values())
+        return found
 
     def gate_open(self, gate: Gate) -> bool:
         if gate.lane is not None:
@@ -330,7 +346,7 @@ class Referee:
         if row.task.host is not None:
             return serving
         own = [h for h in serving if h.fallback is None]
-        if all(self.is_down(h) for h in own) or row.failed_on is not None:
+        if len(own) == len(serving) or all(self.is_down(h) for h in own) or row.failed_on is not None:
             return serving
         waited = self.now - (row.ready_at if row.ready_at is not None else self.now)
         return own + [h for h in serving if h.fallback and waited >= h.fallback.after_s - slack]
@@ -344,9 +360,11 @@ class Referee:
         task = row.task
         if row.state is not State.QUEUED:
             return False
-        if any(self.rows[n].state is not State.DONE for n in task.after) and row.attempts == 0:
+        if row.attempts == 0 and task.after and any(self.rows[n].state is not State.DONE for n in task.after):
             return False
-        return all(at is None or at <= self.now for at in (task.not_before, row.retry_at))
+        return (task.not_before is None or task.not_before <= self.now) and (
+            row.retry_at is None or row.retry_at <= self.now
+        )
 
     def fits(self, row: Row, host: Host) -> bool:
         used = self.held(host)
@@ -370,14 +388,17 @@ class Referee:
         return [
             r
             for r in (self.rows[t] for t in self.live)
-            if self.ready(r)
+            if r.task.needs is not None
             and r.ready_at is not None
             and self.now - r.ready_at >= self.plant.aging_s - NEAR
-            and self.needs(r.task) != {"slots": 1}
+            and self.needs(r.task) != ONE_SLOT
+            and self.ready(r)
         ]
 
     def check_order(self) -> None:
         """Rule 2: of two tasks that wanted the same room the more urgent one got it."""
+        if not self.started:
+            return
         claimed = bool(self.claimants())
         for task, host_name in self.started:
             row, host = self.rows[task], self.hosts[host_name]

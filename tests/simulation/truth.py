@@ -63,6 +63,8 @@ class Truth:
         self.paused: set[tuple[str, str]] = set()  # ("lane" | "host", name)
         self.opens_after = sorted({h.fallback.after_s for h in self.plant.hosts if h.fallback})
         self.unseen: set[str] = set()  # in the store, and no dispatcher has taken them in
+        self.shapes: dict[tuple[object, ...], int] = {}  # tasks of one shape wait for the same
+        self.shape_of: dict[str, int] = {}
         self.born(referee.now)
 
     # ---- dispatchers come and go
@@ -80,9 +82,8 @@ class Truth:
         self.limited_until: dict[str, float] = {}
         self.starts: dict[str, list[list[float]]] = defaultdict(list)  # host -> [at, tokens]
 
-    def gone(self, at: float) -> None:
+    def gone(self) -> None:
         self.alive = False
-        self.look(at)
 
     # ---- what happens
 
@@ -139,29 +140,31 @@ class Truth:
 
     def look(self, now: float, *, foresee: bool = False) -> None:
         """With `foresee` also at those that are due before anybody looks again: time leaps."""
-        known: dict[tuple[object, ...], Answer] = {}
+        self._known: dict[tuple[object, ...], Answer] = {}
         self.conditions = {h.name: self._condition(h, now) for h in self.plant.hosts} if self.alive else {}
         self._claimants: list[Row] | None = None
-        for task in (*self.referee.live, *self.unseen):
-            row = self.referee.rows[task]
-            if task in self.referee.running:
-                continue
-            states = [self.referee.rows[n].state for n in row.task.after] if not row.attempts else []
-            doomed = any(s not in MAY_SUCCEED for s in states)  # it ends as soon as a dispatcher hears of it
-            if any(s in LIVE for s in states) and not doomed:
-                self._note(task, now, DEPENDENCY)
-                continue
-            due = max(row.task.not_before or 0.0, row.retry_at or 0.0)
+        self._closed_now = {g.name for g in self.plant.gates if self._closed(g)}
+        rows = self.referee.rows
+        for task in (*(self.referee.live - self.referee.running.keys()), *self.unseen):
+            row = rows[task]
+            doomed = False
+            if row.task.after and not row.attempts:
+                states = [rows[n].state for n in row.task.after]
+                doomed = any(s not in MAY_SUCCEED for s in states)  # it ends when a dispatcher hears of it
+                if any(s in LIVE for s in states) and not doomed:
+                    self._note(task, now, DEPENDENCY)
+                    continue
+            due = max(row.task.not_before or 0.0, row.retry_at or 0.0, now)
             if due > now:
                 self._note(task, now, Answer(SCHEDULED.reasons | DEPENDENCY.reasons) if doomed else SCHEDULED)
                 if not foresee:
                     continue
-            answer = self._held(row, now, known, seen=due <= now)
+            answer = self._held(row, now, seen=due == now)
             if doomed:
                 answer = answer._replace(reasons=answer.reasons | DEPENDENCY.reasons)
-            self._note(task, max(due, now), answer)
+            self._note(task, due, answer)
 
-    def _held(self, row: Row, now: float, known: dict[tuple[object, ...], Answer], *, seen: bool) -> Answer:
+    def _held(self, row: Row, now: float, *, seen: bool) -> Answer:
         if not self.alive or self.answering:
             return DOWN
         if not self.taken_in:
@@ -169,19 +172,11 @@ class Truth:
         task = row.task
         seen = seen and task.id not in self.unseen
         waited = 0.0 if row.ready_at is None else now - row.ready_at
-        surely, perhaps = (bisect_right(self.opens_after, waited + slack) for slack in (-NEAR, NEAR))
-        alike = (
-            task.kind,
-            task.lane,
-            task.host,
-            task.model,
-            str(task.needs),
-            row.failed_on,
-            surely,
-            perhaps,
-            seen,
-        )
-        answer = known.get(alike)
+        surely = perhaps = 0
+        if self.opens_after:
+            surely, perhaps = (bisect_right(self.opens_after, waited + slack) for slack in (-NEAR, NEAR))
+        alike = self._shape(task), row.failed_on, surely, perhaps, seen
+        answer = self._known.get(alike)
         if answer is None:
             answer = self._demanded(row, -NEAR, seen)
             if surely != perhaps:  # a fallback opens within a millionth of a second: too close to call
@@ -194,8 +189,15 @@ class Truth:
                     answer.paused | other.paused,
                     kept=None,
                 )
-            known[alike] = answer
+            self._known[alike] = answer
         return answer
+
+    def _shape(self, task: Task) -> int:
+        found = self.shape_of.get(task.id)
+        if found is None:
+            shape = (task.kind, task.lane, task.host, task.model, str(task.needs))
+            found = self.shape_of[task.id] = self.shapes.setdefault(shape, len(self.shapes))
+        return found
 
     def _demanded(self, row: Row, slack: float, seen: bool) -> Answer:
         """The rules of order, decision 6, from the first reason to the last."""
@@ -203,11 +205,13 @@ class Truth:
         words = self._paused_words(task)
         if words:
             return Answer(frozenset({"paused"}), frozenset(words))
-        if closed := [g.name for g in self.plant.gates if _holds(g, task) and self._closed(g)]:
+        shut = self._closed_now
+        if shut and (closed := [g.name for g in self.plant.gates if g.name in shut and _holds(g, task)]):
             return Answer(frozenset(f"gate:{name}" for name in closed))
         reach = self.referee.fitting_hosts(row, slack)
-        barred = [h for h in reach if self._too_dear(task, h)]
-        hosts = [h for h in reach if h not in barred]
+        is_out, books = self.referee.lane_is_out(task.lane), self.referee.books
+        barred = [h for h in reach if books.costs_money(h.name)] if is_out else []
+        hosts = [h for h in reach if h not in barred] if barred else reach
         by: dict[str, list[Host]] = defaultdict(list)
         for host in hosts:
             by[self.conditions[host.name]].append(host)
@@ -271,9 +275,6 @@ class Truth:
 
     def _gates_of(self, hosts: Sequence[Host]) -> frozenset[str]:
         return frozenset(f"gate:{name}" for host in hosts for name in self._closed_for(host))
-
-    def _too_dear(self, task: Task, host: Host) -> bool:
-        return self.referee.lane_is_out(task.lane) and self.referee.books.costs_money(host.name)
 
     def _is_full(self, name: str) -> bool:
         lane = self.referee.lanes.get(name)
@@ -360,8 +361,7 @@ class Truth:
                     assert wait.reason in piece.answer.reasons, (
                         f"{task}: {wait}, but from {piece.start} to {piece.end} {_told(piece.answer)}"
                     )
-                told = explainer.holders(wait.reason, wait.start, wait.end)
-                check_words(held, row.task, wait, inside, told)
+                check_words(held, row.task, wait, inside, explainer)
 
     def _check_tiling(self, task: str, waits: Sequence[Wait], pieces: Sequence[Piece]) -> None:
         spans = [(w.start, w.end) for w in waits]

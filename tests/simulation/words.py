@@ -11,6 +11,7 @@ from penstock.model import Attempt, Task, Wait
 
 if TYPE_CHECKING:
     from penstock.diagnosis.holders import Holder
+    from penstock.diagnosis.waits import Explainer
     from tests.simulation.truth import Piece
 
 _KEPT = re.compile(r"([0-9.e+-]+) kept for lane ([^\s;]+)")
@@ -23,7 +24,7 @@ def check_words(
     task: Task,
     wait: Wait,
     pieces: Sequence[Piece],
-    told: Sequence[Holder],
+    explainer: Explainer,
 ) -> None:
     name = wait.reason.partition(":")[0]
     if name == "dependency":
@@ -35,7 +36,7 @@ def check_words(
                 f"{task.id}: {wait}, but from {piece.start} to {piece.end}: {sorted(piece.answer.paused)}"
             )
     elif name == "slots":
-        _check_holders(attempts, task, wait, told)
+        _check_holders(attempts, task, wait, explainer.holders(wait.reason, wait.start, wait.end))
         _check_kept(task, wait, pieces)
 
 

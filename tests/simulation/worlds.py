@@ -173,7 +173,7 @@ def fault(world: World, rng: random.Random, simple: bool) -> None:
         gone = world.revivable()
         world.revive(rng.sample(gone, min(len(gone), rng.choice((1, 3, 20)))))
     elif what == "why":
-        world.explain()  # in the middle of their lives
+        world.explain([*world.referee.live, *world.truth.unseen])  # the others are asked for at the end
     elif world.referee.running:
         task = rng.choice(sorted(world.referee.running))
         world.step([m.PutBack(task, world.referee.running[task].attempts)])

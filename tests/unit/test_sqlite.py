@@ -27,7 +27,7 @@ from penstock.errors import (
     UsageError,
 )
 from penstock.model import State, Task
-from penstock.scheduling.messages import Spend
+from penstock.scheduling.messages import Spend, WaitChange
 from penstock.store import admission, queries, sqlite_checkpoint, sqlite_open, sqlite_writer
 from penstock.store.base import Answer, Owner, Request, TaskFilter
 from penstock.store.sqlite import SQLiteStore
@@ -266,18 +266,44 @@ async def test_a_file_of_every_older_version_is_brought_up_to_date(path: str) ->
     for version in range(1, len(MIGRATIONS)):
         older = f"{path}.{version}"
         place = Place(older, migrations=MIGRATIONS[:version])
-        async with opened(SQLiteStore(older, place=place)) as store:
-            ids = await store.submit(tasks(3))
-            await store.record(run_through(ids[:1]))
+        async with opened(SQLiteStore(older, place=place)):
+            pass
+        ids = ["a", "b", "c"]
         with connected(older) as other:
             assert other.execute("PRAGMA user_version").fetchone() == (version,)
+            # As a Penstock of that time would have written them: with the columns of the first version.
+            columns = "id, state, run, kind, lane, priority, queued_at, ended_at, payload"
+            rows = [(id, "done" if id == "a" else "queued", T0 if id == "a" else None) for id in ids]
+            other.executemany(
+                f"INSERT INTO tasks ({columns}) VALUES (?, ?, 'r', 'k', 'default', 2, {T0}, ?, '{{}}')", rows
+            )
+            other.execute("INSERT INTO tally (state, tasks) VALUES ('done', 1)")
+            other.commit()
         async with opened(SQLiteStore(older)) as store:
-            assert [record.task.id for record in await store.tasks(TaskFilter())] == ids
+            kept = await store.tasks(TaskFilter())
+            assert [(record.task.id, record.task.trace) for record in kept] == [(id, None) for id in ids]
             await store.record([start(ids[1]), Spend(ids[1], 1, "surtr", "default", 19_675, T0 + 2, 0.5)])
             snapshot = await store.snapshot(T0)
             assert (snapshot.ended, snapshot.spent) == ({State.DONE: 1}, {("surtr", "default"): 0.5})
         with connected(older) as other:
             assert other.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+
+
+async def test_who_only_answered_is_known_in_an_older_file_by_what_was_told(path: str) -> None:
+    async with opened(SQLiteStore(path, place=Place(path, migrations=MIGRATIONS[:5]))) as store:
+        await store.submit(tasks(1))
+        changes = [(7, 1.0, "order"), (8, 4.0, "dispatcher-down"), (9, 7.0, None)]
+        await store.record([WaitChange(number, T0 + at, reason, "") for number, at, reason in changes])
+    with connected(path) as other:
+        columns = "(pid, machine, command, started_at, seen_at, ended_at)"
+        add = f"INSERT INTO epochs {columns} VALUES (1, 'm', 'c', ?, ?, ?)"
+        for start_s, end_s in ((0.0, 2.0), (3.0, 5.0), (6.0, None)):
+            other.execute(add, (T0 + start_s, T0 + 8.0, None if end_s is None else T0 + end_s))
+    async with opened(SQLiteStore(path)):
+        pass
+    with connected(path) as other:
+        told = other.execute("SELECT answers_only FROM epochs ORDER BY number").fetchall()
+    assert told == [(0,), (1,), (0,)]
 
 
 async def test_a_migration_keeps_what_is_there(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

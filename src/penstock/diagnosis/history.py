@@ -28,6 +28,7 @@ class Owner:
     pid: int
     machine: str
     command: str
+    answers_only: bool = False  # it answers requests and starts nothing: to tasks nobody is there
 
 
 @dataclass(frozen=True, slots=True)

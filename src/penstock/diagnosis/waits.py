@@ -6,7 +6,7 @@ tile its queue time: from when it was queued to its first start, and from each f
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
@@ -207,9 +207,11 @@ class Explainer:
 
 def _dispatching(history: History, now: float) -> list[tuple[float, float]]:
     """When somebody dispatched. One that only answered a request started nothing: to tasks nobody was there."""
-    answering = sorted(s.at for s in history.stretches if s.reason == "dispatcher-down")
-    epochs = [(e.started_at, now if e.ended_at is None else e.ended_at) for e in history.epochs]
-    return sorted(e for e in epochs if bisect_left(answering, e[0]) == bisect_right(answering, e[1]))
+    return sorted(
+        (e.started_at, now if e.ended_at is None else e.ended_at)
+        for e in history.epochs
+        if not e.owner.answers_only
+    )
 
 
 def _joined(pieces: Iterable[_Piece]) -> Iterator[_Piece]:

@@ -15,6 +15,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +126,8 @@ class Dispatcher:
         self._loop = asyncio.get_running_loop()
         self._on_decisions = on_decisions
         self._on_tokens = on_tokens
-        epoch, before = await self._store.acquire(self._owner, self._clock.now(), self._config.plant)
+        owner = replace(self._owner, answers_only=answer_only)
+        epoch, before = await self._store.acquire(owner, self._clock.now(), self._config.plant)
         try:
             async with self._closing_at_the_end(), asyncio.TaskGroup() as self._tasks:
                 bell, seen = await self._open(epoch, before, answer_only)

@@ -115,8 +115,10 @@ def attempt_of(row: Sequence[Any]) -> Attempt:
 
 
 def epoch_of(row: Sequence[Any]) -> Epoch:
-    plant = None if row[7] is None else _decode_plant(row[7])
-    return Epoch(row[0], Owner(row[1], row[2], row[3]), row[4], row[5], row[6], plant)
+    number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant = row
+    owner = Owner(pid, machine, command, answers_only=bool(answers_only))
+    known = None if plant is None else _decode_plant(plant)
+    return Epoch(number, owner, started_at, seen_at, ended_at, known)
 
 
 def plant_text(plant: Plant | None) -> str | None:

@@ -24,6 +24,7 @@ MIGRATIONS: tuple[str, ...] = (
     "sqlite/0003_spending.sql",
     "sqlite/0004_understanding.sql",
     "sqlite/0005_traces.sql",
+    "sqlite/0006_answers.sql",
 )
 QUERIES = Queries("sqlite/queries.sql")
 

@@ -125,7 +125,8 @@ def begin_epoch(
         # Every record of a dispatcher moves `seen_at`, so this is its last sign of life.
         connection.execute(QUERIES["end_epoch"], (before.seen_at, before.number))
         before = last_epoch(connection)
-    row = (owner.pid, printable(owner.machine), printable(owner.command), now, now, plant_text(plant))
+    who = (owner.pid, printable(owner.machine), printable(owner.command), owner.answers_only)
+    row = (*who, now, now, plant_text(plant))
     number = connection.execute(QUERIES["add_epoch"], row).lastrowid
     assert number is not None
     return Epoch(number, owner, now, now, plant=plant), before
