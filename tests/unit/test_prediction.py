@@ -13,6 +13,7 @@ from penstock.diagnosis.history import Queue, Ran
 from penstock.diagnosis.prediction import (
     NEVER,
     NO_DURATIONS,
+    foreseen,
     predict_end,
     predict_end_of_attempt,
     predict_start,
@@ -204,7 +205,8 @@ def test_the_rest_of_an_attempt() -> None:
     assert 2.0 <= told.seconds <= 5.0, "of those that took more than 4 s, half took up to 7 or 8"
     assert told.least_s is not None
     assert told.most_s is not None
-    assert told.least_s <= told.seconds <= told.most_s <= 6.0
+    assert 0.0 <= told.least_s <= 1.0
+    assert 5.0 <= told.most_s <= 10.0, "ten do not tell how long the longest can be"
 
 
 # ---- durations
@@ -229,12 +231,32 @@ def test_durations_of_the_nearest_kind_are_taken() -> None:
 
 def test_levels_go_from_the_shortest_to_the_longest() -> None:
     lengths = Lengths([ran(float(s)) for s in (1, 2, 3, 4)])
-    assert [lengths.draw(level).seconds for level in (0.0, 0.3, 0.6, 0.99, 1.0)] == [1.0, 2.0, 3.0, 4.0, 4.0]
-    assert lengths.draw(0.0, elapsed_s=2.5).seconds == 3.0
-    assert lengths.draw(0.5, elapsed_s=8.0).seconds == 12.0
-    assert lengths.draw(0.0, beside=0.9).seconds > lengths.draw(0.0).seconds
+    drawn = [lengths.draw((step + 0.5) / 32).seconds for step in range(32)]
+    assert drawn == sorted(drawn)
+    assert sum(drawn) / len(drawn) == pytest.approx(2.5), "the mean stays what was recorded"
+    assert drawn[0] < 1.0 < 4.0 < drawn[-1], "there are shorter and longer ones than were recorded"
+    assert lengths.draw(0.0, elapsed_s=2.5).seconds == min(one for one in drawn if one > 2.5)
+    assert lengths.draw(0.5, elapsed_s=80.0).seconds == 120.0
+    assert lengths.draw(0.5, scale=2.0).seconds == 2 * lengths.draw(0.5).seconds
     same = Lengths([ran(5.0) for _ in range(4)])
-    assert (same.spread, same.doubt, same.draw(0.7, beside=0.9).seconds) == (0.0, 0.0, 5.0)
+    assert (same.spread, same.doubt, same.draw(0.7).seconds) == (0.0, 0.0, 5.0)
+
+
+def test_few_attempts_leave_more_doubt() -> None:
+    """E1: the mean of what differs much, and of which little is known, may be far off."""
+    known = [Lengths([ran(s) for s in (1.0, 2.0, 9.0) * times]).doubt for times in (1, 3, 30)]
+    assert known == sorted(known, reverse=True)
+    assert known[0] > 5 * known[2]
+    assert Lengths([ran(s) for s in (3.0, 4.0, 5.0)]).doubt < known[0] / 3
+
+
+def test_a_range_is_as_wide_as_it_says() -> None:
+    """E1: of n even draws the tenth and the nine tenths are those of one more draw, not of the n."""
+    for count in (9, 16, 32):
+        times = [(rank + 1) / (count + 1) for rank in range(count)]
+        assert [foreseen(times, level) for level in (0.1, 0.5, 0.9)] == pytest.approx([0.1, 0.5, 0.9])
+    assert [foreseen([1.0, 2.0], level) for level in (0.1, 0.5, 0.9)] == [1.0, 1.5, 2.0]
+    assert foreseen([3.0], 0.1) == 3.0
 
 
 def test_quantiles_lie_between() -> None:

@@ -13,7 +13,8 @@ from penstock.model import Outcome, Task, Verdict
 
 _NEWEST = 200  # of each group: hosts and models change
 _ENOUGH = 5  # with fewer, a wider group tells more
-_UNKNOWN_SPREAD = 0.5  # of one or two, in shares of their mean
+_UNKNOWN_SPREAD = 0.5  # of one or two
+_BESIDE = 8  # lengths that stand for the surroundings of each
 
 # A host that failed or said "too much" says nothing about how long the work takes.
 _COUNT = (Verdict.DONE, Verdict.TEMPORARY, Verdict.PERMANENT)
@@ -30,35 +31,55 @@ class Lengths:
     def __init__(self, ran: Sequence[Ran]) -> None:
         ordered = sorted(ran, key=lambda one: one.seconds)
         self.seconds = [max(0.0, one.seconds) for one in ordered]
-        self._outcomes = [_outcome(one.verdict) for one in ordered]
         self.count = len(ordered)
         self.mean_s = sum(self.seconds) / self.count
-        squares = sum((s - self.mean_s) ** 2 for s in self.seconds) / max(1, self.count - 1)
-        spread = sqrt(squares) / self.mean_s if self.mean_s > 0 else 0.0
-        # Of equal ones only the last digits differ; of one or two nobody knows.
-        self.spread = (0.0 if spread < 1e-6 else spread) if self.count > 2 else _UNKNOWN_SPREAD
-        # Between those that were recorded lie others, and beyond them: each stands for its surroundings.
-        self._blur = min(1.0, 1.06 * sqrt(log(1 + self.spread**2)) * self.count**-0.2)
+        self.spread = _spread(self.seconds)
+        outcomes = [_outcome(one.verdict) for one in ordered]
+        grid = sorted(
+            ((s * beside, place) for place, s in enumerate(self.seconds) for beside in self._surroundings()),
+        )
+        self._grid = [seconds for seconds, _ in grid]
+        self._outcomes = [outcomes[place] for _, place in grid]
+
+    def _surroundings(self) -> Sequence[float]:
+        """Between those that were recorded lie others, and beyond them: each stands for its surroundings."""
+        blur = min(1.0, 1.06 * self.spread * self.count**-0.2)
+        if not blur:
+            return (1.0,)
+        beside = [exp(blur * normal((step + 0.5) / _BESIDE)) for step in range(_BESIDE)]
+        mean = sum(beside) / _BESIDE  # which is to stay what it is
+        return [one / mean for one in beside]
 
     @property
     def doubt(self) -> float:
-        """By how much the mean may be wrong, in shares of it: one standard error."""
-        return self.spread / sqrt(max(1, self.count - 1))
+        """By how much the mean may be wrong, as the logarithm of a factor: one standard error.
 
-    def draw(self, level: float, elapsed_s: float = 0.0, scale: float = 1.0, beside: float = 0.5) -> Drawn:
-        """One that took longer than `elapsed_s`: the shortest at level 0, the longest at level 1.
-
-        `beside` says how far from the one recorded, likewise between 0 and 1.
+        That of a log-normal mean (Cox), and more for few: where some are very long, those that were recorded
+        seldom have their share of them.
         """
-        first = bisect_right(self.seconds, elapsed_s / scale) if elapsed_s > 0 else 0
-        left = self.count - first
+        known = max(1, self.count - 1)
+        return sqrt(self.spread**2 / known + self.spread**4 / (2 * known)) * (1 + 1 / known)
+
+    def draw(self, level: float, elapsed_s: float = 0.0, scale: float = 1.0) -> Drawn:
+        """One that took longer than `elapsed_s`: the shortest at level 0, the longest at level 1."""
+        first = bisect_right(self._grid, elapsed_s / scale) if elapsed_s > 0 else 0
+        left = len(self._grid) - first
         if not left:  # longer than any: it may take as long again
             return Drawn(elapsed_s * (1.0 + level), Outcome(Verdict.DONE))
         place = first + min(left - 1, int(level * left))
-        seconds = self.seconds[place] * scale
-        if self._blur and beside != 0.5:
-            seconds *= exp(self._blur * normal(beside) - self._blur**2 / 2)
-        return Drawn(max(elapsed_s, seconds), self._outcomes[place])
+        return Drawn(max(elapsed_s, self._grid[place] * scale), self._outcomes[place])
+
+
+def _spread(seconds: Sequence[float]) -> float:
+    """How much they differ, as the logarithm of a factor: one standard deviation."""
+    count = len(seconds)
+    if count <= 2:
+        return _UNKNOWN_SPREAD
+    mean_s = sum(seconds) / count
+    if mean_s <= 0:
+        return 0.0
+    share = sqrt(sum((s - mean_s) ** 2 for s in seconds) / (count - 1)) / mean_s
+    return 0.0 if share < 1e-6 else sqrt(log(1 + share**2))  # of equal ones only the last digits differ
 
 
 def _outcome(verdict: Verdict | None) -> Outcome:

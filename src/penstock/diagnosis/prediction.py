@@ -8,9 +8,9 @@ not foreseen: new tasks, faults.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import exp, sqrt
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -143,10 +143,10 @@ def _predict(present: Present, record: TaskRecord, goal: _Goal) -> Prediction:
     times = sorted(one.reached_s for one in played if one.reached_s is not None and not one.never)
     if not times:
         return Prediction(present.now, provided=tuple(provided), unknown=NEVER)
-    least_s, median_s, most_s = (quantile(times, level) for level in (0.1, 0.5, 0.9))
+    least_s, median_s, most_s = (foreseen(times, level) for level in (0.1, 0.5, 0.9))
     if len(times) < FEW_SAMPLES:
-        doubt = _EIGHTY_PERCENT * first.doubt
-        least_s, most_s = min(least_s, median_s * (1 - doubt)), max(most_s, median_s * (1 + doubt))
+        factor = exp(_EIGHTY_PERCENT * first.doubt)
+        least_s, most_s = min(least_s, median_s / factor), max(most_s, median_s * factor)
     return Prediction(
         present.now,
         median_s,
@@ -205,13 +205,12 @@ class _Sample:
         scale = self._seen.get(lengths)
         if scale is None:
             scale = self._seen[lengths] = self._scale(lengths)
-        level = self._level(what := f"{task.id}/{start.attempt}")
-        beside = self._level(f"{what}/")
+        level = self._level(f"{task.id}/{start.attempt}")
         since = self._elapsed.get(task.id) if start.attempt == 1 else None
         if since is None:
-            seconds, outcome = lengths.draw(level, scale=scale, beside=beside)
+            seconds, outcome = lengths.draw(level, scale=scale)
             return Fate(seconds, outcome)
-        seconds, outcome = lengths.draw(level, max(0.0, self._present.now - since), scale, beside)
+        seconds, outcome = lengths.draw(level, max(0.0, self._present.now - since), scale)
         return Fate(max(0.0, seconds - (start.at - since)), outcome)
 
     def _level(self, what: str) -> float:
@@ -225,17 +224,23 @@ class _Sample:
         if not lengths.doubt:
             return 1.0
         level = self._level(f"scale {lengths.count} {lengths.mean_s!r}")
-        return max(0.2, 1.0 + lengths.doubt * normal(level))
+        return exp(lengths.doubt * normal(level))
 
     @property
     def doubt(self) -> float:
-        """How far from the truth one sample may be, in shares: by chance, and for want of knowledge."""
+        """How far off one sample may be, as the logarithm of a factor: by chance, and for want of knowledge."""
         variances = [one.spread**2 / max(1, self._starts) + one.doubt**2 for one in self._seen]
         return sqrt(max(variances, default=0.0))
 
     @property
     def attempts(self) -> int:
         return max((one.count for one in self._seen), default=0)
+
+
+def foreseen(times: Sequence[float], level: float) -> float:
+    """Below which one more such time lies with that chance: of n, a tenth lies beyond the first only if n is 9."""
+    place = (level * (len(times) + 1) - 1) / max(1, len(times) - 1)
+    return quantile(times, min(1.0, max(0.0, place)))
 
 
 def _mixed(number: int) -> int:

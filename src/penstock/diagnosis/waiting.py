@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, NamedTuple, Self
 
 from penstock.diagnosis.history import History
 from penstock.diagnosis.prediction import Prediction
 from penstock.diagnosis.remedies import remedy
 from penstock.diagnosis.waits import Explainer
-from penstock.lifecycle import LIVE
-from penstock.model import Plant, State, TaskRecord, Wait
+from penstock.model import Plant, State, TaskRecord
 
 MOST_LONGEST = 5
 
@@ -91,14 +92,12 @@ def of_run(
     run: str, history: History, plant: Plant, now: float, predicted_end: Prediction | None = None
 ) -> Waiting:
     begin = min((record.task.queued_at for record in history.records), default=now)
-    return _Sum(history, now, begin).waiting(
-        "run", run, plant, lambda wait: True, predicted_end=predicted_end
-    )
+    return replace(_Sum(history, now, begin).waiting("run", run, plant), predicted_end=predicted_end)
 
 
 def of_lane(lane: str, history: History, plant: Plant, now: float, since: float) -> Waiting:
     """Of the tasks of a lane that lived since then."""
-    return _Sum(history, now, since).waiting("lane", lane, plant, lambda wait: True)
+    return _Sum(history, now, since).waiting("lane", lane, plant)
 
 
 def of_host(host: str, history: History, plant: Plant, now: float, since: float) -> Waiting:
@@ -107,88 +106,69 @@ def of_host(host: str, history: History, plant: Plant, now: float, since: float)
         f"gate:budget:{host}"
     }
     slots = next((one.slots for one in plant.hosts if one.name == host), None)
-    able = {record.task.id for record in history.records if host in _able(plant, record)}
 
-    def names(wait: Wait) -> bool:
-        word, _, target = wait.reason.partition(":")
-        return wait.reason in gates or (word in ("slots", "rate") and host in target.split(","))
+    @cache
+    def names(reason: str) -> bool:
+        word, _, target = reason.partition(":")
+        return reason in gates or (word in ("slots", "rate") and host in target.split(","))
 
-    summed = _Sum(history, now, since)
+    @cache
+    def serves(kind: str, asked: str | None, model: str | None) -> bool:
+        return any(one.name == host for one in plant.hosts_for(kind, asked, model))
+
+    def chosen(record: TaskRecord, waited: Mapping[str, float]) -> bool:
+        task = record.task
+        if task.id in ran or any(map(names, waited)):
+            return True
+        return "host-down" in waited and serves(task.kind, task.host, task.model)
+
     ran = {attempt.task for attempt in history.attempts if attempt.host == host}
-    down = {t for t in able if any(w.reason == "host-down" for w in summed.waits[t])}
-    kept = [r for r in history.records if r.task.id in ran | down or any(map(names, summed.waits[r.task.id]))]
-    return summed.waiting(
-        "host",
-        host,
-        plant,
-        lambda wait: names(wait) or wait.reason == "host-down",
-        records=kept,
-        only_host=host,
-        slots=slots,
-    )
-
-
-def _able(plant: Plant, record: TaskRecord) -> set[str]:
-    task = record.task
-    return {host.name for host in plant.hosts_for(task.kind, task.host, task.model)}
+    summed = _Sum(history, now, since).only(chosen, lambda reason: names(reason) or reason == "host-down")
+    return replace(summed.waiting("host", host, plant, only_host=host), slots=slots)
 
 
 class _Sum:
+    """How long each task waited for what, and the sums of that."""
+
     def __init__(self, history: History, now: float, since: float) -> None:
         self._history = history
         self._now = now
         self._since = since
         explainer = Explainer(history, now)
-        self.waits: dict[str, list[Wait]] = {
-            record.task.id: [wait for wait in explainer.waits(record) if wait.end > since]
-            for record in history.records
-        }
+        self._waited = [(record, explainer.seconds(record, since)) for record in history.records]
 
-    def waiting(
-        self,
-        scope: str,
-        name: str,
-        plant: Plant,
-        counts: Callable[[Wait], bool],
-        *,
-        records: Iterable[TaskRecord] | None = None,
-        only_host: str | None = None,
-        slots: int | None = None,
-        predicted_end: Prediction | None = None,
-    ) -> Waiting:
-        chosen = list(self._history.records if records is None else records)
-        reasons, longest = self._reasons(chosen, counts)
+    def only(
+        self, chosen: Callable[[TaskRecord, Mapping[str, float]], bool], counts: Callable[[str], bool]
+    ) -> Self:
+        """Of some tasks, and for some reasons."""
+        self._waited = [
+            (record, {reason: spent for reason, spent in waited.items() if counts(reason)})
+            for record, waited in self._waited
+            if chosen(record, waited)
+        ]
+        return self
+
+    def waiting(self, scope: str, name: str, plant: Plant, only_host: str | None = None) -> Waiting:
+        reasons = self._reasons()
         return Waiting(
             scope,
             name,
             self._since,
             self._now,
-            Counter(record.state for record in chosen),
+            Counter(record.state for record, _ in self._waited),
             reasons,
-            longest,
+            self._longest(),
             remedy(reasons[0].reason, plant) if reasons else None,
-            self._busy_s(chosen, only_host),
-            slots,
-            predicted_end if any(record.state in LIVE for record in chosen) else None,
+            self._busy_s(only_host),
         )
 
-    def _reasons(
-        self, records: Iterable[TaskRecord], counts: Callable[[Wait], bool]
-    ) -> tuple[tuple[ReasonSum, ...], tuple[LongWait, ...]]:
+    def _reasons(self) -> tuple[ReasonSum, ...]:
         seconds: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         tasks: Counter[str] = Counter()
-        longest: list[LongWait] = []
-        for record in records:
-            own: dict[str, float] = defaultdict(float)
-            for wait in filter(counts, self.waits[record.task.id]):
-                own[wait.reason] += wait.end - max(wait.start, self._since)
-            for reason, spent in own.items():
+        for record, waited in self._waited:
+            tasks.update(waited.keys())
+            for reason, spent in waited.items():
                 seconds[reason][record.task.lane] += spent
-                tasks[reason] += 1
-            if own:
-                most = max(own, key=lambda reason: own[reason])
-                waited_s = sum(own.values())
-                longest.append(LongWait(record.task.id, record.state, record.task.lane, waited_s, most))
         total = sum(sum(lanes.values()) for lanes in seconds.values())
         summed = [
             ReasonSum(
@@ -200,12 +180,18 @@ class _Sum:
             )
             for reason, lanes in seconds.items()
         ]
-        summed.sort(key=lambda one: (-one.seconds, one.reason))
-        longest.sort(key=lambda one: (-one.waited_s, one.task_id))
-        return tuple(summed), tuple(longest[:MOST_LONGEST])
+        return tuple(sorted(summed, key=lambda one: (-one.seconds, one.reason)))
 
-    def _busy_s(self, records: Iterable[TaskRecord], only_host: str | None) -> float:
-        needs = {record.task.id: (record.task.needs or {}).get("slots", 1.0) for record in records}
+    def _longest(self) -> tuple[LongWait, ...]:
+        totals = ((-sum(waited.values()), record.task.id, record, waited) for record, waited in self._waited)
+        longest = heapq.nsmallest(MOST_LONGEST, (one for one in totals if one[3]), key=lambda one: one[:2])
+        return tuple(
+            LongWait(name, record.state, record.task.lane, -less_s, max(waited, key=waited.__getitem__))
+            for less_s, name, record, waited in longest
+        )
+
+    def _busy_s(self, only_host: str | None) -> float:
+        needs = {record.task.id: (record.task.needs or {}).get("slots", 1.0) for record, _ in self._waited}
         busy = 0.0
         for attempt in self._history.attempts:
             if attempt.task in needs and only_host in (None, attempt.host):

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from math import inf
+from typing import NamedTuple
 
 from penstock.diagnosis.history import History
 from penstock.diagnosis.holders import Holder, Holders, held_by
@@ -34,6 +37,16 @@ _NOT_BEFORE = "not before its time"
 _Piece = tuple[str, str, float, float]  # reason, detail, from, to
 
 
+class _Span(NamedTuple):
+    """A stretch in the queue of one reason, or of those of a class."""
+
+    start: float
+    end: float
+    reason: str
+    detail: str = ""
+    work_class: int | None = None
+
+
 class Explainer:
     """Reads a history once; then explains any of its tasks."""
 
@@ -57,7 +70,8 @@ class Explainer:
         for rest in history.rests:
             self._rests[rest.task].append((rest.start, rest.end))
         self._alive = _dispatching(history, now)
-        self._holders = Holders(history.others, now)
+        self._homes: dict[tuple[str, float], list[tuple[float, int]]] = {}  # by route and dispatcher
+        self._totals: dict[int, _Totals] = {}
         self._gate_lanes = {
             gate.name: gate.lane
             for epoch in history.epochs
@@ -68,10 +82,25 @@ class Explainer:
 
     def waits(self, record: TaskRecord) -> tuple[Wait, ...]:
         pieces: list[_Piece] = []
-        for start, end, ready, why in self._less_rests(record):
-            pieces += self._before_ready(record, start, min(ready, end), why)
-            pieces += self._ready(record, max(start, ready), end)
+        for span in self._spans(record):
+            if span.work_class is None:
+                pieces.append((span.reason, span.detail, span.start, span.end))
+            else:
+                pieces += self._changes_between(span.work_class, span.start, span.end)
         return tuple(Wait(r, self._detail(r, d, a, b), a, b) for r, d, a, b in _joined(pieces))
+
+    def seconds(self, record: TaskRecord, since: float = -inf) -> dict[str, float]:
+        """How long it waited for each reason since then: the sums of `waits`, without cutting every stretch."""
+        waited: dict[str, float] = {}
+        for span in self._spans(record):
+            start = max(span.start, since)
+            if span.end <= start:
+                continue
+            if span.work_class is None:
+                waited[span.reason] = waited.get(span.reason, 0.0) + span.end - start
+            else:
+                self._totals_of(span.work_class).add(waited, start, span.end)
+        return waited
 
     def result(self, record: TaskRecord) -> Result:
         task = record.task
@@ -108,6 +137,11 @@ class Explainer:
         if record.state is State.QUEUED or end_of_all > start:
             yield start, end_of_all, ready, why
 
+    def _spans(self, record: TaskRecord) -> Iterator[_Span]:
+        for start, end, ready, why in self._less_rests(record):
+            yield from self._before_ready(record, start, min(ready, end), why)
+            yield from self._ready(record, max(start, ready), end)
+
     def _less_rests(self, record: TaskRecord) -> Iterator[tuple[float, float, float, str]]:
         """The same without the times at rest. After one it waits for its dependencies and its time, as at first."""
         rests = self._rests[record.task.id]
@@ -134,14 +168,14 @@ class Explainer:
                 met = max(met, self._now if other.ended_at is None else other.ended_at)
         return met
 
-    def _before_ready(self, record: TaskRecord, start: float, ready: float, why: str) -> Iterator[_Piece]:
+    def _before_ready(self, record: TaskRecord, start: float, ready: float, why: str) -> Iterator[_Span]:
         met = min(max(start, self._met(record)), ready)
         if met > start:
-            yield "dependency", ", ".join(record.task.after[:5]), start, met
+            yield _Span(start, met, "dependency", ", ".join(record.task.after[:5]))
         if ready > met:
-            yield "scheduled", why, met, ready
+            yield _Span(met, ready, "scheduled", why)
 
-    def _ready(self, record: TaskRecord, start: float, end: float) -> Iterator[_Piece]:
+    def _ready(self, record: TaskRecord, start: float, end: float) -> Iterator[_Span]:
         """Cut from the class's reasons; where no dispatcher lived, that is the reason."""
         at = start
         for born, died in self._alive:
@@ -150,31 +184,36 @@ class Explainer:
             if born >= end:
                 break
             if born > at:
-                yield "dispatcher-down", "no dispatcher was running", at, born
+                yield _Span(at, born, "dispatcher-down", "no dispatcher was running")
                 at = born
             until = min(died, end)
             yield from self._in_class(record, at, until, born)
             at = until
         if at < end:
-            yield "dispatcher-down", "no dispatcher was running", at, end
+            yield _Span(at, end, "dispatcher-down", "no dispatcher was running")
 
-    def _in_class(self, record: TaskRecord, start: float, end: float, born: float) -> Iterator[_Piece]:
+    def _in_class(self, record: TaskRecord, start: float, end: float, born: float) -> Iterator[_Span]:
         task = record.task
         key = route_key(task.kind, task.lane, task.host, task.model, task.needs)
         # A dispatcher says anew where tasks wait; what the one before it said last no longer holds.
         # It may say a route twice, and it is the same; what it said of this very task counts for more.
-        routes = [h for h in self._routes.get(key, []) if h[0] >= born]
-        moves = [h for h in self._moves.get(task.id, []) if h[0] >= born]
-        homes = sorted([*routes[:1], *moves], key=lambda h: h[0])
+        homes = self._homes.get((key, born))
+        if homes is None:
+            homes = self._homes[key, born] = [h for h in self._routes.get(key, ()) if h[0] >= born][:1]
+        if moves := self._moves.get(task.id):
+            homes = sorted([*homes, *(h for h in moves if h[0] >= born)], key=lambda h: h[0])
+        elif homes and homes[0][0] <= start:  # as nearly all are
+            yield _Span(start, end, "order", work_class=homes[0][1])
+            return
         times = [h[0] for h in homes]
         at = start
         while at < end:
             i = bisect_right(times, at) - 1
             until = min(end, times[i + 1]) if i + 1 < len(times) else end
             if i < 0:
-                yield "order", TAKEN_IN, at, until
+                yield _Span(at, until, "order", TAKEN_IN)
             else:
-                yield from self._changes_between(homes[i][1], at, until)
+                yield _Span(at, until, "order", work_class=homes[i][1])
             at = until
 
     def _changes_between(self, work_class: int, start: float, end: float) -> Iterator[_Piece]:
@@ -190,6 +229,17 @@ class Explainer:
             at = until
             i += 1
 
+    def _totals_of(self, work_class: int) -> _Totals:
+        totals = self._totals.get(work_class)
+        if totals is None:
+            changes = [(at, reason or "order") for at, reason, _ in self._changes.get(work_class, ())]
+            totals = self._totals[work_class] = _Totals(changes)
+        return totals
+
+    @cached_property
+    def _holders(self) -> Holders:
+        return Holders(self._history.others, self._now)
+
     def holders(self, reason: str, start: float, end: float) -> tuple[Holder, ...]:
         """Who held what was waited for, where tasks did: slots, a lane's places, a gate that counts a lane's."""
         name, _, target = reason.partition(":")
@@ -203,6 +253,37 @@ class Explainer:
             return detail
         held = held_by(self.holders(reason, start, end))
         return "; ".join(part for part in (held, detail) if part)
+
+
+class _Totals:
+    """How long each reason of a class has held up to any time, so that a stretch of any length costs the same."""
+
+    def __init__(self, changes: Sequence[tuple[float, str]]) -> None:
+        # Of each reason: when it began to hold, for how long it had held before, and when that time was over.
+        self._held: dict[str, tuple[list[float], list[float], list[float]]] = {}
+        self._first = changes[0][0] if changes else inf
+        self._start: tuple[float, list[float]] | None = None  # many tasks came, or were restored, together
+        for place, (at, reason) in enumerate(changes):
+            begins, before_s, ends = self._held.setdefault(reason, ([], [], []))
+            before_s.append(before_s[-1] + (ends[-1] - begins[-1]) if begins else 0.0)
+            begins.append(at)
+            ends.append(changes[place + 1][0] if place + 1 < len(changes) else inf)
+
+    def add(self, waited: dict[str, float], start: float, end: float) -> None:
+        if start < self._first:  # nothing was said yet: it was being taken in
+            waited["order"] = waited.get("order", 0.0) + min(self._first, end) - start
+        if self._start is None or self._start[0] != start:
+            self._start = start, [_upto(held, start) for held in self._held.values()]
+        for (reason, held), before_s in zip(self._held.items(), self._start[1], strict=True):
+            seconds = _upto(held, end) - before_s
+            if seconds > 0:
+                waited[reason] = waited.get(reason, 0.0) + seconds
+
+
+def _upto(held: tuple[list[float], list[float], list[float]], at: float) -> float:
+    begins, before_s, ends = held
+    place = bisect_right(begins, at) - 1
+    return 0.0 if place < 0 else before_s[place] + (min(at, ends[place]) - begins[place])
 
 
 def _dispatching(history: History, now: float) -> list[tuple[float, float]]:

@@ -226,12 +226,18 @@ class Store(Protocol):
         """How many tasks of a run have not ended."""
 
     async def history(
-        self, *, task: str | None = None, run: str | None = None, chosen: TaskFilter | None = None
+        self,
+        *,
+        task: str | None = None,
+        run: str | None = None,
+        chosen: TaskFilter | None = None,
+        others: bool = True,
     ) -> History:
         """What explains the waits of a task, of a run, or of chosen tasks; those come without payload and value.
 
-        UnknownTask when there is no such task or run. Tasks of imported runs are not among chosen ones: what
-        explains them is another store's.
+        UnknownTask when there is no such task or run. Tasks of imported runs are not among chosen ones, unless it
+        is the run that is chosen: what explains them is another store's. `others`: with the attempts of all other
+        tasks of that time, which tell who held what.
         """
 
     async def snapshot(self, at: float) -> Snapshot: ...

@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.diagnosis.present import HostNow, Present
+from penstock.errors import UnknownTask
+from penstock.lifecycle import LIVE
 from penstock.model import Plant, State, TaskRecord
 from penstock.scheduling.budget import day_of
 from penstock.scheduling.messages import Spent
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.diagnosis.why import Why
 
 MOST_SUMMED = 20_000  # tasks of a lane or host, the newest
+MOST_IN_RUN = 100_000
 
 
 async def present_of(store: Store, plant: Plant, ahead: Ahead, now: float) -> Present:
@@ -55,18 +58,23 @@ async def why_task(store: Store, plant: Plant, record: TaskRecord, now: float) -
     return await asyncio.to_thread(explain, record, history, present)
 
 
-async def why_run(store: Store, plant: Plant, run: str, now: float) -> Waiting:
+async def why_run(store: Store, plant: Plant, run: str, now: float, *, most: int = MOST_IN_RUN) -> Waiting:
+    """Of at most so many of its tasks, the newest."""
     from penstock.diagnosis.prediction import predict_end
     from penstock.diagnosis.waiting import of_run
 
-    history = await store.history(run=run)
-    present = (
-        await present_of(store, plant, Ahead(plant.aging_s), now) if await store.live_in_run(run) else None
-    )
+    states = await store.states_in_run(run)
+    if not states:
+        raise UnknownTask(f"no run {run}; `penstock tasks` lists tasks with their runs")
+    chosen = TaskFilter(run=run, limit=most, newest=True)
+    history = await store.history(chosen=chosen, others=False)
+    live = not LIVE.isdisjoint(states)
+    present = await present_of(store, plant, Ahead(plant.aging_s), now) if live else None
 
     def work() -> Waiting:
         ends = None if present is None else predict_end(present, run)
-        return of_run(run, history, plant, now, ends)
+        summed = of_run(run, history, plant, now, ends)
+        return replace(summed, cut_short=sum(states.values()) > len(history.records))
 
     return await asyncio.to_thread(work)
 
@@ -75,7 +83,7 @@ async def why_lane(store: Store, plant: Plant, lane: str, since: float, now: flo
     from penstock.diagnosis.waiting import of_lane
 
     chosen = TaskFilter(lane=lane, since=since, limit=MOST_SUMMED, newest=True)
-    history = await store.history(chosen=chosen)
+    history = await store.history(chosen=chosen, others=False)
     summed = await asyncio.to_thread(of_lane, lane, history, plant, now, since)
     return replace(summed, cut_short=len(history.records) >= MOST_SUMMED)
 
@@ -84,6 +92,6 @@ async def why_host(store: Store, plant: Plant, host: str, since: float, now: flo
     from penstock.diagnosis.waiting import of_host
 
     chosen = TaskFilter(since=since, limit=MOST_SUMMED, newest=True)
-    history = await store.history(chosen=chosen)
+    history = await store.history(chosen=chosen, others=False)
     summed = await asyncio.to_thread(of_host, host, history, plant, now, since)
     return replace(summed, cut_short=len(history.records) >= MOST_SUMMED)

@@ -226,13 +226,18 @@ class SQLiteStore:
         return int(count)
 
     async def history(
-        self, *, task: str | None = None, run: str | None = None, chosen: TaskFilter | None = None
+        self,
+        *,
+        task: str | None = None,
+        run: str | None = None,
+        chosen: TaskFilter | None = None,
+        others: bool = True,
     ) -> History:
         from penstock.store.sqlite_history import read_history
 
         if (task is not None) + (run is not None) + (chosen is not None) != 1:
             raise ValueError("name a task, a run, or which tasks")
-        return await self._scan(partial(read_history, task=task, run=run, chosen=chosen))
+        return await self._scan(partial(read_history, task=task, run=run, chosen=chosen, others=others))
 
     async def snapshot(self, at: float) -> Snapshot:
         return await self._scan(partial(read_snapshot, at=at, owner_lock=self._owner_lock))

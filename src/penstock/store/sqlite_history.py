@@ -46,8 +46,21 @@ class Material:
     conditions: Sequence[StoredEvent] = field(default_factory=list)  # of hosts, lanes, gates; stalls
 
 
+@dataclass(frozen=True, slots=True)
+class _Time:
+    """What is to be told of it."""
+
+    begin: float
+    end: float
+    others: bool  # also the attempts of all other tasks
+
+
 def read_history(
-    connection: sqlite3.Connection, task: str | None, run: str | None, chosen: TaskFilter | None = None
+    connection: sqlite3.Connection,
+    task: str | None,
+    run: str | None,
+    chosen: TaskFilter | None = None,
+    others: bool = True,
 ) -> History:
     records = _chosen(connection, task, run) if chosen is None else read_bare_tasks(connection, chosen)
     if not records:
@@ -58,7 +71,7 @@ def read_history(
     begin = min(record.task.queued_at for record in records)
     end = max(inf if record.state in LIVE else record.ended_at or inf for record in records)
     classes = {attempt.work_class for attempt in attempts} | {move.work_class for move in moves}
-    material = _material(connection, records, classes, begin, end)
+    material = _material(connection, records, classes, _Time(begin, end, others))
     return History(
         records=records,
         attempts=attempts,
@@ -91,7 +104,7 @@ def _chosen(connection: sqlite3.Connection, task: str | None, run: str | None) -
 
 
 def _material(
-    connection: sqlite3.Connection, records: Sequence[TaskRecord], classes: set[int], begin: float, end: float
+    connection: sqlite3.Connection, records: Sequence[TaskRecord], classes: set[int], time: _Time
 ) -> Material:
     keys = {
         route_key(task.kind, task.lane, task.host, task.model, task.needs)
@@ -99,14 +112,14 @@ def _material(
     }
     imported = connection.execute(QUERIES["import_of_run"], (records[0].task.run,)).fetchone()
     if imported is None:
-        return _local_material(connection, keys, classes, begin, end)
+        return _local_material(connection, keys, classes, time)
     imported_at, text = imported
     brought = msgspec.json.decode(text, type=Material)
     own = connection.execute(QUERIES["imported_attempts"], (records[0].task.run,))
     brought = replace(brought, others=_in_order([*brought.others, *map(attempt_of, own)]))
-    if end < imported_at:  # all of it happened elsewhere
+    if time.end < imported_at:  # all of it happened elsewhere
         return brought
-    here = _local_material(connection, keys, classes, imported_at, end)
+    here = _local_material(connection, keys, classes, replace(time, begin=imported_at))
     return Material(
         others=_in_order([*brought.others, *here.others]),
         routes=[*brought.routes, *(r._replace(at=max(r.at, imported_at)) for r in here.routes)],
@@ -120,8 +133,10 @@ def _material(
 
 
 def _local_material(
-    connection: sqlite3.Connection, keys: Iterable[str], classes: set[int], begin: float, end: float
+    connection: sqlite3.Connection, keys: Iterable[str], classes: set[int], time: _Time
 ) -> Material:
+    begin, end = time.begin, time.end
+
     def rows(query: str, *parameters: Any) -> list[Any]:
         return connection.execute(QUERIES[query], parameters).fetchall()
 
@@ -129,7 +144,7 @@ def _local_material(
     classes = classes | {route.work_class for route in routes}
     stretches = rows("stretches_between", json_text(sorted(classes)), begin, end)
     return Material(
-        others=[attempt_of(row) for row in rows("attempts_between", begin, end)],
+        others=[attempt_of(row) for row in rows("attempts_between", begin, end)] if time.others else [],
         routes=routes,
         stretches=[WaitChange(*row) for row in stretches],
         epochs=[epoch_of(row) for row in rows("epochs_between", begin, end)],

@@ -27,8 +27,9 @@ def read_tasks(connection: sqlite3.Connection, chosen: TaskFilter) -> list[TaskR
 
 
 def read_bare_tasks(connection: sqlite3.Connection, chosen: TaskFilter) -> list[TaskRecord]:
-    """Without payload and value, and none that was imported."""
-    query, parameters = _filtered(chosen, "records", ["run NOT IN (SELECT run FROM imports)"])
+    """Without payload and value; none that was imported, unless its run is chosen."""
+    own = ["run NOT IN (SELECT run FROM imports)"] if chosen.run is None else []
+    query, parameters = _filtered(chosen, "records", own)
     return [record_of(row) for row in connection.execute(query, parameters)]
 
 
