@@ -132,7 +132,7 @@ def random_tasks(world: World, rng: random.Random, n: int) -> list[Task]:
     return tasks
 
 
-def fault(world: World, rng: random.Random, simple: bool) -> None:
+def fault(world: World, rng: random.Random) -> None:
     """One thing that goes wrong, or that somebody does."""
     host = rng.choice(world.plant.hosts)
     lane = rng.choice(world.plant.lanes).name
@@ -165,11 +165,8 @@ def fault(world: World, rng: random.Random, simple: bool) -> None:
         world.truth.hear([m.Tick()], world.now)
         world.act(world.scheduler.apply(m.Tick(), world.now - 3600))
     elif what == "end":
-        if simple:
-            world.crash(rng.choice((0.001, 3.0)))
-        else:
-            end_dispatcher(world, rng)
-    elif what == "revive" and not simple:
+        end_dispatcher(world, rng)
+    elif what == "revive":
         gone = world.revivable()
         world.revive(rng.sample(gone, min(len(gone), rng.choice((1, 3, 20)))))
     elif what == "why":
@@ -197,17 +194,17 @@ def end_dispatcher(world: World, rng: random.Random) -> None:
         )
 
 
-def play(seed: int, steps: int = 60, *, simple: bool = False) -> World:
-    """One whole life of a random world; in a simple one all is taken in at once, and nothing comes back."""
+def play(seed: int, steps: int = 60) -> World:
+    """One whole life of a random world."""
     rng = random.Random(seed)
     world = World(random_plant(rng), rng)
     for _ in range(steps):
         chance = rng.random()
         if chance < 0.25:
-            late_s = 0.0 if simple else rng.choice((0.0, 0.0, 0.3))
+            late_s = rng.choice((0.0, 0.0, 0.3))
             world.submit(random_tasks(world, rng, rng.choice((1, 1, 3, 12))), late_s)
         elif chance < 0.4:
-            fault(world, rng, simple)
+            fault(world, rng)
         elif not world.advance():
             world.submit(random_tasks(world, rng, 2))
     world.finish()

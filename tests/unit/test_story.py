@@ -106,6 +106,32 @@ def test_a_revived_task_waits_from_when_it_was_wanted_again() -> None:
     assert ear.ended().revived_at == 50.0
 
 
+def test_a_revived_task_waits_for_its_dependencies_and_its_time_as_at_first() -> None:
+    task = Task("k", id="a", queued_at=1.0, after=("b",), not_before=56.0)
+    story, ear = Story({"a": task}.get, lambda _: 53.0), Ear()
+    story.listen(ear)
+    story.decided([Revive("a", 50.0), WaitChange(1, 50.0, "slots:h", "")])
+    story.decided([Start("a", 2, "h", "default", 1, 60.0)])
+    told = reasons(ear.started()[0].wait)
+    assert told == [("dependency", 50.0, 53.0), ("scheduled", 53.0, 56.0), ("slots:h", 56.0, 60.0)]
+
+
+def test_a_task_that_an_earlier_dispatcher_revived_is_not_between_tries() -> None:
+    task = Task("k", id="a", queued_at=1.0)
+    story, ear, _ = story_of(task)
+    story.took_over(20.0, 12.0, [TaskRecord(task, 1, State.QUEUED, 1)])
+    story.decided([Start("a", 2, "h", "default", 1, 22.0)])
+    assert reasons(ear.started()[0].wait) == [("dispatcher-down", 12.0, 20.0), ("order", 20.0, 22.0)]
+
+
+def test_who_only_answers_is_no_dispatcher_in_the_story() -> None:
+    task = Task("k", id="a", queued_at=1.0)
+    story, ear, _ = story_of(task)
+    story.took_over(20.0, 12.0, [TaskRecord(task, 1, State.QUEUED)], answers_only=True)
+    story.decided([End("a", 0, State.CANCELLED, "cancel", 22.0, None, "cancelled in the queue")])
+    assert reasons(ear.ended().wait) == [(EARLIER, 1.0, 12.0), ("dispatcher-down", 12.0, 22.0)]
+
+
 def test_what_ran_under_an_earlier_dispatcher_is_told_with_its_host_and_time() -> None:
     """Promise 6"""
     task = Task("k", id="a", queued_at=1.0)

@@ -65,6 +65,30 @@ def test_an_epoch_that_only_answered_is_part_of_the_time_without_a_dispatcher() 
     assert (wait.reason, wait.start, wait.end) == ("dispatcher-down", 0.0, 9.0)
 
 
+def test_a_task_that_is_yet_to_be_taken_in_waits_with_its_class() -> None:
+    """Whether or not it is the first of its kind in that class."""
+    task = Task("k", id="a", queued_at=1.0)
+    history = History(
+        records=[TaskRecord(task, 1, State.QUEUED)],
+        attempts=(),
+        others=(),
+        dependencies={},
+        routes=[m.Route('["k","default",null,null,null]', 7, 2.0, "")],
+        moves=(),
+        stretches=[m.WaitChange(7, 0.0, "host-down", "h")],
+        epochs=[Epoch(1, NOBODY, 0.0, 5.0)],
+    )
+    (wait,) = Explainer(history, 5.0).waits(history.records[0])
+    assert (wait.reason, wait.start, wait.end) == ("host-down", 1.0, 5.0)
+
+
+def test_one_that_comes_after_a_task_that_had_failed_never_waited_for_it() -> None:
+    scheduler = Scheduler(Plant((Host("h", "x"),)))
+    late = Task("k", id="b", after=("a",), queued_at=1.0)
+    scheduler.apply(m.Submitted([late], {"a": State.FAILED}), 1.5)
+    assert scheduler.met_at("b") == 1.0
+
+
 def test_a_revived_task_waits_for_a_dependency_that_was_revived_with_it() -> None:
     needed = TaskRecord(Task("k", id="a"), 1, State.DONE, 1, ended_at=60.0)
     task = Task("k", id="b", after=("a",), queued_at=0.0)

@@ -197,12 +197,14 @@ class Explainer:
         key = route_key(task.kind, task.lane, task.host, task.model, task.needs)
         # A dispatcher says anew where tasks wait; what the one before it said last no longer holds.
         # It may say a route twice, and it is the same; what it said of this very task counts for more.
+        # Its class may have waited before: what held that held a task that was yet to be taken in.
         homes = self._homes.get((key, born))
         if homes is None:
-            homes = self._homes[key, born] = [h for h in self._routes.get(key, ()) if h[0] >= born][:1]
+            told = [work_class for at, work_class in self._routes.get(key, ()) if at >= born]
+            homes = self._homes[key, born] = [(born, work_class) for work_class in told[:1]]
         if moves := self._moves.get(task.id):
             homes = sorted([*homes, *(h for h in moves if h[0] >= born)], key=lambda h: h[0])
-        elif homes and homes[0][0] <= start:  # as nearly all are
+        elif homes:  # as nearly all are
             yield _Span(start, end, "order", work_class=homes[0][1])
             return
         times = [h[0] for h in homes]

@@ -248,7 +248,8 @@ class Dispatcher:
         self._events += [e for e in events if not isinstance(e, PauseSet) or self._has(e)]
         if self.story.is_heard:
             live = [record for e in events if isinstance(e, Restored) for record in e.records]
-            self.story.took_over(epoch.started_at, None if before is None else before.ended_at, live)
+            died_at = None if before is None else before.ended_at
+            self.story.took_over(epoch.started_at, died_at, live, answers_only=answer_only)
         self._bell = bell = store.wake_bell()
         beside = [str(self._config.path.parent)] if self._config.path is not None else []
         self._probes = Probes(self._config.plant.gates, self._tell, search_path=beside)

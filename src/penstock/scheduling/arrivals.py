@@ -181,6 +181,8 @@ class Arrivals:
                 unmet.add(needed)
                 continue
             if state is not State.DONE:
+                if not any(n in tasks or ended.get(n, State.QUEUED) in LIVE for n in task.after):
+                    self._roster.met[entry.id] = task.queued_at  # it never waited for them here
                 self._endings.end(entry, INHERITED[state], now, None, f"dependency {needed}: {state}")
                 return
         if unmet:

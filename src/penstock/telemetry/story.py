@@ -11,6 +11,7 @@ unknown when its start is decided; that start is told when the attempt begins.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -143,7 +144,7 @@ class _Tries(NamedTuple):
     """Of a task that was in the queue before: since when it is again, and what its attempts used."""
 
     at: float
-    ready: float
+    ready: float | None  # None: it was revived, and waits for its dependencies and its time as at first
     why: str
     host: str | None = None
     tokens: float | None = None
@@ -194,9 +195,19 @@ class Story:
 
     # ---- what is told
 
-    def took_over(self, now: float, last_died: float | None, records: Iterable[TaskRecord]) -> None:
-        """A dispatcher begins with these live tasks; the one before it was gone at `last_died`."""
-        self._born = now
+    def took_over(
+        self,
+        now: float,
+        last_died: float | None,
+        records: Iterable[TaskRecord],
+        *,
+        answers_only: bool = False,
+    ) -> None:
+        """A dispatcher begins with these live tasks; the one before it was gone at `last_died`.
+
+        One that only answers requests is none to them: their time in the queue goes on without anybody.
+        """
+        self._born = math.inf if answers_only else now
         self._last_died = last_died
         for record in records:
             task = record.task
@@ -205,8 +216,9 @@ class Story:
                     record.attempts, record.host or "", task.lane, record.started_at or now, task, None
                 )
             elif record.attempts:
-                ready = now if record.retry_at is None else record.retry_at
-                since = min(ready, now if last_died is None else last_died)
+                ready = record.retry_at  # None: somebody revived it
+                since = now if last_died is None else last_died
+                since = since if ready is None else min(ready, since)
                 self._tried[task.id] = _Tries(since, ready, "between tries", record.host)
 
     def decided(self, decisions: Sequence[Decision]) -> None:
@@ -375,7 +387,7 @@ class Story:
     def _revived(self, revive: Revive) -> None:
         self._facts.append(revive)
         self._moves.pop(revive.task, None)
-        self._tried[revive.task] = _Tries(revive.at, revive.at, "", revived_at=revive.at)
+        self._tried[revive.task] = _Tries(revive.at, None, "", revived_at=revive.at)
 
     def _spent(self, spend: Spend) -> None:
         running = self._running.get(spend.task)
@@ -407,7 +419,7 @@ class Story:
     def _queue_time(self, task: Task, tries: _Tries | None, end: float, work_class: int) -> QueueTime:
         start = task.queued_at if tries is None else tries.at
         before: list[Piece] = []
-        if tries is not None:
+        if tries is not None and tries.ready is not None:
             ready = tries.ready
             if ready > start:
                 before.append(Piece("scheduled", tries.why, start, min(ready, end)))
