@@ -167,6 +167,10 @@ def test_time_alone_ends_some_waits() -> None:
     waiting = queued(1)
     told = predict_start(present(waiting, plant=replace(PLANT, hosts=(cloud,)), spent=spent), waiting[0])
     assert told.seconds == (day_of(NOW) + 1) * 86_400 - NOW
+    nobody = present(waiting, plant=replace(PLANT, hosts=(cloud,)), spent=spent, dispatched=False)
+    told = predict_start(nobody, waiting[0])
+    money = "it is 00:00 UTC, when a new day's money is there"
+    assert (told.provided, told.seconds) == (("a dispatcher runs", money), 0.0), "midnight waits for nobody"
     rated = Host("a", "none", 2, rate=Rate(requests_per_min=2.0))
     lately = [ran(1.0, ago=20.0), ran(1.0, ago=10.0)]
     told = predict_start(present(waiting, plant=replace(PLANT, hosts=(rated,)), past=lately), waiting[0])

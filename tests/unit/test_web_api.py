@@ -190,6 +190,27 @@ async def test_why_tells_the_reasons_and_they_add_up(web: Web) -> None:
     assert told["waited_s"] == pytest.approx(task["started_at"] - task["queued_at"], abs=1e-6)
 
 
+async def test_why_of_a_run(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E1 over HTTP: the sums of a run, of no more tasks than the limit."""
+    ids = await web.submit(*({"kind": "a", "id": f"w{n}"} for n in range(3)), run="summed")
+    for id in ids:
+        await web.ended(id)
+    told = await web.get("/api/runs/summed/why")
+    assert (told["scope"], told["name"], told["states"], told["cut_short"]) == (
+        "run",
+        "summed",
+        {"done": 3},
+        False,
+    )
+    waits = [wait for id in ids for wait in (await web.get(f"/api/tasks/{id}/why"))["waits"]]
+    assert told["waited_s"] == pytest.approx(sum(wait["seconds"] for wait in waits), abs=0.01)
+    assert {one["reason"] for one in told["reasons"]} == {wait["reason"] for wait in waits}
+    assert told["predicted_end"] is None
+    monkeypatch.setattr("penstock.web.api.MOST_SUMMED", 2)
+    cut = await web.get("/api/runs/summed/why")
+    assert (cut["tasks"], cut["cut_short"]) == (2, True)
+
+
 async def test_the_timeline_of_a_run_comes_in_pages(web: Web) -> None:
     """A6 over HTTP."""
     ids = await web.submit(*({"kind": "a", "id": f"t{n}"} for n in range(5)), run="nightly")
@@ -224,6 +245,7 @@ NOWHERE = [
     ("POST", "/api/tasks/nobody/retry"),
     ("GET", "/api/runs/nobody"),
     ("GET", "/api/runs/nobody/timeline"),
+    ("GET", "/api/runs/nobody/why"),
     ("GET", "/api/tasks/%00%F0%9F%A5%8B'\"--"),
     ("GET", "/api/tasks/"),
     ("GET", "/api"),
@@ -358,6 +380,7 @@ async def test_each_scope_allows_its_own(tmp_path: Path) -> None:
             "/api/gates",
             "/api/runs/x",
             "/api/runs/x/timeline",
+            "/api/runs/x/why",
             "/api/events",
             "/metrics",
         ]

@@ -9,7 +9,7 @@ not foreseen: new tasks, faults.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, sqrt
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -129,6 +129,11 @@ def _predict(present: Present, record: TaskRecord, goal: _Goal) -> Prediction:
     samples = max(1, min(MOST_SAMPLES, MOST_PLAYED // size))
     provided: list[str] = [] if present.dispatched else ["a dispatcher runs"]
     first = _Sample(present, durations, goal, 0, samples)
+    if provided and first.reached_s and _waits_for_money(present, record):
+        # Midnight comes at its time, not so long after somebody dispatches.
+        present = replace(present, spent=())
+        provided.append("it is 00:00 UTC, when a new day's money is there")
+        first = _Sample(present, durations, goal, 0, samples)
     while first.reached_s is None and not first.unknown:
         lifted = _lift(present, first, record)
         if isinstance(lifted, str) or len(provided) >= _MOST_LIFTED:
@@ -255,6 +260,14 @@ def _is_reached(record: TaskRecord, state: str) -> bool:
 
 
 # ---- what must happen first
+
+
+def _waits_for_money(present: Present, record: TaskRecord) -> bool:
+    """Whether a budget is what holds it once somebody dispatches."""
+    simulator = begin(present, lambda start, task: Fate(_HORIZON_S))
+    simulator.run(before=present.now + 1e-3)
+    reason = simulator.waiting_reason(record.task.id)
+    return reason is not None and reason.startswith("gate:budget:")
 
 
 def _lift(present: Present, sample: _Sample, record: TaskRecord) -> tuple[Present, str] | str:

@@ -18,7 +18,7 @@ from penstock.diagnosis.timeline.bars import attempt_record
 from penstock.errors import UnknownTask
 from penstock.model import State, TaskRecord
 from penstock.store.base import Answer, TaskFilter
-from penstock.store.outlook import why_task
+from penstock.store.outlook import MOST_SUMMED, why_run, why_task
 from penstock.trace import brought
 from penstock.web import shapes
 from penstock.web.admission import Admission
@@ -57,9 +57,11 @@ def enter(parts: Parts, request: Request, scope: str) -> Caller:
 
 def add_routes(app: FastAPI, parts: Parts) -> None:
     _add_lists(app, parts)
-    _add_tasks(app, parts)
+    thinking = asyncio.Semaphore(1)  # one at a time: a prediction takes up to a second of this process
+    _add_tasks(app, parts, thinking)
     _add_changes(app, parts)
     _add_runs(app, parts)
+    _add_why_run(app, parts, thinking)
 
 
 def _add_lists(app: FastAPI, parts: Parts) -> None:
@@ -128,9 +130,8 @@ def _add_lists(app: FastAPI, parts: Parts) -> None:
         return reply({"run": run.name, "task_ids": kept}, 201)
 
 
-def _add_tasks(app: FastAPI, parts: Parts) -> None:
+def _add_tasks(app: FastAPI, parts: Parts, thinking: asyncio.Semaphore) -> None:
     not_found = errors(404)
-    thinking = asyncio.Semaphore(1)
 
     @app.get(
         "/api/tasks/{task_id}",
@@ -162,7 +163,7 @@ def _add_tasks(app: FastAPI, parts: Parts) -> None:
         """
         enter(parts, request, "read")
         record = await _record(parts, task_id)
-        async with thinking:  # one at a time: a prediction takes up to a second of this process
+        async with thinking:
             told = await why_task(parts.store, parts.config.plant, record, time.time())
         return reply(told.as_record())
 
@@ -249,6 +250,28 @@ def _add_runs(app: FastAPI, parts: Parts) -> None:
             raise _no_run(run) from None
         # In a thread: the waits of a long run take a while to work out.
         return reply(await asyncio.to_thread(run_timeline, run, history, after, limit, time.time()))
+
+
+def _add_why_run(app: FastAPI, parts: Parts, thinking: asyncio.Semaphore) -> None:
+    @app.get(
+        "/api/runs/{run}/why",
+        summary="Where the waiting of a run went",
+        tags=["runs"],
+        responses={200: {"model": shapes.RunWhy}, **_READ, **errors(404)},
+        response_class=Response,
+    )
+    async def why_of_run(request: Request, run: RunName) -> Response:
+        """Each reason with its seconds, share, tasks and lanes; what would help most; when the run will end.
+
+        The same as `penstock why --run RUN --json`, of the newest 20,000 tasks; `cut_short`: there were more.
+        """
+        enter(parts, request, "read")
+        try:
+            async with thinking:
+                told = await why_run(parts.store, parts.config.plant, run, time.time(), most=MOST_SUMMED)
+        except UnknownTask:
+            raise _no_run(run) from None
+        return reply(told.as_record())
 
 
 async def _record(parts: Parts, task_id: str) -> TaskRecord:

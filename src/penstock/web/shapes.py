@@ -218,6 +218,44 @@ class Why:
 
 
 @dataclass
+class ReasonRecord:
+    reason: str
+    seconds: float
+    share: float
+    tasks: int
+    lanes: dict[str, float]
+
+
+@dataclass
+class LongWaitRecord:
+    task_id: str
+    state: StateName
+    lane: str
+    waited_s: float
+    reason: str
+
+
+@dataclass
+class RunWhy:
+    """Of many tasks together. `slots` is a host's, and null here."""
+
+    scope: Literal["run"]
+    name: str
+    since: float
+    until: float
+    tasks: int
+    states: dict[StateName, int]
+    waited_s: float
+    busy_s: float
+    slots: int | None
+    reasons: list[ReasonRecord]
+    longest: list[LongWaitRecord]
+    remedy: str | None
+    predicted_end: PredictionRecord | None
+    cut_short: bool
+
+
+@dataclass
 class RunRecord:
     run: str
     tasks: int
