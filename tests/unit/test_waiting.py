@@ -154,7 +154,7 @@ def test_sums_are_those_of_the_single_waits(seed: int) -> None:
             expected = summed_up(explainer, record, since)
             assert explainer.seconds(record, since) == pytest.approx(expected, abs=1e-6)
             reasons |= expected.keys()
-    assert {"dependency", "scheduled", "paused", "slots:a", "order", "dispatcher-down"} <= reasons
+    assert {"dependency", "scheduled", "paused", "slots:a", "dispatcher-down"} <= reasons
 
 
 # ---- of a run, a lane, a host
