@@ -100,7 +100,7 @@ class Referee:
         self.slots = {h.name: first_slots(h) for h in self.plant.hosts}
         self.reserving = [lane for lane in self.plant.lanes if lane.reserve]
         self.books = Books(self.plant)
-        self.known_serving: dict[tuple[str, str | None, str | None], list[Host]] = {}
+        self.known_serving: dict[tuple[str | None, ...], list[Host]] = {}
         self.untold: dict[tuple[str, int], float] = {}  # costs of this step that no decision has told
         self.known_held: dict[
             tuple[str, str | None], dict[str, float]
@@ -329,16 +329,30 @@ class Referee:
         self.check_money(row, host)
 
     def serving(self, task: Task) -> list[Host]:
-        asked = task.kind, task.host, task.model
+        """Hosts of its kind; those that can never have the units it needs do not count, unless none can."""
+        asked = task.kind, task.host, task.model, task.lane, str(task.needs)
         if asked not in self.known_serving:
-            self.known_serving[asked] = [
+            hosts = [
                 h
                 for h in self.plant.hosts
                 if h.serves_kind(task.kind)
                 and (task.host is None or task.host == h.name)
                 and (task.model is None or task.model == h.model)
             ]
+            able = [h for h in hosts if self.has_units(h, task)]
+            self.known_serving[asked] = able or hosts
         return self.known_serving[asked]
+
+    def has_units(self, host: Host, task: Task) -> bool:
+        for unit, amount in self.needs(task).items():
+            others = sum(
+                lane.reserve.get(host.name, {}).get(unit, 0.0)
+                for lane in self.plant.lanes
+                if lane.name != task.lane
+            )
+            if unit != "slots" and amount > host.units.get(unit, 0.0) - others + NEAR:
+                return False
+        return True
 
     def fitting_hosts(self, row: Row, slack: float = NEAR) -> list[Host]:
         """Own hosts, and the fallback hosts that are open for this task (surely so with negative slack)."""

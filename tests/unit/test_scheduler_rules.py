@@ -188,6 +188,24 @@ def test_units_limit_what_runs_together() -> None:
     assert started(s.apply(m.Finished("a", 1, DONE), 3.0)) == ["b"]
 
 
+def test_a_host_without_the_units_is_no_reason_to_wait() -> None:
+    """E1: its gate holds the only host that can ever take it; that another has free slots is nothing to it."""
+    gate = Gate("mem", probe="python:x", min=3.0, holds_hosts=("surtr",))
+    s = Scheduler(
+        plant(
+            Host("surtr", "none", units={"vram_gb": 24.0}),
+            Host("cloud", "none", slots=8, fallback=Fallback(after_s=3.0)),
+            gates=(gate,),
+        )
+    )
+    assert not started(
+        s.apply_all([m.GateRead("mem", 1.0), m.Submitted(tasks("big", needs={"vram_gb": 20.0}))], 1.0)
+    )
+    assert not started(s.apply(m.Tick(), 10.0))
+    assert s.waiting_reason("big") == "gate:mem"
+    assert started(s.apply(m.GateRead("mem", 4.0), 11.0)) == ["big"]
+
+
 def test_a_big_task_is_passed_only_until_it_has_waited_long_enough() -> None:
     """Rule 3: after `aging_s` the slots that become free are kept for it, and the others know."""
     s = Scheduler(plant(Host("h", "none", 2), aging_s=10.0))

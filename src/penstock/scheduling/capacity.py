@@ -251,11 +251,16 @@ class HostState:
 
     def could_hold(self, needs: Needs, lane: str) -> bool:
         """Whether it would fit on the empty host, with all the slots it may have."""
-        kept = {u: self._reserved(lane, u) for u in ("slots", *(u for u, _ in needs.extra))}
+        kept = self._reserved(lane, "slots")
         slots = self.slots if self.tuner is None else max(self.slots, self.tuner.max)
-        if needs.slots > slots - kept["slots"] + _EPSILON:
-            return False
-        return all(self.host.units.get(u, 0.0) - kept[u] + _EPSILON >= amount for u, amount in needs.extra)
+        return needs.slots <= slots - kept + _EPSILON and self.has_units(needs, lane)
+
+    def has_units(self, needs: Needs, lane: str) -> bool:
+        """Whether it has as many as are needed, slots aside: those may change, these never do."""
+        return all(
+            self.host.units.get(unit, 0.0) - self._reserved(lane, unit) + _EPSILON >= amount
+            for unit, amount in needs.extra
+        )
 
     def _reserved(self, lane: str, unit: str) -> float:
         return sum(units.get(unit, 0.0) for other, units in self.reserves.items() if other != lane)

@@ -62,12 +62,15 @@ class World:
         gates = tuple(
             g for g in self.gates.values() if lane_name in g.gate.holds_lanes or kind in g.gate.holds_kinds
         )
-        hosts = [self.hosts[h.name] for h in self.plant.hosts_for(kind, host, model)]
+        needs = _needs(dict(units or ()))
+        serving = [self.hosts[h.name] for h in self.plant.hosts_for(kind, host, model)]
+        # One that can never hold it is no host for it and no reason to wait, unless all are such.
+        hosts = [h for h in serving if h.has_units(needs, lane_name)] or serving
         # A task that names a fallback host wants that host: nothing to fall back from.
         own = [h for h in hosts if h.host.fallback is None or host is not None]
         spare = [h for h in hosts if h not in own]
         lane = self.lanes.get(lane_name) or LaneState(Lane(lane_name))  # asking adds none
-        return Reach(lane, _needs(dict(units or ())), gates, own, spare)
+        return Reach(lane, needs, gates, own, spare)
 
     def make_shape(self, task: Task) -> Shape:
         """The shape of a kind of task seen for the first time."""
