@@ -183,7 +183,7 @@ async def test_the_history_of_a_run_is_all_that_explains_it(store: Store) -> Non
         WaitChange(8, T0 + 20, None, ""),
     ]
     assert [(epoch.owner, epoch.started_at) for epoch in history.epochs] == [(ME, T0 - 100)]
-    assert history.rests == [Rest("b", T0 + 12, T0 + 14)]
+    assert history.rests == [Rest("b", T0 + 12, T0 + 14, attempts=1)]
 
 
 async def test_the_history_of_a_task_is_that_of_its_time(store: Store) -> None:

@@ -170,7 +170,7 @@ class Referee:
         row = self.rows[d.task]
         assert STEPS[row.state, "retry"] is State.QUEUED
         assert row.ended_at is not None
-        self.rests.append(Rest(d.task, row.ended_at, d.at))
+        self.rests.append(Rest(d.task, row.ended_at, d.at, row.attempts))
         row.state, row.tries, row.faults, row.results = State.QUEUED, 0, 0, 0
         row.retry_at = row.ended_at = row.ready_at = row.failed_on = row.error = row.value = None
         self.live.add(d.task)

@@ -46,7 +46,7 @@ def ready_at_once_after_a_rest(patch: pytest.MonkeyPatch) -> None:
     cut = Explainer._less_rests
 
     def wrong(self: Explainer, record: TaskRecord) -> Iterator[tuple[float, float, float, str]]:
-        ends = {rest_end for _, rest_end in self._rests[record.task.id]}
+        ends = {rest.end for rest in self._rests[record.task.id]}
         for start, end, ready, why in cut(self, record):
             yield start, end, (start if start in ends else ready), why
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from penstock.diagnosis.history import Epoch, History, Owner, Rest
 from penstock.diagnosis.waits import Explainer
 from penstock.model import Attempt, Fallback, Host, Lane, Outcome, Plant, State, Task, TaskRecord, Verdict
@@ -110,6 +112,29 @@ def test_a_revived_task_waits_for_a_dependency_that_was_revived_with_it() -> Non
         ("dependency", 50.0, 60.0),
         ("slots:h", 60.0, 70.0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "told"),
+    [(0, [("scheduled", 5.0, 8.0), ("slots:h", 8.0, 9.0)]), (1, [("slots:h", 5.0, 9.0)])],
+)
+def test_before_or_after_an_attempt_that_took_no_time(
+    attempts: int, told: list[tuple[str, float, float]]
+) -> None:
+    """A rest at the same moment: a revived task is not between tries, one that is tried again after it is."""
+    record = TaskRecord(Task("k", id="a", queued_at=5.0), 1, State.QUEUED, 1)
+    history = History(
+        records=[record],
+        attempts=[Attempt("a", 1, "h", "default", 5.0, 7, 5.0, Verdict.TEMPORARY, "no", retry_at=8.0)],
+        others=(),
+        dependencies={},
+        routes=[m.Route('["k","default",null,null,null]', 7, 0.0, "")],
+        moves=(),
+        stretches=[m.WaitChange(7, 0.0, "slots:h", "")],
+        epochs=[Epoch(1, NOBODY, 0.0, 9.0)],
+        rests=[Rest("a", 5.0, 5.0, attempts)],
+    )
+    assert [(w.reason, w.start, w.end) for w in Explainer(history, 9.0).waits(record)] == told
 
 
 def test_a_revived_task_still_waits_for_its_time() -> None:

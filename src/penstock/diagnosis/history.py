@@ -50,6 +50,7 @@ class Rest:
     task: str
     start: float
     end: float
+    attempts: int | None = None  # made before it, where that is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class Explainer:
         self._times = {key: [c[0] for c in changes] for key, changes in self._changes.items()}
         self._rests = defaultdict(list)
         for rest in history.rests:
-            self._rests[rest.task].append((rest.start, rest.end))
+            self._rests[rest.task].append(rest)
         self._alive = _dispatching(history, now)
         self._homes: dict[tuple[str, float], list[tuple[float, int]]] = {}  # by route and dispatcher
         self._totals: dict[int, _Totals] = {}
@@ -145,13 +145,15 @@ class Explainer:
     def _less_rests(self, record: TaskRecord) -> Iterator[tuple[float, float, float, str]]:
         """The same without the times at rest. After one it waits for its dependencies and its time, as at first."""
         rests = self._rests[record.task.id]
-        for start, end, ready, why in self._queue_times(record):
-            for rest_start, rest_end in rests:
-                if rest_end <= start or rest_start >= end:
+        for tried, (start, end, ready, why) in enumerate(self._queue_times(record)):
+            for rest in rests:
+                # Of a rest and an attempt that took no time only the number tells which came first.
+                elsewhere = rest.end <= start or rest.start >= end
+                if elsewhere if rest.attempts is None else rest.attempts != tried:
                     continue
-                if rest_start > start:
-                    yield start, rest_start, ready, why
-                start, ready, why = rest_end, max(rest_end, self._first_ready(record)), _NOT_BEFORE
+                if rest.start > start:
+                    yield start, rest.start, ready, why
+                start, ready, why = rest.end, max(rest.end, self._first_ready(record)), _NOT_BEFORE
             if end > start:
                 yield start, end, ready, why
 

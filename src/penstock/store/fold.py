@@ -195,7 +195,7 @@ class Fold:
         elif row[ATTEMPTS] is None:  # it may start again, and its next attempt has to have a new number
             self.must_know.add(task)
         self.ended[row[STATE]] = self.ended.get(row[STATE], 0) - 1
-        self.rests.append((task, row[ENDED_AT], at))
+        self.rests.append((task, row[ENDED_AT], at, row[ATTEMPTS]))
         row[STATE] = QUEUED
         row[TRIES] = row[HOST_FAULTS] = 0
         row[RETRY_AT] = row[ENDED_AT] = row[ENDED_EVENT] = row[ERROR] = row[VALUE] = None

@@ -146,7 +146,7 @@ def _write_explanation(connection: sqlite3.Connection, bundle: RunBundle, lowest
         ],
     )
     QUERIES.many(connection, "add_move", bundle.moves)
-    QUERIES.many(connection, "add_rest", [(rest.task, rest.start, rest.end) for rest in bundle.rests])
+    QUERIES.many(connection, "add_rest", [(r.task, r.start, r.end, r.attempts) for r in bundle.rests])
     material = Material(bundle.others, bundle.routes, bundle.stretches, bundle.epochs, bundle.conditions)
     QUERIES.many(connection, "add_import", [(bundle.run, now, lowest, json_text(material))])
     QUERIES.many(

@@ -25,6 +25,7 @@ MIGRATIONS: tuple[str, ...] = (
     "sqlite/0004_understanding.sql",
     "sqlite/0005_traces.sql",
     "sqlite/0006_answers.sql",
+    "sqlite/0007_rests.sql",
 )
 QUERIES = Queries("sqlite/queries.sql")
 

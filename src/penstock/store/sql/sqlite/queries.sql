@@ -84,7 +84,7 @@ INSERT INTO routes (key, at, work_class, name) VALUES (?, ?, ?, ?)
 INSERT INTO moves (task, at, work_class, why) VALUES (?, ?, ?, ?)
 
 -- name: add_rest
-INSERT INTO rests (task, began, revived) VALUES (?, ?, ?)
+INSERT INTO rests (task, began, revived, attempts) VALUES (?, ?, ?, ?)
 
 -- name: add_stretch
 INSERT INTO stretches (work_class, at, reason, detail) VALUES (?, ?, ?, ?)
@@ -318,7 +318,7 @@ SELECT task, at, work_class, why
 FROM moves WHERE task IN (SELECT value FROM json_each(?)) ORDER BY at, rowid
 
 -- name: rests_of_tasks
-SELECT task, began, revived FROM rests WHERE task IN (SELECT value FROM json_each(?)) ORDER BY began, task
+SELECT task, began, revived, attempts FROM rests WHERE task IN (SELECT value FROM json_each(?)) ORDER BY began, task
 
 -- name: stretches_between
 SELECT work_class, at, reason, detail
