@@ -13,6 +13,7 @@ from rich.console import Console
 from penstock.cli.timeline_text import ASCII, UNICODE, Signs, print_timeline
 from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.timeline.bars import timeline_of
+from penstock.diagnosis.timeline.svg import GENERATOR
 from tests.unit.cli_rig import Cli, make_cli
 from tests.unit.timeline_rig import huge, small
 
@@ -144,11 +145,32 @@ def test_files_are_written_whole_and_replaced(ran: Cli) -> None:
     assert (said.out, said.told) == ("", ["penstock: wrote a.html", "penstock: wrote a.svg"])
     assert (ran.folder / "a.html").read_text().startswith("<!doctype html>")
     assert (ran.folder / "a.svg").read_text().startswith("<svg ")
-    (ran.folder / "a.svg").write_text("old")
+    (ran.folder / "a.svg").write_text(f"<svg >{GENERATOR}old")
     told = ran.good("timeline", "nightly", "--svg", "a.svg", "--json").json
     assert told["run"] == "nightly"
-    assert (ran.folder / "a.svg").read_text().startswith("<svg ")
+    assert "old" not in (ran.folder / "a.svg").read_text()
     assert not [one for one in ran.folder.iterdir() if one.name.endswith(".part")]
+
+
+def test_a_file_that_is_no_picture_of_ours_is_left_alone(ran: Cli) -> None:
+    tasks = ran.folder / "tasks.jsonl"
+    before = tasks.read_bytes()
+    for option, what in (("--html", "page"), ("--svg", "picture")):
+        (line,) = ran.bad("timeline", "nightly", option, "tasks.jsonl")
+        assert f"tasks.jsonl is there and no {what} of penstock timeline; name another file" in line
+        assert tasks.read_bytes() == before
+    (ran.folder / "empty").touch()  # as mktemp makes it
+    ran.good("timeline", "nightly", "--html", "empty")
+    (line,) = ran.bad("timeline", "nightly", "--svg", "empty")
+    assert "no picture of" in line
+
+
+@pytest.mark.parametrize(("option", "begin"), [("--html", "<!doctype html>"), ("--svg", "<svg ")])
+def test_a_dash_is_stdout(ran: Cli, option: str, begin: str) -> None:
+    said = ran.good("timeline", "nightly", option, "-")
+    assert said.out.startswith(begin)
+    assert said.told == []
+    assert not (ran.folder / "-").exists()
 
 
 def test_an_export_is_drawn_as_the_run_was_without_a_config(ran: Cli) -> None:
@@ -179,6 +201,7 @@ def test_what_is_wrong_is_told_in_one_line_before_any_work(ran: Cli) -> None:
         ("nightly", "--svg", "pipe"): "pipe is there and no file",
         ("nightly", "--svg", "gone/a.svg"): "there is no folder",
         ("nightly", "--html", "a", "--svg", "a"): "--html and --svg both name a",
+        ("nightly", "--html", "-", "--json"): "--json and a file named - both write to stdout",
         ("nightly", "--map", "a=b"): "--map and --slots are for files",
     }
     for arguments, words in cases.items():

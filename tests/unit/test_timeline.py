@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -273,8 +274,24 @@ def test_an_axis_has_round_marks_and_never_too_many(span: float) -> None:
 
 def test_marks_are_written_as_people_do() -> None:
     assert (step_s(1, 10), step_s(0.97, 10), step_s(100, 10), step_s(0, 5)) == (0.1, 0.1, 10, 1e-9)
-    labels = [label(0.25, 0.05), label(40, 10), label(150, 30), label(600, 60), label(7500, 300)]
+    labels = [label(at, step, at) for at, step in ((0.25, 0.05), (40, 10), (150, 30), (600, 60), (7500, 300))]
     assert labels == ["0.25 s", "40 s", "2m30s", "10 min", "2h05m"]
+
+
+@pytest.mark.parametrize(
+    ("span", "form"),
+    [
+        (119, r"\d+ s"),
+        (130, r"\d+m\d\ds"),
+        (3500, r"\d+ min"),
+        (5000, r"\d+h\d\dm"),
+        (100_000, r"\d+d\d\dh"),
+    ],
+)
+def test_all_marks_of_an_axis_have_one_form(span: float, form: str) -> None:
+    marks = [words for _, words in ticks(span, 10)][1:]
+    assert len(marks) > 3
+    assert [words for words in marks if not re.fullmatch(form, words)] == []
 
 
 def test_every_reason_has_a_look_and_no_two_the_same() -> None:

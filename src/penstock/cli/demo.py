@@ -88,13 +88,14 @@ def write_page(folder: Path, scale: float, kept: Path | None) -> Path:
     import asyncio
     import tempfile
 
-    from penstock.cli.files import replacing
+    from penstock.cli.files import may_replace, replacing
     from penstock.demo.page import NAME, timeline_page
+    from penstock.diagnosis.timeline.page import GENERATOR
 
     text = asyncio.run(timeline_page(folder, scale)).encode()
     path = (Path.cwd() if kept is None else kept).absolute() / NAME
     try:
-        if not _is_ours(path):
+        if not may_replace(path, GENERATOR):
             raise FileExistsError
         with replacing(path) as file:
             file.write(text)
@@ -102,13 +103,3 @@ def write_page(folder: Path, scale: float, kept: Path | None) -> Path:
         path = Path(tempfile.mkdtemp(prefix="penstock-timeline-")) / NAME
         path.write_bytes(text)
     return path
-
-
-def _is_ours(path: Path) -> bool:
-    """Nothing there, or a page of an earlier demo: what else has this name is somebody's."""
-    from penstock.diagnosis.timeline.page import GENERATOR
-
-    if not path.is_file():
-        return not path.exists() and not path.is_symlink()
-    with path.open("rb") as file:
-        return GENERATOR.encode() in file.read(2048)

@@ -10,6 +10,15 @@ from pathlib import Path
 from typing import IO
 
 
+def may_replace(path: Path, mark: str) -> bool:
+    """Nothing is there, or nothing in it, or a file that begins with our mark: anything else is somebody's."""
+    if not path.is_file():
+        return not path.exists() and not path.is_symlink()
+    with path.open("rb") as file:
+        begin = file.read(2048)
+    return not begin or mark.encode() in begin
+
+
 @contextmanager
 def replacing(path: Path | None) -> Iterator[IO[bytes]]:
     """Write beside `path` and move it there at the end; until then, what was there stays. None is stdout."""

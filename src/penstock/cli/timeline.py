@@ -20,6 +20,7 @@ app = typer.Typer()
 
 _LIMIT = 50
 _WIDTH = 100  # of what is no terminal
+_STDOUT = "-"  # as the name of a file
 
 
 @app.command(
@@ -41,10 +42,14 @@ def timeline(
     ] = str(_LIMIT),
     html: Annotated[
         str | None,
-        typer.Option("--html", metavar="FILE", help="Write a page to zoom, filter and hover; works offline."),
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Write a page to zoom, filter and hover; works offline. - is stdout.",
+        ),
     ] = None,
     svg: Annotated[
-        str | None, typer.Option("--svg", metavar="FILE", help="Write a picture, for a report.")
+        str | None, typer.Option("--svg", metavar="FILE", help="Write a picture, for a report. - is stdout.")
     ] = None,
     maps: Maps = None,
     slots: HostSlots = None,
@@ -57,16 +62,22 @@ def timeline(
     """
     most = whole("--limit", limit, least=0)
     settings: Settings = context.obj
-    files = {Path(name): name for name in (html, svg) if name is not None}
-    if html is not None and svg is not None and len(files) == 1:
+    files = [name for name in (html, svg) if name is not None]
+    if len({Path(name) for name in files}) < len(files):
         raise UsageError(f"--html and --svg both name {html}; give each a file of its own")
-    for path in files:
-        _must_be_ours_to_write(path)
+    if as_json and _STDOUT in files:
+        raise UsageError("--json and a file named - both write to stdout; name a file")
+    from penstock.diagnosis.timeline import page
+    from penstock.diagnosis.timeline import svg as picture
+
+    for name, mark, what in ((html, page.GENERATOR, "page"), (svg, picture.GENERATOR, "picture")):
+        if name is not None and name != _STDOUT:
+            _must_be_ours_to_write(Path(name), mark, what)
     recording = finish(recording_for(settings, run, maps=maps, slots=slots))
-    return _tell(recording, most, Path(html) if html else None, Path(svg) if svg else None, as_json)
+    return _tell(recording, most, html, svg, as_json)
 
 
-def _tell(recording: Recording, limit: int, html: Path | None, svg: Path | None, as_json: bool) -> int:
+def _tell(recording: Recording, limit: int, html: str | None, svg: str | None, as_json: bool) -> int:
     from penstock.diagnosis.timeline.bars import timeline_of, timeline_record
 
     made = timeline_of(recording)
@@ -100,17 +111,25 @@ def _columns() -> int:
     return max(60, int(given)) if given.isdecimal() else _WIDTH
 
 
-def _must_be_ours_to_write(path: Path) -> None:
-    """Before any work is done: a file there is replaced, anything else is left alone."""
+def _must_be_ours_to_write(path: Path, mark: str, what: str) -> None:
+    """Before any work is done: an earlier one of ours is replaced, anything else is left alone."""
+    from penstock.cli.files import may_replace
+
     if path.exists() and not path.is_file():
-        raise UsageError(f"{path} is there and no file; name a new one, or a file to replace")
+        raise UsageError(f"{path} is there and no file; name a new one, or a {what} to replace")
     if not path.absolute().parent.is_dir():
         raise UsageError(f"{path}: there is no folder {path.absolute().parent}; make it, or name another")
+    if not may_replace(path, mark):
+        raise UsageError(
+            f"{path} is there and no {what} of penstock timeline; name another file, or remove it"
+        )
 
 
-def _write(path: Path, text: str) -> None:
+def _write(name: str, text: str) -> None:
     from penstock.cli.files import replacing
 
-    with replacing(path) as file:
+    to_stdout = name == _STDOUT
+    with replacing(None if to_stdout else Path(name)) as file:
         file.write(text.encode())
-    render.note(f"wrote {path}")
+    if not to_stdout:
+        render.note(f"wrote {name}")

@@ -43,22 +43,24 @@ def step_s(span_s: float, most: int) -> float:
 def ticks(span_s: float, most: int) -> Iterator[tuple[float, str]]:
     """Seconds from the begin, and their label."""
     step = step_s(span_s, most) if span_s > 0 else 1.0
-    for number in range(int(span_s / step + 1e-9) + 1):
-        yield number * step, label(number * step, step)
+    last = int(span_s / step + 1e-9)
+    for number in range(last + 1):
+        yield number * step, label(number * step, step, last * step)
 
 
-def label(at_s: float, step: float) -> str:
-    """As many digits as the step needs: 0, 0.25 s, 40 s, 2m30s, 3h05m, 2d06h."""
+def label(at_s: float, step: float, last_s: float) -> str:
+    """As many digits as the step needs, in the form that the last mark of the axis needs, so that all of an axis
+    have one form: 0.25 s, 40 s, 2m30s, 10 min, 3h05m, 2d06h."""
     if at_s == 0:
         return "0"
     if step < 1:
         digits = next(n for n in range(1, 12) if abs(round(step, n) - step) < step * 1e-3)
         return f"{at_s:.{digits}f} s"
-    whole = round(at_s)
-    if whole < 120 and step < 60:
+    whole, last = round(at_s), round(last_s)
+    if last < 120 and step < 60:
         return f"{whole} s"
-    if whole < 3600:
+    if last < 3600:
         return f"{whole // 60}m{whole % 60:02}s" if step < 60 else f"{whole // 60} min"
-    if whole < 86_400:
+    if last < 86_400:
         return f"{whole // 3600}h{whole % 3600 // 60:02}m"
     return f"{whole // 86_400}d{whole % 86_400 // 3600:02}h"

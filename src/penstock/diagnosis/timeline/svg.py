@@ -17,6 +17,7 @@ from penstock.diagnosis.timeline.folding import Cell, fold
 from penstock.diagnosis.timeline.outliers import RULE
 from penstock.diagnosis.timeline.palette import WAITS, Look, host_looks, wait_look
 
+GENERATOR = "<!-- penstock timeline -->"  # by which a picture of ours is known
 MOST_ROWS = 100
 _COLUMNS = 240  # of a row that several tasks share
 _WIDTH = 1000
@@ -86,6 +87,7 @@ class _Picture:
         head = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {self._y:g}" '
             f'width="{_WIDTH}" height="{self._y:g}" role="img" aria-labelledby="title desc">',
+            GENERATOR,
             f'<title id="title">{_safe(title)}</title>',
             f'<desc id="desc">{_safe(self._description(told))}</desc>',
             f"<style>{_STYLE}</style>",

@@ -138,17 +138,17 @@ function stepFor(span, most) {
   return size * [1, 2, 5, 10].find((factor) => size * factor >= wanted * 0.999);
 }
 
-function tickLabel(at, step) {
+// All labels of an axis have the form that its last mark needs.
+function tickLabel(at, step, last) {
   if (Math.abs(at) < step / 2) return "0";
-  if (step < 1) return `${at.toFixed(Math.min(6, Math.max(1, Math.ceil(-Math.log10(step)))))} s`;
+  if (step < 1) return `${at.toFixed(Math.min(6, Math.max(1, Math.ceil(-Math.log10(step) - 1e-9))))} s`;
   const whole = Math.round(at), pad = (number) => String(number).padStart(2, "0");
-  if (whole < 120 && step < 60) return `${whole} s`;
-  if (whole < 3600) return step < 60 ? `${Math.floor(whole / 60)}m${pad(whole % 60)}s` : `${whole / 60} min`;
-  if (whole < 86400) {
-    const minutes = `${Math.floor(whole / 3600)}h${pad(Math.floor((whole % 3600) / 60))}m`;
-    return step < 60 ? `${minutes}${pad(whole % 60)}` : minutes;
-  }
-  return `${Math.floor(whole / 86400)}d${pad(Math.floor((whole % 86400) / 3600))}h`;
+  if (last < 120 && step < 60) return `${whole} s`;
+  const ofMinute = step < 60 ? `${pad(whole % 60)}s` : "", ofHour = pad(Math.floor((whole % 3600) / 60));
+  if (last < 3600) return ofMinute ? `${Math.floor(whole / 60)}m${ofMinute}` : `${whole / 60} min`;
+  if (last < 86400) return `${Math.floor(whole / 3600)}h${ofHour}m${ofMinute}`;
+  const days = `${Math.floor(whole / 86400)}d${pad(Math.floor((whole % 86400) / 3600))}h`;
+  return step < 3600 ? `${days}${ofHour}m${ofMinute}` : days;
 }
 
 const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;

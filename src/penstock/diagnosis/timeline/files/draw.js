@@ -65,7 +65,7 @@ const xOf = (view, time) => view.left + ((time - view.from) / (view.to - view.fr
 function drawAxis(pen, view, colours, height) {
   pen.fillStyle = colours.ground;
   pen.fillRect(0, 0, view.width, height);
-  const step = stepFor(view.to - view.from, view.plot / 90);
+  const step = stepFor(view.to - view.from, view.plot / 90), last = Math.round(Math.floor(view.to / step) * step);
   pen.strokeStyle = colours.line;
   pen.lineWidth = 1;
   pen.fillStyle = colours.soft;
@@ -76,7 +76,7 @@ function drawAxis(pen, view, colours, height) {
     pen.moveTo(x, AXIS - 4);
     pen.lineTo(x, height);
     pen.stroke();
-    pen.fillText(tickLabel(n * step, step), x, AXIS / 2 - 1);
+    pen.fillText(tickLabel(n * step, step, last), x, AXIS / 2 - 1);
   }
 }
 
