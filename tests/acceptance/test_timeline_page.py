@@ -270,6 +270,31 @@ def test_keys_alone_reach_every_task_and_control(show: Show) -> None:
         shown.good()
 
 
+def test_keys_work_wherever_the_focus_is_but_not_in_a_field(show: Show) -> None:
+    with show(small()) as shown:
+        whole = shown.view()
+        shown.page.keyboard.press("+")
+        assert shown.view().end - shown.view().start < whole.end - whole.start, "on a fresh page"
+        for button in ("#fit", "#reset"):
+            shown.page.click(button)
+            shown.page.keyboard.press("n")
+            expect(shown.story.locator("h2")).to_have_text("first")
+            shown.page.keyboard.press("Escape")
+            expect(shown.story).to_be_hidden()
+            shown.page.keyboard.press("0")
+            assert shown.view() == whole
+        shown.page.focus("#zoom-in")
+        shown.page.keyboard.press("Enter")
+        assert shown.view().end - shown.view().start < whole.end - whole.start, "Enter presses the button"
+        shown.page.keyboard.press("0")
+        shown.page.keyboard.press("/")
+        shown.page.keyboard.type("0+n")
+        assert shown.page.input_value("#search") == "0+n"
+        assert shown.view()[:2] == whole[:2]
+        expect(shown.story).to_be_hidden()
+        shown.good()
+
+
 def test_everything_that_is_there_has_a_name(show: Show) -> None:
     with show(small()) as shown:
         nameless = shown.page.evaluate(
@@ -367,6 +392,55 @@ def test_light_and_dark(show: Show) -> None:
         shown.view()
         assert shown.colour(0, 21) == [0xFF, 0xFF, 0xFF]
         assert shown.colour(0, 9) == [0x00, 0x72, 0xB2]
+
+
+def test_the_theme_that_was_chosen_stays(show: Show) -> None:
+    with show(small(), "dark") as shown:
+        shown.page.click("#theme")
+        shown.page.reload()
+        shown.page.wait_for_selector("#bars[data-ready=yes][data-rows]")
+        shown.view()
+        assert shown.colour(0, 21) == [0xFF, 0xFF, 0xFF]
+        assert not shown.watched.complaints
+
+
+def test_a_browser_that_keeps_nothing_shows_the_page_all_the_same(show: Show) -> None:
+    with show(small()) as shown:
+        shown.page.add_init_script(
+            "Object.defineProperty(window, 'localStorage', {"
+            " get() { throw new DOMException('no', 'SecurityError'); } });"
+        )
+        shown.page.reload()
+        shown.page.wait_for_selector("#bars[data-ready=yes][data-rows]")
+        shown.page.click("#theme")
+        shown.view()
+        assert shown.colour(0, 21) == [0x14, 0x17, 0x1B]
+        assert not shown.watched.complaints
+
+
+def test_a_story_breaks_between_words(show: Show) -> None:
+    detail = "every slot is held: " + ", ".join(f"lane number-{n} ×{n}" for n in range(12))
+    source = small()
+    waits = {**source.waits, "second": [wait("slots:runner-of-the-north", 0, 8, detail)]}
+    with show(replace(source, waits=waits)) as shown:
+        shown.page.set_viewport_size({"width": 1280, "height": 800})
+        shown.point(1, 4)
+        cell = shown.story.locator("td.what").first
+        expect(cell).to_have_text("slots:runner-of-the-north")
+        lines = cell.evaluate(
+            """(one) => { const range = document.createRange(); range.selectNodeContents(one);
+            return new Set([...range.getClientRects()].map((box) => box.top)).size; }"""
+        )
+        assert lines == 1
+
+
+def test_an_axis_has_one_form(show: Show) -> None:
+    with show(small()) as shown:
+        labels = shown.page.evaluate(
+            "() => [[75, 15, 130], [120, 15, 130], [90, 15, 105], [1800, 1800, 7200], [97200, 600, 99000]]"
+            ".map((one) => tickLabel(...one))"
+        )
+        assert labels == ["1m15s", "2m00s", "90 s", "0h30m", "1d03h00m"]
 
 
 def test_an_empty_run_is_a_page_too(show: Show) -> None:

@@ -333,8 +333,17 @@ const KEYS = {
   Enter: zoomToSelected, Escape: hideStory, "/": () => by("search").focus(),
 };
 
+// Wherever the focus is; but what is written into a field or chosen in a list is no command, and a button, a summary or
+// a part that scrolls keeps the keys that work it.
+const WRITES = "input:not([type=checkbox]), select, textarea", WORKED = "button, summary, input, a[href]";
+const SCROLLS = ["ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End"];
+
 function key(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  const at = event.target;
+  if (event.key !== "Escape" && at.closest?.(WRITES)) return;
+  if (event.key === "Enter" && at.closest?.(WORKED)) return;
+  if (at === frame && SCROLLS.includes(event.key)) return;
   const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
   if (!act) return;
   event.preventDefault();
@@ -348,10 +357,9 @@ function listen() {
   bars.addEventListener("pointercancel", release);
   bars.addEventListener("pointerleave", () => { if (!kept) story.hidden = true; });
   bars.addEventListener("wheel", wheel, { passive: false });
-  bars.addEventListener("keydown", key);
   under.addEventListener("pointermove", hoverUnder);
   under.addEventListener("pointerleave", () => { if (!kept) story.hidden = true; });
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape") hideStory(); });
+  document.addEventListener("keydown", key);
   by("controls").addEventListener("submit", (event) => event.preventDefault());
   for (const name of [...FILTERS, "order", "outliers"]) by(name).addEventListener("change", refilter);
   by("search").addEventListener("input", refilter);
@@ -367,10 +375,24 @@ function listen() {
 }
 
 function toggleTheme() {
-  document.documentElement.dataset.theme = view.dark ? "light" : "dark";
+  const theme = view.dark ? "light" : "dark";
+  document.documentElement.dataset.theme = theme;
+  remember(theme);
   dress();
 }
 
+// Some browsers keep nothing for a page from the disk, and say so with an error: the choice then lasts as long as the page.
+const THEME = "penstock-timeline-theme";
+
+function remember(theme) {
+  try { localStorage.setItem(THEME, theme); } catch { /* not kept */ }
+}
+
+function remembered() {
+  try { return localStorage.getItem(THEME); } catch { return null; }
+}
+
+if (["light", "dark"].includes(remembered())) document.documentElement.dataset.theme = remembered();
 fillControls();
 view.ratio = window.devicePixelRatio || 1;
 dress();

@@ -68,6 +68,7 @@ function pieceRow(data, piece, looks, ratio) {
   time.className = "number";
   time.textContent = seconds(data.end[piece] - data.start[piece]);
   const name = row.insertCell();
+  name.className = "what";
   const text = row.insertCell();
   if (what.sort === WAITING) {
     name.textContent = what.name || "waiting, no reason told";
