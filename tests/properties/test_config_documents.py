@@ -6,6 +6,7 @@ import datetime
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.config import Config, TaskChecker, as_document, parse, read_document
-from penstock.config.keys import AVAILABLE, KEYS
+from penstock.config.keys import AVAILABLE, KEYS, MODEL_TYPES
 from penstock.config.places import KeyPath, place, toml_lines
+from penstock.config.plants import changed_plant
 from penstock.errors import ConfigError, TaskError
 from penstock.model import OnCrash, Task
+from penstock.store.rows import epoch_of, plant_text
 
 FILE = Path("penstock.toml")
 
@@ -126,6 +129,9 @@ def valid_hosts(draw: st.DrawFn) -> dict[str, Any]:
             ),
         )
     )
+    if type_ in MODEL_TYPES:
+        named = texts | st.sampled_from(["*", "auto", host.get("model", "m"), *host.get("serves", ())])
+        host |= draw(some(models=st.lists(named, max_size=3)))
     option = sorted(AVAILABLE[type_] or ())[0]
     return {"type": type_} | host | draw(some(**{option: st.lists(texts, max_size=2)}))
 
@@ -134,9 +140,10 @@ def valid_hosts(draw: st.DrawFn) -> dict[str, Any]:
 def valid_documents(draw: st.DrawFn) -> dict[str, Any]:
     hosts = draw(st.dictionaries(names, valid_hosts(), max_size=3))
     lanes = draw(st.dictionaries(names, some(max_running=counts, weight=seconds), max_size=3))
-    if hosts and lanes:  # one lane keeps one slot of one host: that always fits
+    if hosts and lanes:  # one lane keeps some of one host: that always fits
         host, lane = draw(st.sampled_from(sorted(hosts))), draw(st.sampled_from(sorted(lanes)))
-        lanes[lane]["reserve"] = {host: draw(st.sampled_from([1, {"slots": 1}]))}
+        units = hosts[host].get("units", {})
+        lanes[lane]["reserve"] = {host: draw(st.sampled_from([1, {"slots": 1}, {"slots": 1} | units]))}
     held = [{"lanes": [lane]} for lane in ("default", *lanes)] + [{"hosts": [host]} for host in hosts]
     conditions = st.sampled_from(["default", *lanes]).flatmap(
         lambda lane: st.fixed_dictionaries({"lane": st.just(lane), "max_running": st.integers(0, 9)})
@@ -166,6 +173,9 @@ def valid_documents(draw: st.DrawFn) -> dict[str, Any]:
             on_crash=st.sampled_from(["retry", "block"]),
             payload_limit_bytes=counts,
             retry=st.fixed_dictionaries({"retries": st.integers(0, 9), "host_faults": counts}),
+            prices=st.dictionaries(
+                texts, st.fixed_dictionaries({"input": seconds, "output": seconds}), max_size=2
+            ),
             councils=st.dictionaries(names, some(chair=texts), max_size=1),
         )
     )
@@ -179,6 +189,20 @@ def test_a_valid_config_comes_back_as_it_was(document: dict[str, Any]) -> None:
     config = read_document(document, FILE.absolute())
     assert read_document(as_document(config), FILE.absolute()) == config
     assert config.with_settings({}) == config
+
+
+@patient
+@given(valid_documents(), counts)
+def test_a_plant_that_was_kept_is_played_as_it_was(document: dict[str, Any], slots: int) -> None:
+    """E3: what the store keeps of a plant can be changed, and unchanged is the plant that ran."""
+    plant = read_document(document, FILE.absolute()).plant
+    row = (1, 1, "m", "c", 0, 0.0, 0.0, None, plant_text(plant))
+    kept = epoch_of(row).plant
+    assert kept is not None
+    assert kept == replace(plant, hosts=tuple(replace(host, options={}) for host in plant.hosts))
+    assert changed_plant(kept, {}) == kept
+    for host in kept.hosts:
+        assert changed_plant(kept, {f'hosts."{host.name}".slots': str(slots)})
 
 
 @patient

@@ -55,6 +55,29 @@ def test_nothing_changed_is_the_same_plant() -> None:
     assert changed_plant(recorded(), {}) == recorded()
 
 
+def test_a_plant_that_the_store_kept_is_the_same_plant() -> None:
+    """Its amounts come back as fractions, and slots stay whole."""
+    kept = replace(recorded(), lanes=(Lane("chat", reserve={"fenrir": {"slots": 1.0}}), Lane("default")))
+    assert changed_plant(kept, {}).lanes == kept.lanes
+
+
+@pytest.mark.parametrize("key", ['hosts."celery@gpu 1".slots', "hosts.celery@gpu 1.slots"])
+def test_names_of_another_system_can_be_changed(key: str) -> None:
+    hosts = (Host("celery@gpu 1", "simulated", serves=("a/b",)), Host("celery@gpu 1.x", "simulated"))
+    plant = Plant(hosts, (Lane("default"), Lane("my queue")))
+    changed = changed_plant(plant, {key: "4", "lanes.my queue.max_running": "2"}, ["hosts.celery@gpu 1.x"])
+    assert changed.hosts == (replace(hosts[0], slots=4),)
+    assert changed.lanes[1].max_running == 2
+
+
+def test_an_unknown_name_is_still_told() -> None:
+    plant = Plant((Host("celery@gpu1", "simulated"),))
+    with pytest.raises(ConfigError, match="is not a key like"):
+        changed_plant(plant, {"hosts.celery@gpu2.slots": "4"})
+    with pytest.raises(ConfigError, match="did you mean 'celery@gpu1'"):
+        changed_plant(plant, {'hosts."celery@gpu2".slots': "4"})
+
+
 def test_keys_are_set_and_left_out() -> None:
     settings = {
         "hosts.fenrir.slots": "4",

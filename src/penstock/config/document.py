@@ -68,10 +68,14 @@ def read_document(
     types: HostTypes = AVAILABLE,
     lines: Callable[[], Lines] = dict,
     settings: Collection[KeyPath] = (),
+    any_names: bool = False,
 ) -> Config:
-    """The config a document describes. `lines` is asked only when there are problems to place."""
+    """The config a document describes. `lines` is asked only when there are problems to place.
+
+    With `any_names`, hosts, lanes and kinds may be called anything, as in the log of another system.
+    """
     problems = Problems()
-    config = _read(Table(document, (), problems), path, types)
+    config = _read(Table(document, (), problems, any_names=any_names), path, types)
     if problems:
         raise ConfigError(problems.told(file_shown(path), lines, settings))
     return config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +101,23 @@ def _models(table: Table, model: str | None, serves: tuple[str, ...], has_models
         if "models" in table:
             table.refuse(f"belongs to a host of type {' or '.join(keys.MODEL_TYPES)}", "models")
         return ()
-    own = table.texts("models", (), most=keys.MAX_MODELS)
+    return _all_models(model, table.texts("models", (), most=keys.MAX_MODELS), serves)
+
+
+def _all_models(model: str | None, own: Sequence[str], serves: Sequence[str]) -> tuple[str, ...]:
     if model is None and not own:
         own = (ANY_MODEL,)
     kinds = [kind for kind in serves if kind != "*"]
     return tuple(dict.fromkeys([*([model] if model else []), *own, *kinds, keys.AUTO_MODEL]))
+
+
+def _own_models(host: Host) -> list[str]:
+    """Those that `models` of its table must name: what it has by its kinds goes where these go."""
+    implied = (ANY_MODEL, keys.AUTO_MODEL, host.model, *host.serves)
+    own = [model for model in host.models if model not in implied]
+    if not host.models or _all_models(host.model, own, host.serves) == host.models:
+        return own
+    return [model for model in host.models if model != host.model]
 
 
 def _slots(table: Table) -> tuple[int, AutoSlots | None]:
@@ -203,8 +215,7 @@ def host_document(host: Host) -> dict[str, Any]:
     table["serves"] = list(host.serves)
     if host.model is not None:
         table["model"] = host.model
-    own = [m for m in host.models if m not in (ANY_MODEL, keys.AUTO_MODEL, host.model, *host.serves)]
-    if own:
+    if own := _own_models(host):
         table["models"] = own
     if host.rate is not None:
         table["rate"] = given(

@@ -28,7 +28,7 @@ def changed_plant(plant: Plant, settings: Mapping[str, Any], unset: Sequence[str
     document, paths = apply_settings(document, settings)
     # Hosts of plug-ins were checked when they ran; their options are not kept with the plant.
     types: HostTypes = {**{host.type: None for host in plant.hosts}, **AVAILABLE}
-    return read_document(document, types=types, settings=paths).plant
+    return read_document(document, types=types, settings=paths, any_names=True).plant
 
 
 def _check_parts(option: str, keys: Mapping[str, Any] | Sequence[str]) -> None:

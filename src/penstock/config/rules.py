@@ -75,8 +75,13 @@ def _reserved_units(table: Table) -> dict[str, float]:
 def lane_document(lane: Lane) -> dict[str, Any]:
     table = given(max_running=lane.max_running, budget_usd_per_day=lane.budget_usd_per_day)
     if lane.reserve:
-        table["reserve"] = {host: dict(units) for host, units in lane.reserve.items()}
+        table["reserve"] = {host: _units_document(units) for host, units in lane.reserve.items()}
     return table | {"weight": lane.weight}
+
+
+def _units_document(units: Mapping[str, float]) -> dict[str, float]:
+    """Slots are whole; a plant that was kept has all amounts as fractions."""
+    return {unit: int(amount) if unit == "slots" else amount for unit, amount in units.items()}
 
 
 # ---- gates

@@ -69,6 +69,19 @@ def _take(table: dict[str, Any], path: KeyPath, problems: Problems) -> None:
 
 def _path_of(key: str, document: Mapping[str, Any]) -> KeyPath | None:
     """The parts of a dotted key. The names of hosts, lanes and gates may themselves have dots."""
+    parts = _split(key) or _split_at_name(key, document)
+    if parts is None:
+        return None
+    if parts[0] in _NAMED:
+        names = document.get(parts[0], {})
+        for length in range(len(parts) - 1, 1, -1):
+            if (name := ".".join(parts[1 : 1 + length])) in names and len(parts) > 1 + length:
+                parts[1 : 1 + length] = [name]
+                break
+    return tuple(ALIASES.get(part, part) for part in parts)
+
+
+def _split(key: str) -> list[str] | None:
     import tomllib
 
     try:
@@ -81,13 +94,20 @@ def _path_of(key: str, document: Mapping[str, Any]) -> KeyPath | None:
             return None
         part, inner = next(iter(inner.items()))
         parts.append(part)
-    if parts[0] in _NAMED:
-        names = document.get(parts[0], {})
-        for length in range(len(parts) - 1, 1, -1):
-            if (name := ".".join(parts[1 : 1 + length])) in names and len(parts) > 1 + length:
-                parts[1 : 1 + length] = [name]
-                break
-    return tuple(ALIASES.get(part, part) for part in parts)
+    return parts
+
+
+def _split_at_name(key: str, document: Mapping[str, Any]) -> list[str] | None:
+    """A key with the name of a host, lane or gate in it that would need quotes, such as `celery@gpu1`."""
+    section, _, rest = key.strip().partition(".")
+    if section not in _NAMED:
+        return None
+    for name in sorted(document.get(section, {}), key=len, reverse=True):
+        if rest == name:
+            return [section, name]
+        if rest.startswith(f"{name}.") and (inner := _split(rest.removeprefix(f"{name}."))):
+            return [section, name, *inner]
+    return None
 
 
 def _value_of(value: Any) -> Any:

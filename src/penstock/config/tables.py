@@ -18,10 +18,15 @@ D = TypeVar("D")
 
 
 class Table:
-    def __init__(self, raw: Mapping[str, Any], path: KeyPath, problems: Problems) -> None:
+    """With `any_names`, names are what they are: another system gave them."""
+
+    def __init__(
+        self, raw: Mapping[str, Any], path: KeyPath, problems: Problems, *, any_names: bool = False
+    ) -> None:
         self.raw = raw
         self.path = path
         self.problems = problems
+        self.any_names = any_names
 
     def __contains__(self, key: str) -> bool:
         return key in self.raw
@@ -94,7 +99,7 @@ class Table:
         for number, name in enumerate(value):
             if not isinstance(name, str):
                 self.refuse(f"must be a name in quotes, not {kind_of(name)}", key, number)
-            elif NAME.fullmatch(name) or (wildcard and name == "*"):
+            elif self.any_names or NAME.fullmatch(name) or (wildcard and name == "*"):
                 found[name] = None
             else:
                 self.refuse(f"{quoted(name)} is not a name: {NAME_RULE}", key, number)
@@ -131,7 +136,7 @@ class Table:
         if not isinstance(value, Mapping) or not all(isinstance(inner, str) for inner in value):
             self.refuse(f"must be a table like {like}, not {kind_of(value)}", key)
             return None
-        return Table(value, (*self.path, key), self.problems)
+        return Table(value, (*self.path, key), self.problems, any_names=self.any_names)
 
     def named_tables(self, key: str, most: int) -> Iterator[tuple[str, Table]]:
         """The tables [key.NAME], those with a proper name."""
@@ -142,7 +147,7 @@ class Table:
             tables.refuse(f"{len(tables.raw)} are too many; at most {most}")
             return
         for name in tables.raw:
-            if not NAME.fullmatch(name):
+            if not self.any_names and not NAME.fullmatch(name):
                 tables.refuse(f"is not a name: {NAME_RULE}", name)
             elif (inner := tables.table(name, f"[{key}.{name}]")) is not None:
                 yield name, inner
