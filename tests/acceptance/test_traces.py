@@ -210,6 +210,17 @@ def test_a_dead_collector_costs_a_warning(tmp_path: Path) -> None:
     assert "Traceback" not in said.stderr
 
 
+def test_the_password_of_a_collector_is_in_no_line(tmp_path: Path) -> None:
+    """Promise 8."""
+    with collecting() as collector:
+        gone = collector.url.replace("http://", "http://ada:opensesame@")
+    written(tmp_path, PYTHON, [{"kind": "sync"}])
+    said = penstock(tmp_path, "run", "tasks.jsonl", OTEL_EXPORTER_OTLP_ENDPOINT=gone)
+    assert said.returncode == 0, said.stderr
+    assert "traces" in said.stderr
+    assert "opensesame" not in said.stderr + said.stdout
+
+
 def test_a_collector_that_is_told_can_be_seen_from_a_python_program(tmp_path: Path) -> None:
     """A task that is submitted inside a span is that span's child."""
     written(tmp_path, PYTHON, [])

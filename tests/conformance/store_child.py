@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from penstock.errors import StoreFull
 from penstock.model import Outcome, State, Task, Verdict
-from penstock.scheduling.messages import End, Start
+from penstock.scheduling.messages import Decision, End, Start
 from penstock.store.base import Owner, Request, Store
 from penstock.store.sqlite import SQLiteStore
 
@@ -26,15 +26,17 @@ async def heard() -> str:
 
 
 async def own(store: Store) -> None:
-    """Dispatch until told to stop; every other word is a task to run through."""
+    """Dispatch until told to stop; every other word is a task to run through, or after `begin` only to start."""
     epoch, _ = await store.acquire(Owner(os.getpid(), "elsewhere", "child work"), time.time())
     say("owned")
     while (word := await heard()) != "stop":
         now = time.time()
         outcome = Outcome(Verdict.DONE, "by a child")
-        await store.record(
-            [Start(word, 1, "far", "default", 1, now), End(word, 1, State.DONE, "finish", now, outcome, None)]
-        )
+        task = word.removeprefix("begin ")
+        decisions: list[Decision] = [Start(task, 1, "far", "default", 1, now)]
+        if task == word:
+            decisions.append(End(task, 1, State.DONE, "finish", now, outcome, None))
+        await store.record(decisions)
         say("recorded")
     await store.release(epoch.number, time.time())
     say("released")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.diagnosis.waits import Explainer
 from penstock.errors import AlreadyOwned
 from penstock.model import State, Task
 from penstock.store.base import Answer, TaskFilter
@@ -126,6 +127,29 @@ async def test_another_process_is_named(spot: Spot) -> None:
         _, before = await store.acquire(ME, time.time())
         assert before is not None
         assert before.ended_at is not None
+
+
+async def test_what_a_killed_dispatcher_ran_holds_nothing_any_more(spot: Spot) -> None:
+    """E1: until the next one comes its attempts are over, and all tasks wait for a dispatcher."""
+    async with opened(spot.door()) as store, child("own", spot.address) as other:
+        assert await other.line() == "owned"
+        begun, waiting = await store.submit(tasks(2), "r")
+        await other.tell(f"begin {begun}")
+        assert await other.line() == "recorded"
+        alive = await store.history(run="r")
+        assert [a.ended_at for a in alive.attempts] == [e.ended_at for e in alive.epochs] == [None]
+        await other.kill()
+        dead = await store.history(run="r")
+        (epoch,) = dead.epochs
+        assert epoch.ended_at == epoch.seen_at
+        assert [(a.task, a.ended_at, a.verdict) for a in dead.attempts] == [(begun, epoch.seen_at, None)]
+        assert [a.ended_at for a in dead.others] == [epoch.seen_at]
+        later = epoch.seen_at + 100
+        told = Explainer(dead, later)
+        for record in dead.records:
+            last = told.waits(record)[-1]
+            assert (last.reason, last.start, last.end) == ("dispatcher-down", epoch.seen_at, later)
+        assert {r.task.id for r in dead.records} == {begun, waiting}
 
 
 async def test_a_killed_dispatcher_leaves_the_store_free_at_once(spot: Spot) -> None:

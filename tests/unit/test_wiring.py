@@ -93,7 +93,9 @@ def test_without_opentelemetry_a_collector_in_the_config_is_an_error_with_its_re
     assert make_traces(parse("")) is None
 
 
-@pytest.mark.parametrize("endpoint", ["127.0.0.1:4318", "ftp://c", "http://", "http://c:port"])
+@pytest.mark.parametrize(
+    "endpoint", ["127.0.0.1:4318", "ftp://c", "http://", "http://c:port", "http://u:p@c"]
+)
 def test_an_endpoint_that_is_no_url_is_refused(endpoint: str) -> None:
     """Promise 7"""
     with pytest.raises(ConfigError, match="otlp_endpoint"):

@@ -25,6 +25,11 @@ def read_telemetry(top: Table) -> Telemetry:
     endpoint = table.text("otlp_endpoint", "")
     if endpoint and not _is_url(endpoint):
         table.refuse('must be a URL such as "http://127.0.0.1:4318"', "otlp_endpoint")
+    elif "@" in urlsplit(endpoint).netloc:
+        table.refuse(
+            "has a user or password in its URL, where everybody reads it; OTEL_EXPORTER_OTLP_HEADERS takes one",
+            "otlp_endpoint",
+        )
     return Telemetry(otlp_endpoint=endpoint or None)
 
 

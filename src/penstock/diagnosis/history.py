@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
 from penstock.model import Attempt, Plant, State, TaskRecord, Verdict
@@ -110,3 +110,28 @@ class Queue:
     left_out: Mapping[str, int]  # lane -> queued tasks that belong here and were too many
     ended: Mapping[str, tuple[State, float]]  # tasks that those come after: how and when they ended
     ran: Sequence[Ran]  # the newest first
+
+
+def left_behind(history: History) -> History:
+    """The history of a store on which nobody dispatches: an open epoch died, and its attempts with it.
+
+    Its last sign of life is the last that is known of both. The next dispatcher will write the same down.
+    """
+    died_at = max((e.seen_at for e in history.epochs if e.ended_at is None), default=None)
+    if died_at is None:
+        return history
+
+    def over(attempts: Sequence[Attempt]) -> list[Attempt]:
+        return [
+            a
+            if a.ended_at is not None
+            else replace(a, ended_at=max(a.started_at, died_at), error="its dispatcher died")
+            for a in attempts
+        ]
+
+    return replace(
+        history,
+        attempts=over(history.attempts),
+        others=over(history.others),
+        epochs=[replace(e, ended_at=e.seen_at) if e.ended_at is None else e for e in history.epochs],
+    )

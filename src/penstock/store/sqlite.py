@@ -233,11 +233,13 @@ class SQLiteStore:
         chosen: TaskFilter | None = None,
         others: bool = True,
     ) -> History:
+        from penstock.diagnosis.history import left_behind
         from penstock.store.sqlite_history import read_history
 
         if (task is not None) + (run is not None) + (chosen is not None) != 1:
             raise ValueError("name a task, a run, or which tasks")
-        return await self._scan(partial(read_history, task=task, run=run, chosen=chosen, others=others))
+        history = await self._scan(partial(read_history, task=task, run=run, chosen=chosen, others=others))
+        return history if await asyncio.to_thread(self._owner_lock.is_taken) else left_behind(history)
 
     async def snapshot(self, at: float) -> Snapshot:
         return await self._scan(partial(read_snapshot, at=at, owner_lock=self._owner_lock))

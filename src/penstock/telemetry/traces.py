@@ -19,6 +19,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -43,6 +44,16 @@ _UNSET, _OK = Status(StatusCode.UNSET), Status(StatusCode.OK)
 log = logging.getLogger("penstock.telemetry")
 
 
+def _address(endpoint: str) -> str:
+    """Fit for a log line: a password or a token in it is nobody's business."""
+    try:
+        url = urlsplit(endpoint)
+        host, port = url.hostname, url.port
+    except ValueError:
+        return "the collector"
+    return f"{url.scheme}://{host}" + ("" if port is None else f":{port}") if host else "the collector"
+
+
 class _Waited(NamedTuple):
     task: Task
     name: str  # tells this queue time of the task from others
@@ -65,7 +76,8 @@ class Traces:
     def __init__(self, endpoint: str | None, exporter: SpanExporter | None = None) -> None:
         self.endpoint = endpoint or _environments() or ""
         url = None if endpoint is None else endpoint.rstrip("/") + "/v1/traces"
-        self._sender = _Sender(exporter or OTLPSpanExporter(endpoint=url), self.endpoint)
+        self._shown = _address(self.endpoint)
+        self._sender = _Sender(exporter or OTLPSpanExporter(endpoint=url), self._shown)
         self._processor = BatchSpanProcessor(
             self._sender, max_queue_size=_MOST_NOTES, max_export_batch_size=_NOTES_AT_ONCE
         )
@@ -91,7 +103,7 @@ class Traces:
         waiting = self._noted - self._sender.taken
         if waiting >= _MOST_NOTES:  # the processor lets the oldest go
             if not self._is_behind:
-                log.warning("traces are dropped: %s takes them too slowly", self.endpoint)
+                log.warning("traces are dropped: %s takes them too slowly", self._shown)
             self._is_behind = True
         else:
             self._noted += 1
@@ -117,7 +129,7 @@ class Traces:
                 async with asyncio.timeout(_CLOSE_S):
                     await closed.wait()
         if not closed.is_set():
-            log.warning("traces of the last tasks may be missing: %s does not take them", self.endpoint)
+            log.warning("traces of the last tasks may be missing: %s does not take them", self._shown)
             self._sender.shutdown()
 
 
