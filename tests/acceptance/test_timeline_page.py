@@ -178,6 +178,50 @@ def test_hosts_and_waits_have_their_looks(show: Show) -> None:
         legend = shown.page.locator(".legend").all_inner_texts()
         assert "gate:vram 20.0 s, 63 %" in legend[0]
         assert legend[1].split("\n") == ["surtr", "fenrir"]
+        expect(shown.page.locator("#running")).to_have_text("Running, by host")
+
+
+def test_waits_for_two_hosts_look_different(show: Show) -> None:
+    source = small()
+    with show(replace(source, waits={**source.waits, "third": [wait("slots:surtr", 5, 25)]})) as shown:
+        pixels = shown.page.locator("#legend-waits canvas").evaluate_all(
+            """(all) => all.map((one) => [...one.getContext('2d')
+            .getImageData(0, 0, one.width, one.height).data].join())"""
+        )
+        assert len(pixels) == len(set(pixels)) == 3
+
+
+def crowd(hosts: tuple[str, ...]) -> Recording:
+    """Three lanes in turn, too many tasks for names."""
+    lanes = ("fpf", "gptr", "ma")
+    tasks = [task(f"t{n:03}", "same", lane=lanes[n % 3]) for n in range(120)]
+    attempts = [attempt(one.id, 1, hosts[n % len(hosts)], n, n + 40) for n, one in enumerate(tasks)]
+    records = [record(one, n + 1, State.DONE, n, n + 40) for n, one in enumerate(tasks)]
+    return recording(records, attempts, {one.id: [] for one in tasks}, end=160, hosts=None)
+
+
+def test_thin_rows_stand_by_lane_and_the_gutter_names_the_lanes(show: Show) -> None:
+    with show(crowd(("a", "b"))) as shown:
+        assert shown.view().row_height < 10
+        assert shown.page.evaluate("() => view.gutter") == [
+            *("fpf", "40 tasks", "gptr", "40 tasks", "ma", "40 tasks")
+        ]
+        assert shown.page.input_value("#order") == "lane"
+        shown.page.select_option("#order", "arrival")
+        shown.view()
+        names = shown.page.evaluate("() => view.gutter")
+        assert len(names) > 10
+        assert names[0] == "t000", "now and then a name"
+        shown.good()
+
+
+def test_on_one_host_the_colours_tell_the_lane(show: Show) -> None:
+    with show(crowd(("runner",))) as shown:
+        expect(shown.page.locator("#running")).to_have_text("Running on runner, by lane")
+        assert shown.page.locator("#legend-hosts").inner_text().split("\n") == ["fpf", "gptr", "ma"]
+        colours = [tuple(shown.colour(row, start + 20)) for row, start in ((0, 0), (40, 1), (80, 2))]
+        assert colours == [(0x00, 0x72, 0xB2), (0xE6, 0x9F, 0x00), (0x00, 0x9E, 0x73)]
+        assert shown.watched.requests == [shown.url]
 
 
 # ---- moving

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.timeline.bars import timeline_of
 from penstock.diagnosis.timeline.svg import GENERATOR
 from tests.unit.cli_rig import Cli, make_cli
-from tests.unit.timeline_rig import huge, small
+from tests.unit.timeline_rig import huge, small, wait
 
 
 @pytest.fixture
@@ -59,6 +60,19 @@ def test_waits_have_letters_of_reasons_and_attempts_of_hosts() -> None:
     assert third.split()[2] == "g" + "." * 36
     assert third.endswith("20 s queued")
     assert "waiting  g. gate:vram 62 %  s. slots:fenrir 25 %  t. scheduled 12 %" in lines
+
+
+def two_hosts() -> Recording:
+    source = small()
+    waits = {**source.waits, "third": [wait("slots:surtr", 5, 25)]}
+    return replace(source, waits=waits)
+
+
+def test_waits_for_two_hosts_have_numbers_and_the_legend_tells_them() -> None:
+    lines = drawn(two_hosts(), width=80, signs=ASCII).splitlines()
+    assert "s2...." in lines[3]
+    assert "s1...." in lines[4]
+    assert "waiting  s1. slots:surtr 62 %  s2. slots:fenrir 25 %  t. scheduled 12 %" in lines
 
 
 def test_nothing_is_wider_than_the_screen_and_colours_change_no_sign() -> None:

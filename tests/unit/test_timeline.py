@@ -12,7 +12,7 @@ from penstock.diagnosis.timeline.axis import label, step_s, ticks
 from penstock.diagnosis.timeline.bars import Bar, Piece, Sort, task_entry, timeline_of, timeline_record
 from penstock.diagnosis.timeline.folding import chosen, fold, means
 from penstock.diagnosis.timeline.outliers import far_beyond
-from penstock.diagnosis.timeline.palette import WAITS, host_looks, wait_look
+from penstock.diagnosis.timeline.palette import WAITS, host_looks, wait_looks
 from penstock.diagnosis.waits import REASONS
 from penstock.model import Attempt, Host, State, Task, Verdict
 from penstock.scheduling.messages import HostChange
@@ -298,8 +298,21 @@ def test_every_reason_has_a_look_and_no_two_the_same() -> None:
     assert {reason.partition(":")[0] for reason in REASONS} == set(WAITS) - {""}
     assert len({look.letter for look in WAITS.values()}) == len(WAITS)
     assert len({(look.pattern, look.colour) for look in WAITS.values()}) == len(WAITS)
-    assert wait_look("gate:fpf") is WAITS["gate"]
-    assert wait_look("a plug-in's own") is WAITS[""]
+    assert wait_looks(["gate:fpf", "a plug-in's own"]) == {
+        "gate:fpf": WAITS["gate"],
+        "a plug-in's own": WAITS[""],
+    }
+
+
+def test_waits_of_one_family_are_told_apart() -> None:
+    looks = wait_looks(["slots:a", "lane:x", *(f"slots:h{n}" for n in range(11))])
+    slots = [look for reason, look in looks.items() if reason.startswith("slots")]
+    assert [look.letter for look in slots] == [f"s{n}" for n in range(1, 13)]
+    assert looks["lane:x"].letter == "l", "alone in its family"
+    for colour in ("colour", "dark"):
+        assert len({(getattr(look, colour), look.tile) for look in slots}) == 12
+        assert getattr(slots[0], colour) != getattr(slots[1], colour)
+    assert {look.pattern for look in slots} == {"rising-thin"}
 
 
 def test_hosts_have_colours_of_their_own() -> None:

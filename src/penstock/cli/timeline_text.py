@@ -18,12 +18,12 @@ from penstock.diagnosis.timeline.axis import ticks
 from penstock.diagnosis.timeline.bars import FAILED, Bar, HostUse, Sort, Timeline
 from penstock.diagnosis.timeline.folding import Cell, Fold, chosen, fold, means
 from penstock.diagnosis.timeline.outliers import RULE
-from penstock.diagnosis.timeline.palette import Look, host_looks, wait_look
+from penstock.diagnosis.timeline.palette import Look, host_looks, wait_looks
 
 _MOST_HOSTS = 16
 _MOST_FOLDS = 12
 _MOST_OUTLIERS = 5
-_MOST_REASONS = 8
+_MOST_REASONS = 16
 _WIDEST_NAME = 24
 _WIDEST_KIND = 16
 _LEAST_BAR = 20
@@ -73,6 +73,7 @@ class _Drawing:
         self._timeline = timeline
         self._signs = signs
         self._looks = host_looks(use.host for use in timeline.hosts)
+        self._waits = wait_looks(timeline.reasons)
         mark = 2 if timeline.outliers else 0
         ids = [" " * mark + bar.record.task.id for bar in timeline.bars]
         names = [
@@ -120,12 +121,14 @@ class _Drawing:
         self._out.print()
         total = sum(self._timeline.reasons.values())
         items = [
-            (wait_look(reason), f"{one_line(reason) or 'no reason told'} {percent(spent / total)}")
+            (self._waits[reason], f"{one_line(reason) or 'no reason told'} {percent(spent / total)}")
             for reason, spent in list(self._timeline.reasons.items())[:_MOST_REASONS]
             if total
         ]
         if items:
             self._out.print(self._legend("waiting", items, self._signs.waiting))
+        if (more := len(self._timeline.reasons) - _MOST_REASONS) > 0:
+            self._out.print(Text(f"{'':<8} and {counted(more, 'more reason')}", "dim"))
         hosts = [(look, one_line(host)) for host, look in list(self._looks.items())[:_MOST_HOSTS]]
         if hosts:
             self._out.print(self._legend("running", hosts, self._signs.running))
@@ -205,7 +208,7 @@ class _Drawing:
         return round((at - timeline.begin) / span * self._width) if span > 0 else 0
 
     def _look(self, sort: Sort, what: str) -> Look:
-        return self._looks[what] if sort is Sort.RUNNING else wait_look(what)
+        return self._looks[what] if sort is Sort.RUNNING else self._waits[what]
 
     def _levels(self, amounts: Sequence[float], most: float) -> str:
         levels = self._signs.levels
@@ -239,7 +242,7 @@ class _Drawing:
         lines.append(f"{title:<8}", "bold")
         used = 8
         for look, words in items:
-            width = 3 + cell_len(words) + 2
+            width = 2 + len(look.letter) + cell_len(words) + 2
             if used + width > self._out.width and used > 8:
                 lines.append("\n" + " " * 8)
                 used = 8
@@ -262,8 +265,11 @@ class _Cells:
         for column in range(first, max(first + 1, min(last, len(self._signs)))):
             self._signs[column] = fill
             self._styles[column] = look.terminal
-        self._signs[first] = look.letter
-        self._styles[first] = f"{begin} {look.terminal}"
+        for column, sign in zip(
+            range(first, max(first + 1, min(last, len(self._signs)))), look.letter, strict=False
+        ):
+            self._signs[column] = sign
+            self._styles[column] = f"{begin} {look.terminal}"
 
     def mark(self, column: int, sign: str) -> None:
         column = min(column, len(self._signs) - 1)

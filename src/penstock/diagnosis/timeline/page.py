@@ -19,7 +19,7 @@ from typing import Any
 
 from penstock.diagnosis.timeline.bars import FAILED, HostUse, Sort, Steps, Timeline
 from penstock.diagnosis.timeline.outliers import RULE
-from penstock.diagnosis.timeline.palette import Look, host_looks, wait_look
+from penstock.diagnosis.timeline.palette import WAITS, Look, host_looks, wait_looks
 
 GENERATOR = '<meta name="generator" content="penstock timeline">'  # by which a page of ours is known
 SCRIPTS = ("data.js", "draw.js", "story.js", "page.js")
@@ -117,6 +117,7 @@ class _Columns:
         self._timeline = timeline
         self._unit = unit
         self._looks = host_looks(use.host for use in timeline.hosts)
+        self._waits = wait_looks(timeline.reasons)
         # Reasons by what they cost, hosts by the plant: the order of the legend and of the filters.
         self.whats = _Table([(Sort.WAITING, reason) for reason in timeline.reasons])
         self._texts = _Table([""])
@@ -162,16 +163,27 @@ class _Columns:
             "kinds": self._names["kind"].all(),
             "lanes": self._names["lane"].all(),
             "states": self._names["state"].all(),
+            "colours": self._colours(),
         }
 
+    def _colours(self) -> dict[str, Any]:
+        """What the colours of attempts tell: the host; where there is but one, the lane, or else the kind."""
+        hosts = {name for sort, name in self.whats.all() if sort is Sort.RUNNING}
+        by = next((name for name in ("lane", "kind") if len(self._names[name].all()) > 1), "host")
+        if len(hosts) != 1 or by == "host":
+            return {"by": "host", "looks": []}
+        looks = host_looks(self._names[by].all())
+        return {"by": by, "looks": [{"light": one.colour, "dark": one.dark} for one in looks.values()]}
+
     def _what(self, sort: Sort, name: str) -> dict[str, Any]:
-        look: Look = self._looks[name] if sort is Sort.RUNNING else wait_look(name)
+        look: Look = self._looks[name] if sort is Sort.RUNNING else self._waits.get(name, WAITS[""])
         return {
             "sort": _SORTS[sort],
             "name": name,
             "light": look.colour,
             "dark": look.dark,
             "pattern": look.pattern,
+            "tile": look.tile,
         }
 
 

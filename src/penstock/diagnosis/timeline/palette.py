@@ -1,7 +1,8 @@
 """How waits and hosts look in every picture: a colour that colour-blind people can tell, a letter, a pattern.
 
 Hosts take the colours of Okabe and Ito in order; waits are paler, patterned, and have a letter by what they wait
-for. Nothing is told by colour alone.
+for. Waits for several things of one sort, such as the slots of two hosts, have the colour and the pattern of
+the sort in shades and sizes, and a number after the letter. Nothing is told by colour alone.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ class Look(NamedTuple):
     dark: str  # on a dark one
     pattern: str  # of those that the pictures can draw
     terminal: str  # a colour of Rich
+    tile: int = 6  # pixels of the pattern's tile
 
 
 # By the first word of a reason; "" is a wait that nobody gave a reason for.
@@ -47,9 +49,35 @@ HOSTS = (
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def wait_look(reason: str) -> Look:
-    """Of what a task waited for; a plug-in's reason of another name looks like one that is not known."""
-    return WAITS.get(reason.partition(":")[0], WAITS[""])
+def wait_looks(reasons: Iterable[str]) -> dict[str, Look]:
+    """One for each reason, in order; a plug-in's reason of another name looks like one that is not known."""
+    families: dict[str, list[str]] = {}
+    for reason in dict.fromkeys(reasons):
+        word = reason.partition(":")[0]
+        families.setdefault(word if word in WAITS else "", []).append(reason)
+    return {
+        reason: _varied(WAITS[family], place, len(members))
+        for family, members in families.items()
+        for place, reason in enumerate(members)
+    }
+
+
+# How far towards black or white a colour goes: on a light ground, and on a dark one.
+_SHADES = ((None, None), ((0, 0.45), (255, 0.45)), ((255, 0.4), (0, 0.4)), ((0, 0.7), (255, 0.7)))
+_TILES = (6, 10, 4)
+
+
+def _varied(family: Look, place: int, members: int) -> Look:
+    """Twelve that differ; of more, the number after the letter still tells."""
+    if members == 1:
+        return family
+    light, dark = _SHADES[place % len(_SHADES)]
+    return family._replace(
+        letter=f"{family.letter}{place + 1}",
+        colour=family.colour if light is None else _mixed(family.colour, *light),
+        dark=family.dark if dark is None else _mixed(family.dark, *dark),
+        tile=_TILES[(place + place // len(_SHADES)) % len(_TILES)],
+    )
 
 
 def host_looks(hosts: Iterable[str]) -> dict[str, Look]:
@@ -59,11 +87,11 @@ def host_looks(hosts: Iterable[str]) -> dict[str, Look]:
         light, dark, terminal = HOSTS[place % len(HOSTS)]
         toward = (None, 0, 255)[place // len(HOSTS) % 3]
         if toward is not None:
-            light, dark = _mixed(light, toward), _mixed(dark, toward)
+            light, dark = _mixed(light, toward, 0.4), _mixed(dark, toward, 0.4)
         looks[host] = Look(_LETTERS[place % len(_LETTERS)], light, dark, "solid", terminal)
     return looks
 
 
-def _mixed(colour: str, toward: int) -> str:
+def _mixed(colour: str, toward: int, share: float) -> str:
     parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    return "#" + "".join(f"{round(part * 0.6 + toward * 0.4):02x}" for part in parts)
+    return "#" + "".join(f"{round(part * (1 - share) + toward * share):02x}" for part in parts)

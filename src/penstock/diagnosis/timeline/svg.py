@@ -15,7 +15,7 @@ from penstock.diagnosis.timeline.axis import seconds, ticks
 from penstock.diagnosis.timeline.bars import FAILED, Bar, HostUse, Sort, Steps, Timeline
 from penstock.diagnosis.timeline.folding import Cell, fold
 from penstock.diagnosis.timeline.outliers import RULE
-from penstock.diagnosis.timeline.palette import WAITS, Look, host_looks, wait_look
+from penstock.diagnosis.timeline.palette import host_looks, wait_looks
 
 GENERATOR = "<!-- penstock timeline -->"  # by which a picture of ours is known
 MOST_ROWS = 100
@@ -28,7 +28,7 @@ _LEGEND_LINE = 16
 _NAME = 22  # signs of a name
 _SHADES = 8
 _MOST_HOSTS = 16
-_MOST_REASONS = 12
+_MOST_REASONS = 24
 
 # Lines of a tile of 6 × 6, drawn over a paler ground of the same colour.
 _STROKES = {
@@ -59,7 +59,8 @@ class _Picture:
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self._looks = host_looks(use.host for use in timeline.hosts)
-        self._names = {host: f"h{place}" for place, host in enumerate(self._looks)}
+        self._waits = wait_looks(timeline.reasons)
+        self._patterned = {reason: f"w{place}" for place, reason in enumerate(self._waits)}
         self._out: list[str] = []
         self._y = 0.0
 
@@ -224,6 +225,8 @@ class _Picture:
             for reason, spent in list(self._timeline.reasons.items())[:_MOST_REASONS]
         ]
         hosts = [(f"on {host}", self._fill(Sort.RUNNING, host)) for host in list(self._looks)[:_MOST_HOSTS]]
+        if (more := len(self._timeline.reasons) - _MOST_REASONS) > 0:
+            waits.append((f"and {_count(more, 'more reason')}", "none"))
         x = float(_LEFT)
         for words, fill in [*waits, *hosts]:
             width = 24 + 5.6 * len(_cut(words, 40))
@@ -236,19 +239,16 @@ class _Picture:
         self._y += _LEGEND_LINE + 4
 
     def _patterns(self) -> Iterator[str]:
-        for name, look in WAITS.items():
+        for reason, look in self._waits.items():
             ground = f'<rect width="6" height="6" fill="{look.colour}" fill-opacity=".25"/>'
             strokes = f'<g stroke="{look.colour}" fill="none">{_STROKES[look.pattern]}</g>'
             yield (
-                f'<pattern id="w-{name or "none"}" width="6" height="6" '
-                f'patternUnits="userSpaceOnUse">{ground}{strokes}</pattern>'
+                f'<pattern id="{self._patterned[reason]}" width="{look.tile}" height="{look.tile}" '
+                f'viewBox="0 0 6 6" patternUnits="userSpaceOnUse">{ground}{strokes}</pattern>'
             )
 
     def _fill(self, sort: Sort, what: str) -> str:
-        if sort is Sort.RUNNING:
-            return self._looks[what].colour
-        look = wait_look(what)
-        return f"url(#w-{_family(look)})"
+        return self._looks[what].colour if sort is Sort.RUNNING else f"url(#{self._patterned[what]})"
 
     def _x(self, at: float) -> float:
         span = self._timeline.seconds
@@ -257,10 +257,6 @@ class _Picture:
     def _text(self, x: float, y: float, words: str, style: str = "") -> None:
         kind = f" class={quoteattr(style)}" if style else ""
         self._out.append(f'<text x="{x:.1f}" y="{y:g}"{kind}>{_safe(words)}</text>')
-
-
-def _family(look: Look) -> str:
-    return next(name or "none" for name, known in WAITS.items() if known is look)
 
 
 def _shade(cell: Cell | None) -> tuple[Sort, str, int] | None:

@@ -1,7 +1,7 @@
 // Drawing on the two canvases. Only what is in view is looked at; where rows are thinner than a pixel, each pixel shows
 // the mean of its tasks, with what ran drawn over what waited.
 
-const AXIS = 20, BAR_LABEL_ROWS = 13, PATTERN_ROWS = 5, DENSE_ROWS = 2;
+const AXIS = 20, BAR_LABEL_ROWS = 13, PATTERN_ROWS = 5, DENSE_ROWS = 2, NAMED_ROWS = 10;
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
 
 const STROKES = {
@@ -18,20 +18,31 @@ const STROKES = {
 // How each thing looks on the present ground: a flat colour as text and as bytes, and a fill that may be a pattern.
 function makeLooks(data, dark, ratio) {
   const ground = dark ? [20, 23, 27] : [255, 255, 255];
-  return data.raw.whats.map((what) => {
-    const bytes = hexBytes(dark ? what.dark : what.light);
-    if (what.sort === RUNNING) return { fill: css(bytes), flat: css(bytes), bytes };
-    const pale = mixed(bytes, ground, 0.25), flat = mixed(bytes, ground, 0.55);
-    return { fill: patternOf(what.pattern, css(bytes), css(pale), ratio), flat: css(flat), bytes: flat };
+  const solid = (what) => {
+    const hex = dark ? what.dark : what.light, bytes = hexBytes(hex);
+    return { fill: css(bytes), flat: css(bytes), bytes, hex };
+  };
+  const looks = data.raw.whats.map((what) => {
+    if (what.sort === RUNNING) return solid(what);
+    const bytes = hexBytes(dark ? what.dark : what.light), pale = mixed(bytes, ground, 0.25), flat = mixed(bytes, ground, 0.55);
+    return { fill: patternOf(what.pattern, what.tile, css(bytes), css(pale), ratio), flat: css(flat), bytes: flat };
   });
+  looks.groups = data.raw.colours.looks.map(solid);
+  return looks;
+}
+
+// Of a piece: where there is one host only, attempts have the colour of their lane or kind.
+function lookOf(data, looks, task, piece) {
+  const what = data.what[piece], by = data.raw.colours.by;
+  return by === "host" || data.sorts[what] !== RUNNING ? looks[what] : looks.groups[data.raw.tasks[by][task]];
 }
 
 const hexBytes = (hex) => [1, 3, 5].map((place) => parseInt(hex.slice(place, place + 2), 16));
 const css = (bytes) => `rgb(${bytes.join(" ")})`;
 const mixed = (one, other, share) => one.map((value, i) => Math.round(value * share + other[i] * (1 - share)));
 
-function patternOf(name, line, pale, ratio) {
-  const tile = document.createElement("canvas"), size = Math.round(6 * ratio);
+function patternOf(name, pixels, line, pale, ratio) {
+  const tile = document.createElement("canvas"), size = Math.round(pixels * ratio);
   tile.width = tile.height = size;
   const pen = tile.getContext("2d");
   pen.fillStyle = pale;
@@ -46,7 +57,7 @@ function patternOf(name, line, pale, ratio) {
     pen.stroke();
   }
   const pattern = pen.createPattern(tile, "repeat");
-  pattern.setTransform(new DOMMatrix().scale(6 / size));
+  pattern.setTransform(new DOMMatrix().scale(pixels / size));
   return pattern;
 }
 
@@ -109,11 +120,11 @@ function drawRow(pen, data, view, looks, colours, row) {
     if (data.sorts[data.what[p]] === RESTING) continue;
     const x = Math.max(view.left, xOf(view, data.start[p])), end = Math.min(right, xOf(view, data.end[p]));
     if (end - drawn < 0.5 && end > drawn - 1) continue;
-    const look = looks[data.what[p]], width = Math.max(1, end - x);
+    const look = lookOf(data, looks, task, p), width = Math.max(1, end - x);
     pen.fillStyle = wide ? look.fill : look.flat;
     pen.fillRect(x, y, width, height);
     drawn = x + width;
-    if (view.rowHeight >= BAR_LABEL_ROWS && width > 34) drawLabel(pen, data, view, colours, p, x, y, width, height);
+    if (view.rowHeight >= BAR_LABEL_ROWS && width > 34) drawLabel(pen, data, colours, look, p, x, y, width, height);
     if (wide && data.raw.failed[data.raw.pieces.verdict[p]] && end < right) drawCross(pen, colours, end, y, height);
   }
 }
@@ -128,7 +139,7 @@ function firstVisible(data, task, from) {
   return low;
 }
 
-function drawLabel(pen, data, view, colours, piece, x, y, width, height) {
+function drawLabel(pen, data, colours, look, piece, x, y, width, height) {
   const what = data.raw.whats[data.what[piece]];
   const text = fitted(what.name || "waiting", (width - 8) / 6.2);
   if (!text) return;
@@ -140,7 +151,7 @@ function drawLabel(pen, data, view, colours, piece, x, y, width, height) {
     pen.fillRect(x + 3, y + 1, space + 4, height - 2);
     pen.globalAlpha = 1;
   }
-  pen.fillStyle = running ? inkOn(view.dark ? what.dark : what.light) : colours.ink;
+  pen.fillStyle = running ? inkOn(look.hex) : colours.ink;
   pen.fillText(text, x + 5, y + height / 2 + 0.5);
 }
 
@@ -171,17 +182,14 @@ function drawCross(pen, colours, x, y, height) {
 
 function drawNames(pen, data, view, colours, firstRow, last) {
   pen.fillStyle = colours.ground;
-  if (view.rowHeight < 10) {  // no room for names: only marks
+  if (view.rowHeight < NAMED_ROWS) {
     pen.fillStyle = colours.mark;
     if (data.outliers.size) {
       for (let row = firstRow; row < last; row++) {
         if (data.outliers.has(view.rows[row])) pen.fillRect(view.left - 8, AXIS + (row - view.top) * view.rowHeight, 5, Math.max(1, view.rowHeight));
       }
     }
-    pen.fillStyle = colours.soft;
-    pen.textAlign = "left";
-    const each = view.rowHeight * view.ratio;
-    if (each < 1) pen.fillText(`${Math.round(1 / each)} tasks a pixel`, 10, AXIS + 12);
+    drawGroups(pen, data, view, colours, firstRow, last);
     return;
   }
   pen.textAlign = "right";
@@ -192,6 +200,44 @@ function drawNames(pen, data, view, colours, firstRow, last) {
     pen.fillText((marked ? "◆ " : "") + name, view.left - 6, AXIS + (row - view.top + 0.5) * view.rowHeight);
   }
 }
+
+// Rows too thin for names: the lane (or the kind, where there is one lane) of rows that stand together, with how many there
+// are; where they do not, the name of a row now and then.
+function drawGroups(pen, data, view, colours, firstRow, last) {
+  const by = groupedBy(data), groups = data.raw.tasks[by], yOf = (row) => AXIS + (row - view.top) * view.rowHeight;
+  const each = view.rowHeight * view.ratio, told = each < 1 ? `, ${Math.round(1 / each)} a pixel` : "";
+  view.gutter = [];
+  pen.textAlign = "right";
+  if (view.order !== "lane") {
+    pen.fillStyle = colours.soft;
+    const every = Math.max(1, Math.ceil(16 / view.rowHeight));
+    for (let row = Math.ceil(firstRow / every) * every; row < last; row += every) label(data.raw.tasks.id[view.rows[row]], yOf(row) + 7);
+    return;
+  }
+  for (let row = firstRow; row < last; ) {
+    const group = groups[view.rows[row]];
+    let begin = row, end = row;
+    while (begin > 0 && groups[view.rows[begin - 1]] === group) begin--;
+    while (end < view.rows.length && groups[view.rows[end]] === group) end++;
+    const top = Math.max(AXIS, yOf(row)), bottom = Math.min(view.height, yOf(end));
+    pen.fillStyle = colours.line;
+    if (begin === row) pen.fillRect(0, Math.round(top), view.left - 10, 1);
+    if (bottom - top >= 13) {
+      const middle = bottom - top >= 28 ? (top + bottom) / 2 - 7 : (top + bottom) / 2;
+      pen.fillStyle = colours.ink;
+      label(data.raw[`${by}s`][group], middle);
+      pen.fillStyle = colours.soft;
+      if (bottom - top >= 28) label(`${counted(end - begin, "task")}${told}`, middle + 14);
+    }
+    row = end;
+  }
+  function label(text, y) {
+    view.gutter.push(text);
+    pen.fillText(fitted(text, (view.left - 24) / 6), view.left - 12, y);
+  }
+}
+
+const groupedBy = (data) => (data.raw.lanes.length > 1 ? "lane" : "kind");
 
 function drawScroll(pen, view, colours) {
   const room = view.height - AXIS, shown = room / view.rowHeight;
@@ -238,7 +284,7 @@ function addRow(sums, data, view, looks, task, scale, width) {
     if (sort === RESTING) continue;
     const a = Math.max(0, (data.start[p] - view.from) * scale);
     const b = Math.min(width, Math.max(a + 0.2, (data.end[p] - view.from) * scale));
-    const i = Math.floor(a), j = Math.min(width, Math.floor(b)), bytes = looks[data.what[p]].bytes, at = sort === RUNNING ? 4 : 0;
+    const i = Math.floor(a), j = Math.min(width, Math.floor(b)), bytes = lookOf(data, looks, task, p).bytes, at = sort === RUNNING ? 4 : 0;
     if (i === j) {
       add(sums, i * 8 + at, bytes, b - a);
       add(sums, (i + 1) * 8 + at, bytes, a - b);
@@ -303,7 +349,7 @@ function drawHost(pen, data, view, looks, colours, depths, host, y) {
   const most = host.available.values.reduce((a, b) => Math.max(a, b), Math.max(1, host.peak)), box = { y, height: chartHeight(data), most };
   const words = host.available.times.length ? `${host.peak} of ${most} slots` : `at most ${host.peak}`;
   chartName(pen, view, colours, host.host, words, box);
-  const look = host.what < 0 ? { flat: colours.soft } : looks[host.what];
+  const look = host.what < 0 || data.raw.colours.by !== "host" ? { flat: colours.soft } : looks[host.what];
   const used = sampled(view, (from, to) => maxIn(host.used, from, to));
   if (host.others.values.some((value) => value > 0)) {
     const others = sampled(view, (from, to) => maxIn(host.others, from, to));

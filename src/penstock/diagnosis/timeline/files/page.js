@@ -4,10 +4,10 @@ const data = readData(JSON.parse(document.getElementById("data").textContent));
 const by = (id) => document.getElementById(id);
 const bars = by("bars"), under = by("under"), frame = by("under-frame"), story = by("story");
 const FILTERS = ["lane", "host", "kind", "state", "reason"];
-const TALLEST = 40, MOST_LEGEND = 8, MOST_MARKED = 50;
+const TALLEST = 40, MOST_LEGEND = 24, MOST_MARKED = 50;
 
 const view = {
-  from: 0, to: 1, top: 0, rowHeight: 16, rows: new Uint32Array(), selected: -1, filtered: false, deepest: 0,
+  from: 0, to: 1, top: 0, rowHeight: 16, rows: new Uint32Array(), selected: -1, order: "arrival", gutter: [], filtered: false, deepest: 0,
   left: 170, plot: 1, width: 1, height: 1, ratio: 1, dark: false, underTop: 0, underHeight: 1,
 };
 let looks = [], colours = {}, depths = [], waiting = false, kept = false, drawnUnder = [];
@@ -149,19 +149,25 @@ function drawLegend() {
   const total = data.raw.reasons.reduce((sum, [, spent]) => sum + spent, 0) || 1;
   const waits = data.raw.reasons.slice(0, MOST_LEGEND).map(([place, spent]) => {
     const name = data.raw.whats[place].name || "no reason told";
-    return legendItem(place, `${name} ${seconds(spent)}, ${Math.round((spent / total) * 100)} %`);
+    return legendItem(looks[place], `${name} ${seconds(spent)}, ${Math.round((spent / total) * 100)} %`);
   });
-  const used = data.raw.hosts.filter((host) => host.what >= 0);
-  const hosts = used.slice(0, 2 * MOST_LEGEND).map((host) => legendItem(host.what, host.host));
+  const used = data.raw.hosts.filter((host) => host.what >= 0), coloured = data.raw.colours.by;
+  const hosts = used.slice(0, MOST_LEGEND).map((host) => legendItem(looks[host.what], host.host));
   if (data.raw.reasons.length > MOST_LEGEND) waits.push(element("li", `and ${counted(data.raw.reasons.length - MOST_LEGEND, "more reason")}`));
-  if (used.length > 2 * MOST_LEGEND) hosts.push(element("li", `and ${counted(used.length - 2 * MOST_LEGEND, "more host")}`));
+  if (used.length > MOST_LEGEND) hosts.push(element("li", `and ${counted(used.length - MOST_LEGEND, "more host")}`));
   by("legend-waits").replaceChildren(...waits);
+  if (coloured !== "host") {  // one host: its attempts are told apart by lane or kind
+    const names = data.raw[`${coloured}s`];
+    hosts.splice(0, hosts.length, ...names.slice(0, MOST_LEGEND).map((name, place) => legendItem(looks.groups[place], name)));
+    if (names.length > MOST_LEGEND) hosts.push(element("li", `and ${counted(names.length - MOST_LEGEND, `more ${coloured}`)}`));
+  }
+  by("running").textContent = coloured === "host" ? "Running, by host" : `Running on ${used[0].host}, by ${coloured}`;
   by("legend-hosts").replaceChildren(...hosts);
 }
 
-function legendItem(place, text) {
+function legendItem(look, text) {
   const item = element("li");
-  item.append(swatch(looks[place].fill, 22, 12, view.ratio), element("span", text));
+  item.append(swatch(look.fill, 22, 12, view.ratio), element("span", text));
   return item;
 }
 
@@ -176,6 +182,7 @@ function readFilter() {
 function refilter() {
   const filter = readFilter(), whole = view.rowHeight <= leastHeight() * 1.001;
   view.rows = chosenRows(data, filter);
+  view.order = filter.order;
   view.filtered = view.rows.length !== data.count;
   depths = sortedEnds(data, view.rows);
   view.deepest = deepest(depths.filter((_, place) => data.sorts[place] === WAITING));
@@ -399,6 +406,10 @@ dress();
 view.rowHeight = 0;  // as flat as shows all of them
 measure();
 refilter();
+if (leastHeight() < NAMED_ROWS && new Set(data.raw.tasks[groupedBy(data)]).size > 1) {  // no room for names: those of groups
+  by("order").value = "lane";
+  refilter();
+}
 fit();
 listen();
 bars.dataset.ready = "yes";

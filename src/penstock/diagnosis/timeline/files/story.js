@@ -55,15 +55,15 @@ function pieceTable(data, task, looks, ratio) {
       cell.textContent = `… ${hidden} more …`;
       p += hidden;
     }
-    table.append(pieceRow(data, p, looks, ratio));
+    table.append(pieceRow(data, task, p, looks, ratio));
   }
   return table;
 }
 
-function pieceRow(data, piece, looks, ratio) {
+function pieceRow(data, task, piece, looks, ratio) {
   const what = data.raw.whats[data.what[piece]], pieces = data.raw.pieces, row = element("tr");
   const detail = data.raw.texts[pieces.detail[piece]], verdict = data.raw.verdicts[pieces.verdict[piece]];
-  row.insertCell().append(what.sort === RESTING ? "" : swatch(looks[data.what[piece]].fill, 14, 10, ratio));
+  row.insertCell().append(what.sort === RESTING ? "" : swatch(lookOf(data, looks, task, piece).fill, 14, 10, ratio));
   const time = row.insertCell();
   time.className = "number";
   time.textContent = seconds(data.end[piece] - data.start[piece]);
