@@ -174,6 +174,12 @@ def _at_rest(bundle: RunBundle) -> RunBundle:
         else attempt
         for attempt in bundle.attempts
     ]
+    bundle.others = [
+        replace(other, ended_at=last_at) if other.ended_at is None else other for other in bundle.others
+    ]
+    bundle.epochs = [
+        replace(epoch, ended_at=epoch.seen_at) if epoch.ended_at is None else epoch for epoch in bundle.epochs
+    ]
     return bundle
 
 
