@@ -192,3 +192,23 @@ def test_the_same_present_gives_the_same_prediction() -> None:
     world = lively(3)
     record = world.record(world.queued()[0])
     assert predict_start(world.present(), record) == predict_start(world.present(), record)
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.05, 0.4, 3.0])
+@pytest.mark.parametrize("slots", [4, 2], ids=["as configured", "fewer were set"])
+def test_a_queue_that_moves_on_while_it_is_read_is_counted_once(late_s: float, slots: int) -> None:
+    """E1: the queue is read after the moment that is asked for; what ended in between held no slot of its own."""
+    plant = Plant((Host("a", "none", 4),), (Lane("default"),))
+    rng = random.Random(5)
+    world = World(plant, lambda start, task: rng.uniform(0.9, 1.1))
+    world.tell([m.SlotsSet("a", slots)])
+    world.submit([Task("short", id=f"t{n}", queued_at=world.now, run="r") for n in range(90)])
+    world.run_until(world.now + 9.05)
+    asked_at = world.now
+    world.run_until(asked_at + late_s)
+    present = replace(world.present(), now=asked_at, hosts={"a": HostNow("up", slots)})
+    told, last = predict_end(present, "r"), predict_start(present, world.record("t89"))
+    world.run_until(asked_at + 10_000.0)
+    for one, truth in ((told, max(world.ended.values())), (last, world.started["t89"])):
+        assert one.seconds is not None
+        assert one.seconds == pytest.approx(truth - asked_at, abs=0.8)

@@ -106,11 +106,13 @@ def _past(present: Present) -> _Past:
     starts = [(_started(record, present.now), _pinned(record)) for record in running]
     fates: dict[str, Fate] = {}
     held = [(at, task.host or "", (task.needs or {}).get("slots", 1.0)) for at, task in starts]
-    for number, ran in enumerate(present.queue.ran[_REPLAYED - 1 :: -1] if present.dispatched else ()):
+    # What ended after the present moment, before the queue was read, has left its slot to one that runs.
+    over = [ran for ran in present.queue.ran if ran.ended_at <= present.now] if present.dispatched else []
+    for number, ran in enumerate(over[_REPLAYED - 1 :: -1]):
         if ran.host in names and names[ran.host].serves_kind(ran.kind):
             task = Task(ran.kind, id=f"\0{number}", host=ran.host, lane=ran.lane, priority=0)
             fates[task.id] = Fate(ran.seconds)
-            starts.append((min(ran.started_at, present.now), task))
+            starts.append((ran.started_at, task))
             held += [(ran.started_at, ran.host, 1.0), (ran.ended_at, ran.host, -1.0)]
     starts.sort(key=lambda start: start[0])
     return _Past(min([present.now, *(at for at, _ in starts)]), starts, fates, _peaks(held))
@@ -167,8 +169,7 @@ def _conditions(present: Present) -> list[Event]:
     events: list[Event] = list(present.spent)
     for host in present.plant.hosts:
         now = present.hosts.get(host.name)
-        if _slots(present, host) != host.slots or host.auto is not None:
-            events.append(SlotsSet(host.name, _slots(present, host)))
+        events.append(SlotsSet(host.name, _slots(present, host)))  # they may have been more for what ran
         if now is not None and now.state in _DOWN[:2]:
             events.append(HostHealth(host.name, False, "as it is now"))
         if now is not None and now.state == "paused":

@@ -53,8 +53,8 @@ async def why_task(store: Store, plant: Plant, record: TaskRecord, now: float) -
         ahead = Ahead(plant.aging_s, task.lane, place, record.number, (task.id,))
     else:
         ahead = Ahead(plant.aging_s, place=-plant.aging_s)  # what waits does not matter to it
+    present = await present_of(store, plant, ahead, now)  # first: of all that is read it ages most
     history = await store.history(task=task.id)
-    present = await present_of(store, plant, ahead, now)
     return await asyncio.to_thread(explain, record, history, present)
 
 
@@ -66,10 +66,10 @@ async def why_run(store: Store, plant: Plant, run: str, now: float, *, most: int
     states = await store.states_in_run(run)
     if not states:
         raise UnknownTask(f"no run {run}; `penstock tasks` lists tasks with their runs")
-    chosen = TaskFilter(run=run, limit=most, newest=True)
-    history = await store.history(chosen=chosen, others=False)
     live = not LIVE.isdisjoint(states)
     present = await present_of(store, plant, Ahead(plant.aging_s), now) if live else None
+    chosen = TaskFilter(run=run, limit=most, newest=True)
+    history = await store.history(chosen=chosen, others=False)
 
     def work() -> Waiting:
         ends = None if present is None else predict_end(present, run)
