@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config, TaskChecker
+from penstock.config.problems import nearest
 from penstock.errors import TaskError, UnknownTask, Unreachable
 from penstock.lifecycle import ENDED
 from penstock.model import Attempt, OnCrash, Result, State, Task, TaskRecord
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _BATCH = 5_000  # tasks that are looked up together
 _LOOK_S = 1.0  # how often a waiting client makes sure that somebody dispatches
 _ANSWER_S = 30.0
+_RECENT_TASKS = 1_000  # whose runs a misspelt name may mean
 
 
 class Client:
@@ -128,6 +130,9 @@ class Client:
             return matches[0]
         if matches:
             raise UnknownTask(f"run {name!r} could be {', '.join(matches[:5])}; give more of the name")
+        recent = await self._store.tasks(TaskFilter(limit=_RECENT_TASKS, newest=True))
+        if near := nearest(name, {record.task.run for record in recent}):
+            raise UnknownTask(f"there is no run {name!r}; did you mean {near!r}?")
         raise UnknownTask(f"there is no run {name!r}; `penstock tasks --json` tells the runs of all tasks")
 
     async def recording(self, run: str) -> Recording:

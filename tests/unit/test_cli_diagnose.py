@@ -120,7 +120,9 @@ def test_what_a_log_does_not_tell_is_said(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["gone.csv"], "there is no run 'gone.csv'; `penstock tasks --json` tells the runs of all tasks"),
+        (["gone.csv"], "there is no file gone.csv; nor a run of that name"),
+        (["logs/gone"], "there is no file logs/gone; nor a run of that name"),
+        (["gone"], "there is no run 'gone'; `penstock tasks --json` tells the runs of all tasks"),
         (
             ["nightly", "--map", "started=a"],
             "there is no file 'nightly'; --map and --slots are for files that hold a log",
@@ -144,3 +146,51 @@ def test_wrong_use_is_told_in_a_line(cli: Cli, arguments: list[str], told: str) 
     cli.file("log.csv", SERIAL)
     cli.file("bad.csv", "start,end\nsoon,3\n")
     assert cli.bad("diagnose", *arguments) == [told]
+
+
+def test_a_file_that_is_not_there_needs_no_config(cli: Cli) -> None:
+    (cli.folder / "penstock.toml").unlink()
+    assert "there is no file gone.csv" in cli.bad("diagnose", "gone.csv")[0]
+
+
+def test_a_misspelt_run_is_answered_with_the_near_one(cli: Cli) -> None:
+    cli.good("submit", "summarize", "--run", "nightly")
+    assert "there is no run 'nigthly'; did you mean 'nightly'?" in cli.bad("diagnose", "nigthly")[0]
+
+
+# small has two slots in the config that lies there, large one
+OURS = "id,start,end,worker\na,0,10,small\nb,5,20,small\nc,0,9,large\n"
+STRANGER = OURS + "d,0,9,cloud\n"
+PAINT = "id,start,end,worker,kind\na,0,10,large,paint\nb,1,10,small,summarize\n"
+BUSY = OURS + "d,6,9,small\n"
+
+
+@pytest.mark.parametrize("command", ["diagnose", "timeline", "whatif"])
+def test_a_config_that_was_merely_found_is_named_or_left_aside(cli: Cli, command: str) -> None:
+    said = cli.good(command, cli.file("ours.csv", OURS), "--json")
+    assert "penstock: slots of large, small from penstock.toml" in said.told
+    assert said.json["slots_from"] == "penstock.toml"
+    for name, log, why in (
+        ("stranger.csv", STRANGER, "it has no host 'cloud' of the log"),
+        ("paint.csv", PAINT, "'large' does not serve kind 'paint' there"),
+        ("busy.csv", BUSY, "'small' of the log ran 3 at once, which has 2 slots there"),
+    ):
+        said = cli.good(command, cli.file(name, log), "--json")
+        told = f"penstock: penstock.toml is left aside: {why}; use it with --config penstock.toml"
+        assert told in said.told
+        assert said.json["slots_from"] is None
+        said = cli.good("diagnose", name, "--config", "penstock.toml", "--json")
+        assert said.json["slots_from"] == "penstock.toml"
+        assert "penstock: slots of large, small from penstock.toml" in said.told
+
+
+def test_a_config_without_any_host_of_the_log_is_no_matter(cli: Cli) -> None:
+    said = cli.good("diagnose", cli.file("log.csv", SERIAL))
+    assert not any("penstock.toml" in line for line in said.told)
+
+
+@pytest.mark.parametrize("command", ["diagnose", "timeline", "whatif"])
+def test_help_tells_of_the_options_of_every_command(cli: Cli, command: str) -> None:
+    help_ = cli.good(command, "--help").out
+    assert "--config FILE" in help_
+    assert "--set KEY=VALUE" in help_

@@ -104,7 +104,12 @@ def test_explained_as_data(ran: Cli) -> None:
         (["--sweep", "hosts.large.slots=1..900"], "900 values are too many; at most 200"),
         (["--sweep", "hosts.large.slots=1,,2"], "has an empty value"),
         (["--sweep", "hosts.large.slots=a..b"], "must be a whole number"),
-        (["--sweep", "hosts.large.slts=1..2"], "unknown key; did you mean 'slots'?"),
+        (
+            ["--sweep", "hosts.large.slts=1..2"],
+            "--sweep: hosts.large.slts: unknown key; did you mean 'slots'?",
+        ),
+        (["--sweep", "hosts.large.slots=0..2"], "--sweep: hosts.large.slots: must be a whole number"),
+        (["--sweep", "store=a,b"], "--sweep: store: is no part of the plant"),
         (["--sweep", "aging_s=1,2", "--sweep", "retry.retries=1..2"], "--sweep: one key at a time"),
         (["--duration", "nobody=5"], "--duration: the run has no task 'nobody'"),
         (["--duration", "x"], "must be TASK=SECONDS"),
@@ -175,3 +180,72 @@ def test_a_curve_is_drawn_to_scale() -> None:
     assert [c[7:13].strip() for c in columns] == [""] * 4 + ["█" * 6] * 4
     assert lines[-1].strip() == "▲ 2: the knee"
     assert drawn(["1"], [float("inf")], None) == []
+
+
+QUEUED = "id,queued,start,end,worker\n" + "".join(
+    f"t{n},0,{n * 10},{n * 10 + 10},celery@gpu1\n" for n in range(8)
+)
+
+
+def test_a_sweep_that_still_falls_has_no_knee(cli: Cli) -> None:
+    log = cli.file("log.csv", QUEUED)
+    key = "hosts.celery@gpu1.slots"
+    said = cli.good("whatif", log, "--sweep", f"{key}=1,2,4", "--json").json
+    assert said["sweep"]["knee"] is None
+    assert "still falling at 4: try more" in said["notes"]
+    said = cli.good("whatif", log, "--sweep", f"{key}=4,8,16", "--json").json
+    assert said["sweep"]["knee"] == "8"
+    assert not any("still falling" in note for note in said["notes"])
+    assert "◀ the knee, a guess" in cli.good("whatif", log, "--sweep", f"{key}=4,8,16").out
+
+
+@pytest.mark.parametrize("key", ["hosts.celery@gpu1.slots", 'hosts."celery@gpu1".slots'])
+def test_hosts_of_a_log_are_changed_by_their_own_names(cli: Cli, key: str) -> None:
+    told = cli.good("whatif", cli.file("log.csv", QUEUED), "--set", f"{key}=4", "--json").json
+    assert (told["before"]["makespan_s"], told["after"]["makespan_s"]) == (80, 20)
+
+
+def test_a_log_shows_how_well_its_replay_can_be_trusted(cli: Cli) -> None:
+    said = cli.good("whatif", cli.file("log.csv", QUEUED))
+    assert "replay error 0.0 %" in said.out
+    assert not any("played as it was" in line for line in said.told)
+    idle = "id,queued,start,end,worker\na,0,0,10,gpu\nb,0,50,60,gpu\n"  # nothing tells why b waited so long
+    said = cli.good("whatif", cli.file("idle.csv", idle))
+    assert "replay error 66.7 %" in said.out
+    assert any("played as it was the run takes 67 % more or less" in line for line in said.told)
+
+
+def test_a_config_that_is_not_that_of_the_log_is_no_error_of_the_replay(cli: Cli) -> None:
+    cli.file("other.toml", '[hosts."x"]\ntype = "simulated"\nslots = 8\n')
+    said = cli.good("whatif", cli.file("log.csv", QUEUED), "--config", "other.toml", "--json").json
+    assert said["replay_error"] == 0
+
+
+def test_untold_queue_times_are_warned_of(cli: Cli) -> None:
+    log = "id,start,end,worker\na,0,10,gpu\nb,10,20,gpu\n"
+    said = cli.good("whatif", cli.file("log.csv", log), "--set", "hosts.gpu.slots=2")
+    assert any("they count as queued when they started" in line for line in said.told)
+    assert any("--map queued=COLUMN" in line for line in said.told)
+    said = cli.good("whatif", cli.file("queued.csv", QUEUED))
+    assert not any("queued" in line for line in said.told)
+
+
+def test_a_plant_with_a_reserve_is_changed(ran: Cli) -> None:
+    config = ran.folder / "penstock.toml"
+    text = config.read_text().replace("max_running = 3\n", "max_running = 3\nreserve = { small = 1 }\n")
+    config.write_text(text)
+    ran.good("run", "tasks.jsonl", "--quiet")
+    told = ran.good("whatif", "last", "--set", "hosts.large.slots=6", "--json").json
+    assert told["after"]["hosts"]["large"]["slots"] == 6
+
+
+def test_self_tuned_slots_count_as_they_were(cli: Cli) -> None:
+    config = cli.folder / "penstock.toml"
+    config.write_text(config.read_text().replace("slots = 2", "slots = { auto = true, min = 1, max = 8 }"))
+    cli.file("many.jsonl", '{"kind": "summarize", "host": "small", "matrix": {"repeat": 60}}\n')
+    cli.good("run", "many.jsonl", "--quiet")
+    told = cli.good("whatif", "last", "--json").json
+    for side in ("before", "after"):
+        host = told[side]["hosts"]["small"]
+        assert host["slots"] > 1
+        assert 0 < host["share"] <= 1.01

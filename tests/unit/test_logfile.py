@@ -375,6 +375,19 @@ def test_slots_of_foreign_hosts_can_be_told(folder: Path) -> None:
             "log.csv:2: end: is earlier than its start; map started and ended the right way round",
         ),
         (
+            "id,start,end\na,2,1\n",
+            "log.csv:2: end: is earlier than its start; map started and ended the right way round",
+        ),
+        (
+            "id,start,end\na,10.5,10.2\n",
+            "log.csv:2: end: is earlier than its start; map started and ended the right way round",
+        ),
+        (
+            "id,ts,colour\na,10.5,red\n",
+            "log.csv: no column tells when an attempt started; name it with --map started=COLUMN, or the one of "
+            "events with --map event=COLUMN; columns: id, ts, colour",
+        ),
+        (
             "id,created,start,end\na,9,1,10\n",
             "log.csv:2: created: is later than its start; map queued and started the right way round",
         ),
@@ -525,3 +538,41 @@ def test_deeply_nested_json_is_refused_or_read(folder: Path) -> None:
     deep = '{"a":' * 900 + "1" + "}" * 900
     assert "no column tells" in refused(folder, deep, "log.jsonl")
     assert "nested too deeply" in refused(folder, '{"a":' * 100_000, "log.jsonl")
+
+
+def test_events_of_celery_are_told_by_their_type(folder: Path) -> None:
+    events = (
+        ("worker-online", "", 0),
+        ("task-received", "a", 1),
+        ("task-started", "a", 2),
+        ("task-received", "b", 2),
+        ("task-succeeded", "a", 5),
+        ("task-started", "b", 5),
+        ("task-failed", "b", 9),
+    )
+    rows = [
+        f'{{"type": "{type_}", "uuid": "{uuid}", "hostname": "celery@gpu1", "timestamp": {1.7e9 + at}}}'
+        for type_, uuid, at in events
+    ]
+    (folder / "events.jsonl").write_text("\n".join(rows))
+    recording = read_log("events.jsonl").recording
+    assert [(a.task, a.host, a.started_at - 1.7e9) for a in recording.attempts] == [
+        ("a", "celery@gpu1", 2),
+        ("b", "celery@gpu1", 5),
+    ]
+    assert [r.task.queued_at - 1.7e9 for r in recording.tasks] == [1, 2]
+    assert [str(r.state) for r in recording.tasks] == ["done", "failed"]
+
+
+@pytest.mark.parametrize("column", ["queued_dttm", "sent", "received"])
+def test_other_systems_words_for_queued(folder: Path, column: str) -> None:
+    (folder / "log.csv").write_text(f"task_id,{column},start_date,end_date,hostname\na,1,2,3,w\n")
+    recording = read_log("log.csv").recording
+    assert recording.tasks[0].task.queued_at == 1
+    assert (recording.attempts[0].started_at, recording.attempts[0].ended_at) == (2, 3)
+
+
+def test_epochs_and_dates_with_a_zone_are_of_one_sort(folder: Path) -> None:
+    (folder / "log.csv").write_text("id,start,end\na,1700000000,2023-11-14T22:13:25Z\n")
+    recording = read_log("log.csv").recording
+    assert recording.makespan_s == 5

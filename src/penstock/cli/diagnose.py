@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from penstock.cli import render
-from penstock.cli.recordings import HostSlots, Json, Maps, RunOrFile, recording_for
+from penstock.cli.recordings import EVERY_COMMAND, HostSlots, Json, Maps, RunOrFile, recording_for
 from penstock.cli.session import Settings, finish
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ _WANTED = {
     epilog="\b\nExamples:\n"
     "  penstock diagnose last\n"
     "  penstock diagnose workers.csv --map started=launch_ts --slots gpu1=4\n"
-    "  penstock diagnose last --json | jq '.findings[].name'",
+    "  penstock diagnose last --json | jq '.findings[].name'"
+    "\n\n" + EVERY_COMMAND,
 )
 def diagnose(
     context: typer.Context,
@@ -75,6 +76,7 @@ def _tell(recording: Recording, as_json: bool) -> int:
                 "findings": [finding.as_record() for finding in findings],
                 "looked_for": list(FINDERS),
                 "untold": _untold(recording),
+                "slots_from": recording.slots_from,
             }
         )
         return 0

@@ -14,10 +14,11 @@ import typer
 
 from penstock.cli.render import note
 from penstock.cli.session import Settings, opened, whole
-from penstock.errors import UsageError
+from penstock.errors import ConfigError, UnknownTask, UsageError
 
 if TYPE_CHECKING:
     from penstock.diagnosis.recording import Recording
+    from penstock.intake.logs.hosts import Source
     from penstock.model import Plant
 
 STDIN = "-"
@@ -47,6 +48,8 @@ HostSlots = Annotated[
         help="Of a log: how many tasks a host of it may run at once. May be repeated.",
     ),
 ]
+# Where the help of such a command ends: options that stand in no list of its own.
+EVERY_COMMAND = "Of every command: --config FILE names a config, --set KEY=VALUE sets one key of it."
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -58,14 +61,20 @@ async def recording_for(
     if is_file(run):
         from penstock.intake.logs.file import read_log
 
-        log = read_log(run, maps=maps or (), plant=_plant(settings), slots=told)
+        plant, source = _plant(settings)
+        log = read_log(run, maps=maps or (), plant=plant, slots=told, source=source)
         for words in log.notes:
             note(words)
         return log.recording
     if maps or slots:
         raise UsageError(f"there is no file {run!r}; --map and --slots are for files that hold a log")
-    async with opened(settings.read()) as client:
-        return await client.recording(await client.run_named(run))
+    try:
+        async with opened(settings.read()) as client:
+            return await client.recording(await client.run_named(run))
+    except (ConfigError, UnknownTask):
+        if _looks_like_file(run):
+            raise UsageError(f"there is no file {run}; nor a run of that name") from None
+        raise
 
 
 def _slots(text: str) -> tuple[str, int]:
@@ -80,8 +89,19 @@ def is_file(run: str) -> bool:
     return run == STDIN or Path(run).is_file()
 
 
-def _plant(settings: Settings) -> Plant | None:
-    from penstock.config.files import find
+def _looks_like_file(run: str) -> bool:
+    """Whether its writer meant one: it has a folder in it, or ends as files do."""
+    return "/" in run or "\\" in run or Path(run).suffix[1:].isalpha()
 
-    named = settings.config is not None or settings.settings or find(Path.cwd()) is not None
-    return settings.read().plant if named else None
+
+def _plant(settings: Settings) -> tuple[Plant | None, Source]:
+    """That of the config, if there is one."""
+    from penstock.config.files import find
+    from penstock.config.problems import file_shown
+    from penstock.intake.logs.hosts import Source
+
+    is_named = settings.config is not None or bool(settings.settings)
+    if not is_named and find(Path.cwd()) is None:
+        return None, Source()
+    config = settings.read()
+    return config.plant, Source(file_shown(config.path), is_named)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli import render
-from penstock.cli.recordings import HostSlots, Json, Maps, RunOrFile, recording_for
+from penstock.cli.recordings import EVERY_COMMAND, HostSlots, Json, Maps, RunOrFile, recording_for
 from penstock.cli.session import Settings, finish, whole
 from penstock.errors import UsageError
 
@@ -29,7 +29,8 @@ _STDOUT = "-"  # as the name of a file
     "  penstock timeline last\n"
     "  penstock timeline nightly --limit 200\n"
     "  penstock timeline nightly --html nightly.html --svg nightly.svg\n"
-    "  penstock timeline workers.csv --map started=launch_ts",
+    "  penstock timeline workers.csv --map started=launch_ts"
+    "\n\n" + EVERY_COMMAND,
 )
 def timeline(
     context: typer.Context,
@@ -90,7 +91,7 @@ def _tell(recording: Recording, limit: int, html: str | None, svg: str | None, a
 
         _write(svg, picture(made))
     if as_json:
-        render.emit(timeline_record(made, recording))
+        render.emit(timeline_record(made, recording) | {"slots_from": recording.slots_from})
     elif html is None and svg is None:
         from rich.console import Console
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli import render
-from penstock.cli.recordings import Json, Maps, RunOrFile, recording_for
+from penstock.cli.recordings import EVERY_COMMAND, Json, Maps, RunOrFile, recording_for
 from penstock.cli.session import Settings, finish, pair, whole
 from penstock.errors import UsageError
 
@@ -33,7 +33,8 @@ _WRONG = 0.05  # a replay error that is worth a warning
     "  penstock whatif last --set hosts.fenrir.slots=4 --explain\n"
     "  penstock whatif last --unset gates.vram --set lanes.chat.max_running=8\n"
     "  penstock whatif last --sweep hosts.fenrir.slots=1..8\n"
-    "  penstock whatif workers.csv --config penstock.toml --typical",
+    "  penstock whatif workers.csv --config penstock.toml --typical"
+    "\n\n" + EVERY_COMMAND,
 )
 def whatif(
     context: typer.Context,
@@ -191,9 +192,14 @@ def _played(recording: Recording, plant: Plant | None, asked: Asked) -> Answer:
     instead, notes = _instead(recording, asked)
     if inferred:
         notes.append("no config tells of its hosts: each has as many slots as it ran at once in the log")
+    if "queued" not in recording.told:
+        notes.append(
+            "the log does not tell when tasks were queued: they count as queued when they started, so nothing can "
+            "start sooner; name the column with --map queued=COLUMN"
+        )
     replay = Replay(recording, plant)
     as_it_was = replay.under(plant).recording()
-    error = figures.replay_error(recording, as_it_was)
+    error = figures.replay_error(recording, as_it_was if inferred else _as_logged(recording) or as_it_was)
     has_changes = bool(asked.settings or asked.unset)
     before = as_it_was if has_changes else recording
     if instead:
@@ -214,6 +220,8 @@ def _played(recording: Recording, plant: Plant | None, asked: Asked) -> Answer:
         answer.explanation = figures.explain(before, after)
     if asked.sweep is not None:
         answer.points = _swept(replay, changed, asked.sweep)
+        if figures.is_still_falling(answer.points):
+            answer.notes.append(f"still falling at {answer.points[-1].value}: try more")
         beyond = [str(point.value) for point in answer.points if point.is_guess]
         if beyond and replay.works.curves:
             answer.notes.append(
@@ -222,6 +230,19 @@ def _played(recording: Recording, plant: Plant | None, asked: Asked) -> Answer:
                 else f"with {beyond[0]} a host runs more at once than in the record: how fast is a guess"
             )
     return answer
+
+
+def _as_logged(recording: Recording) -> Recording | None:
+    """A log played on the hosts that it shows by itself: a config need not be that of its run. None of our own."""
+    from dataclasses import replace
+
+    from penstock.diagnosis.whatif.inferred import playable
+    from penstock.diagnosis.whatif.replay import Replay
+
+    if recording.is_ours:
+        return None
+    shown, plant = playable(replace(recording, plant=None), None)
+    return Replay(shown, plant).under(plant).recording()
 
 
 def _instead(recording: Recording, asked: Asked) -> tuple[dict[str, float], list[str]]:
@@ -256,7 +277,7 @@ def _instead(recording: Recording, asked: Asked) -> tuple[dict[str, float], list
 
 def _warn(answer: Answer) -> None:
     error = answer.error
-    if error is not None and error > _WRONG and answer.recording.is_ours:
+    if error is not None and error > _WRONG:
         answer.notes.insert(
             0,
             f"played as it was the run takes {render.percent(error)} more or less than it really took: "
@@ -272,7 +293,7 @@ def _swept(replay: Replay, plant: Plant, asked: tuple[str, tuple[str, ...]]) -> 
     from penstock.diagnosis.whatif.figures import sweep
 
     key, values = asked
-    plants = [(value, changed_plant(plant, {key: value})) for value in values]
+    plants = [(value, changed_plant(plant, {key: value}, option="--sweep")) for value in values]
     return sweep(replay, plants, _progress)
 
 

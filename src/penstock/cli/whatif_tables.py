@@ -28,6 +28,7 @@ def record_of(answer: Answer) -> dict[str, Any]:
         "replay_error": None if answer.error is None else round(answer.error, 5),
         "before": answer.before.as_record(),
         "after": answer.after.as_record(),
+        "slots_from": answer.recording.slots_from,
         "notes": answer.notes,
     }
     if asked.sweep is not None:
@@ -49,7 +50,7 @@ def show(answer: Answer) -> None:
         f"{render.one_line(answer.recording.name, 80)}: {render.counted(len(answer.recording.tasks), 'task')}"
     )
     render.say(head + (f"; {render.one_line(changes)}" if changes else ""))
-    if answer.error is not None and answer.recording.is_ours:
+    if answer.error is not None:
         took = render.seconds(answer.recording.makespan_s)
         render.say(f"the run took {took}; replay error {answer.error * 100:.1f} %")
     if asked.sweep is None or asked.changes:
@@ -166,7 +167,8 @@ def _print_sweep(key: str, points: Sequence[Point]) -> None:
     for point in points:
         row = [render.one_line(str(point.value), 30), _seconds(point.makespan_s), _seconds(point.waited_s)]
         row += [f"${point.cost_usd:.4g}"] * has_cost + [str(point.failed + point.left)] * has_bad
-        rows.append([*row, "◀ the knee" if point is knee else "a guess" if point.is_guess else ""])
+        marks = ["◀ the knee"] * (point is knee) + ["a guess"] * point.is_guess
+        rows.append([*row, ", ".join(marks)])
     render.say()
     render.print_table(columns, rows)
     if len(points) > 1:

@@ -19,8 +19,23 @@ from penstock.model import Plant
 PARTS = ("hosts", "lanes", "gates", "aging_s", "retry", "prices")
 
 
-def changed_plant(plant: Plant, settings: Mapping[str, Any], unset: Sequence[str] = ()) -> Plant:
-    """This plant under settings like {"hosts.fenrir.slots": "4"}, without the keys of `unset`."""
+def changed_plant(
+    plant: Plant, settings: Mapping[str, Any], unset: Sequence[str] = (), *, option: str = "--set"
+) -> Plant:
+    """This plant under settings like {"hosts.fenrir.slots": "4"}, without the keys of `unset`.
+
+    `option` is what the user gave the settings by.
+    """
+    try:
+        return _changed_plant(plant, settings, unset)
+    except ConfigError as error:
+        told = (line.removeprefix("--set: ") for line in error.problems)
+        raise ConfigError(
+            [f"{option}: {to}" if to != line else line for to, line in zip(told, error.problems, strict=True)]
+        ) from None
+
+
+def _changed_plant(plant: Plant, settings: Mapping[str, Any], unset: Sequence[str]) -> Plant:
     _check_parts("--set", settings)
     _check_parts("--unset", unset)
     prices = {model: price for host in plant.hosts for model, price in host.prices.items()}

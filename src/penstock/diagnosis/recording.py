@@ -46,6 +46,7 @@ class Recording:
     stalls: Sequence[Stalled] = ()
     costs: Mapping[tuple[str, int], float] = field(default_factory=dict)  # (task, attempt) -> USD
     told: frozenset[str] = frozenset(COLUMNS)
+    slots_from: str | None = None  # of a log: the config that told the slots of its hosts
 
     @property
     def makespan_s(self) -> float:

@@ -14,7 +14,8 @@ from penstock.diagnosis.steps import Steps
 from penstock.diagnosis.summary import Bound, bound_of
 from penstock.diagnosis.whatif.replay import Played, Replay
 from penstock.lifecycle import ENDED
-from penstock.model import Attempt, Plant, State, TaskRecord
+from penstock.model import Attempt, Host, Plant, State, TaskRecord
+from penstock.scheduling.messages import HostChange
 
 KNEE = 0.05  # the knee is the least value whose makespan is within this of the best
 _MOST = 5  # tasks that are named on either side
@@ -33,7 +34,7 @@ class LaneWaits(NamedTuple):
 
 class HostBusy(NamedTuple):
     host: str
-    slots: int
+    slots: int  # the most, where they tune themselves
     attempts: int
     share: float  # of its slots over the whole time, held by the run
 
@@ -93,19 +94,34 @@ def figures_of(recording: Recording, plant: Plant) -> Figures:
     for attempt in recording.attempts:
         count[attempt.host] += 1
         busy[attempt.host] += slots_of.get(attempt.task, 1.0) * _seconds(attempt, recording.end)
-    hosts = tuple(
-        HostBusy(h.name, h.slots, count[h.name], busy[h.name] / (span * h.slots) if span > 0 else 0.0)
-        for h in plant.hosts
-    )
+    hosts = []
+    for host in plant.hosts:
+        most, slot_s = _slots_over(recording, host)
+        hosts.append(HostBusy(host.name, most, count[host.name], busy[host.name] / slot_s if slot_s else 0.0))
     return Figures(
         makespan_s=inf if left else span,
         ideal=bound_of(recording, plant),
         lanes=_lanes(recording),
-        hosts=hosts,
+        hosts=tuple(hosts),
         cost_usd=sum(recording.costs.values()),
         failed=sum(r.state in (State.FAILED, State.CANCELLED, State.BLOCKED) for r in recording.tasks),
         left=left,
     )
+
+
+def _slots_over(recording: Recording, host: Host) -> tuple[int, float]:
+    """The most slots a host had, and all of them times how long it had them."""
+    if host.auto is None:
+        return host.slots, host.slots * max(0.0, recording.makespan_s)
+    at, slots, most, slot_s = recording.begin, host.slots, 0, 0.0
+    for change in recording.changes:
+        if not isinstance(change, HostChange) or change.host != host.name or change.at >= recording.end:
+            continue
+        if change.at > at:
+            slot_s += slots * (change.at - at)
+            at, most = change.at, max(most, slots)
+        slots = change.slots
+    return max(most, slots), slot_s + slots * max(0.0, recording.end - at)
 
 
 def _slots(record: TaskRecord) -> float:
@@ -241,7 +257,20 @@ def _point(value: Any, played: Played, replay: Replay) -> Point:
 
 
 def knee_of(points: Sequence[Point]) -> Point | None:
-    """The least value, in the order of the sweep, whose makespan is within 5 % of the best."""
+    """The first value, in the order of the sweep, whose makespan is within 5 % of the best.
+
+    None when that is the last of them: what comes after it may be better still.
+    """
+    enough = _enough(points)
+    return None if is_still_falling(points) else enough
+
+
+def is_still_falling(points: Sequence[Point]) -> bool:
+    """Whether only the last value is near the best."""
+    return len(points) > 1 and _enough(points) is points[-1]
+
+
+def _enough(points: Sequence[Point]) -> Point | None:
     best = min((point.makespan_s for point in points), default=inf)
     if not isfinite(best):
         return None

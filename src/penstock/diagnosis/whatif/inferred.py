@@ -26,7 +26,7 @@ def playable(recording: Recording, plant: Plant | None) -> tuple[Recording, Plan
     attempts = [_named(attempt) for attempt in recording.attempts]
     recording = replace(recording, attempts=_tried_again(attempts))
     plant = plant or recording.plant or inferred_plant(recording)
-    plant = _with_lanes(plant, recording)
+    plant = _with_lanes(plant if "kind" in recording.told else _serving(plant, recording), recording)
     tasks = [_fit(record, plant) for record in recording.tasks]
     return replace(recording, tasks=tasks, plant=plant), plant
 
@@ -56,6 +56,17 @@ def _fit(record: TaskRecord, plant: Plant) -> TaskRecord:
     if not plant.hosts_for(task.kind, task.host):
         raise UsageError(f"no host of the config serves kind {task.kind!r} of task {task.id}; add one")
     return replace(record, task=replace(task, retries=max(0, record.attempts - 1)))
+
+
+def _serving(plant: Plant, recording: Recording) -> Plant:
+    """Of a log that tells no kinds: its hosts serve what they ran."""
+    ran = {attempt.host for attempt in recording.attempts}
+    kinds = tuple(dict.fromkeys(record.task.kind for record in recording.tasks))
+    hosts = (
+        replace(host, serves=tuple(dict.fromkeys((*host.serves, *kinds)))) if host.name in ran else host
+        for host in plant.hosts
+    )
+    return replace(plant, hosts=tuple(hosts))
 
 
 def _with_lanes(plant: Plant, recording: Recording) -> Plant:

@@ -28,9 +28,10 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         "duration", "elapsed", "elapsed_time", "took", "runtime", "run_time", "seconds", "response_time", "latency",
     ),
     "queued": (
-        "queued", "queued_at", "queued_time", "enqueued", "enqueued_at", "enqueue_time", "submitted",
+        "queued", "queued_at", "queued_time", "queued_dttm", "enqueued", "enqueued_at", "enqueue_time", "submitted",
         "submitted_at", "submit", "submit_time", "created", "created_at", "create_time", "created_time",
-        "creation_time", "arrived", "arrived_at", "arrival", "arrival_time", "received", "received_at",
+        "creation_time", "arrived", "arrived_at", "arrival", "arrival_time", "sent", "sent_at", "received",
+        "received_at",
         "requested", "requested_at", "request_time", "date_created",
     ),
     "task": (

@@ -7,22 +7,23 @@ with its line, its column and the remedy. Exports of our own runs give the whole
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.config.problems import meant, quoted
+from penstock.config.problems import quoted
 from penstock.diagnosis.recording import Recording
 from penstock.errors import UsageError
 from penstock.intake.documents import no_collecting
 from penstock.intake.exportfile import is_export, read_export
 from penstock.intake.logs.attempts import Gathered
-from penstock.intake.logs.columns import Columns, choose_columns, read_maps
+from penstock.intake.logs.columns import Columns, choose_columns, plain_name, read_maps
 from penstock.intake.logs.events import from_events
+from penstock.intake.logs.hosts import Source, in_plant, with_slots
 from penstock.intake.logs.rows import Row, Table, read_table, read_text
 from penstock.intake.logs.rowwise import from_rows
 from penstock.intake.logs.times import Base, read_time
-from penstock.intake.logs.words import read_ending, read_step
-from penstock.model import Host, Plant
+from penstock.intake.logs.words import Step, read_ending, read_step
+from penstock.model import Plant
 
 _MOST_SHOWN = 12
 
@@ -42,11 +43,12 @@ def read_log(
     maps: Sequence[str] = (),
     plant: Plant | None = None,
     slots: Mapping[str, int] | None = None,
+    source: Source = Source(),  # noqa: B008 - frozen
 ) -> LogFile:
     """Read a file, or standard input for `-`.
 
     `maps` are the user's FIELD=COLUMN; `plant` is that of a config, used where the log names its hosts or
-    lanes; `slots` are those of hosts that no config tells.
+    lanes; `source` says which config that is; `slots` are those of hosts that no config tells.
     """
     wanted = read_maps(maps)
     text = read_text(path)
@@ -58,8 +60,8 @@ def read_log(
         columns = choose_columns(table.columns, chosen, table.name)
         gathered = _gathered(table, columns)
         recording = gathered.recording(text.stem)
-    recording = with_slots(_in_plant(recording, plant), slots or {})
-    return LogFile(recording, columns.chosen, _notes(columns, gathered))
+    recording, said = in_plant(recording, plant, source)
+    return LogFile(with_slots(recording, slots or {}), columns.chosen, (*_notes(columns, gathered), *said))
 
 
 def _gathered(table: Table, columns: Columns) -> Gathered:
@@ -67,9 +69,9 @@ def _gathered(table: Table, columns: Columns) -> Gathered:
         if "ended" not in columns and "duration" not in columns:
             raise _no_column(table, "when an attempt ended, or how long it took", "ended")
         return from_rows(table, columns)
-    events = columns if "event" in columns else _events_in_states(table, columns)
+    events = columns if "event" in columns else _events_elsewhere(table, columns)
     if events is None:
-        raise _no_column(table, "when an attempt started", "started")
+        raise _no_column(table, "when an attempt started", "started", "time" in columns)
     if "time" not in events:
         raise _no_column(table, "when an event happened", "time")
     if "task" not in events:
@@ -77,23 +79,27 @@ def _gathered(table: Table, columns: Columns) -> Gathered:
     return from_events(table, events)
 
 
-def _events_in_states(table: Table, columns: Columns) -> Columns | None:
-    """A log of changes of state: its states are the events."""
-    if not {"state", "time"} <= columns.chosen.keys():
+def _events_elsewhere(table: Table, columns: Columns) -> Columns | None:
+    """A log of changes of state has its events there; that of Celery calls them types."""
+    if "time" not in columns:
         return None
-    state = columns.chosen["state"]
-    steps = [read_step(row.cells.get(state, "")) for row in table.rows]
-    if not any(step is not None and step[0] == "start" for step in steps):
-        return None
-    chosen = {field: column for field, column in columns.chosen.items() if field != "state"}
-    return Columns({**chosen, "event": state}, columns.ignored)
+    for field in ("state", "kind"):
+        column = columns.chosen.get(field)
+        if column is None or (field == "kind" and plain_name(column) != "type"):
+            continue
+        steps = [read_step(row.cells.get(column, "")) for row in table.rows]
+        if any(step is not None and step[0] is Step.START for step in steps):
+            chosen = {one: of for one, of in columns.chosen.items() if one != field}
+            return Columns({**chosen, "event": column}, columns.ignored)
+    return None
 
 
-def _no_column(table: Table, what: str, field: str) -> UsageError:
+def _no_column(table: Table, what: str, field: str, may_be_events: bool = False) -> UsageError:
     some = ", ".join(quoted(column)[1:-1] for column in table.columns[:_MOST_SHOWN])
     more = f", … ({len(table.columns)})" if len(table.columns) > _MOST_SHOWN else ""
+    event = ", or the one of events with --map event=COLUMN" if may_be_events else ""
     return UsageError(
-        f"{table.name}: no column tells {what}; name it with --map {field}=COLUMN; columns: {some}{more}"
+        f"{table.name}: no column tells {what}; name it with --map {field}=COLUMN{event}; columns: {some}{more}"
     )
 
 
@@ -146,42 +152,6 @@ def _is_numbering(rows: Sequence[Row], column: str) -> bool:
     """Small whole numbers, each once: the tasks' numbers, not times."""
     values = [row.cells[column] for row in rows]
     return _is_distinct(rows, column) and all(len(v) < 9 and v.isdecimal() for v in values)
-
-
-# ---- hosts
-
-
-def _in_plant(recording: Recording, plant: Plant | None) -> Recording:
-    """The user's config tells more of the hosts and lanes that the log names."""
-    if plant is None:
-        return recording
-    hosts = {attempt.host for attempt in recording.attempts} & {host.name for host in plant.hosts}
-    lanes = {record.task.lane for record in recording.tasks} & {lane.name for lane in plant.lanes}
-    named = ("host" in recording.told and hosts) or ("lane" in recording.told and lanes)
-    return replace(recording, plant=plant) if named else recording
-
-
-def with_slots(recording: Recording, slots: Mapping[str, int]) -> Recording:
-    """The recording with hosts of so many slots."""
-    if not slots:
-        return recording
-    kinds: dict[str, set[str]] = {}
-    kind_of = {record.task.id: record.task.kind for record in recording.tasks}
-    for attempt in recording.attempts:
-        kinds.setdefault(attempt.host, set()).add(kind_of[attempt.task])
-    for name in slots:
-        if name not in kinds:
-            there = [host for host in kinds if host]
-            raise UsageError(f"--slots: the log has no host {quoted(name)}{meant(name, there, 'hosts')}")
-    plant = recording.plant or Plant()
-    known = {host.name for host in plant.hosts}
-    changed = [replace(host, slots=slots.get(host.name, host.slots)) for host in plant.hosts]
-    added = [
-        Host(name, "simulated", slots=count, serves=tuple(sorted(kinds[name])))
-        for name, count in slots.items()
-        if name not in known
-    ]
-    return replace(recording, plant=replace(plant, hosts=(*changed, *added)))
 
 
 # ---- notes

@@ -17,6 +17,7 @@ from penstock.intake.logs.times import DAY_S, Base, Days, Stamp
 from penstock.model import Verdict
 
 _ROUNDING_S = 1.0  # by which times of one row may differ that were rounded differently
+_FINE_S = 0.001001  # the same of times with fractions: clocks and databases cut them differently
 
 
 class _Times(NamedTuple):
@@ -79,13 +80,20 @@ def _check_order(row: Row, one: Try, cells: Cells) -> None:
     if one.started is None:
         return
     if one.queued is not None and one.queued > one.started:
-        if one.queued - one.started > _ROUNDING_S:
+        if not _is_rounding(one.queued, one.started):
             cells.fail(row, "queued", "is later than its start; map queued and started the right way round")
         one.queued = one.started
     if one.ended is not None and one.ended < one.started:
-        if one.started - one.ended > _ROUNDING_S:
+        if not _is_rounding(one.started, one.ended):
             cells.fail(row, "ended", "is earlier than its start; map started and ended the right way round")
         one.ended = one.started
+
+
+def _is_rounding(late: float, early: float) -> bool:
+    """Whether the one can be before the other: only one of them is in whole seconds, or both in thousandths."""
+    if late.is_integer() == early.is_integer():
+        return late - early <= _FINE_S
+    return late - early <= _ROUNDING_S
 
 
 def _latest(tries: Sequence[Try]) -> float:
