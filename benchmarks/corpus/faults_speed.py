@@ -140,7 +140,10 @@ def one_at_a_time_server(rng: Chance, ours: bool) -> Case:
     setup = Setup([*works, *others], [place, *calm])
 
     def queued_up(story: Story, twin: Story) -> bool:
-        return sum(level >= 1.5 for level in beside(story, name)) >= 0.5 * n and loses(0.15)(story, twin)
+        levels = beside(story, name)
+        # Of a server that shares itself, only lone requests tell it from one with two hands.
+        alone = not fair or sum(level <= 1.1 for level in levels) >= 2
+        return alone and sum(level >= 1.5 for level in levels) >= 0.5 * n and loses(0.15)(story, twin)
 
     return Case(
         setup,

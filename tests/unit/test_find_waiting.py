@@ -152,7 +152,7 @@ def test_the_report_run_is_a_stalled_loop_and_not_its_gate() -> None:
     assert {f.name for f in found} == {"stalled-loop", "serial-starts"}
     stalled = next(f for f in found if f.name == "stalled-loop")
     assert "gptr-1" in stalled.cause
-    assert stalled.gain_s > 900
+    assert stalled.gain_s > 800  # of 1597 s; the longest task alone takes 568 s
 
 
 # ---- idle-slots

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.diagnosis.speed import SpeedCurve, alone_s, speed_of
-from penstock.diagnosis.speed_fit import Scalability, Workers
+from penstock.diagnosis.speed_shapes import Scalability, Workers
 from penstock.diagnosis.steps import Steps
 from penstock.model import Verdict
 from tests.unit.recording_rig import Row, noisy, recording, sharing, workers

@@ -18,7 +18,8 @@ from typing import TypeAlias
 from penstock.diagnosis import speed_fit
 from penstock.diagnosis.attempts import Lived, lived, resolution_s
 from penstock.diagnosis.recording import Recording
-from penstock.diagnosis.speed_fit import FLAT, Fit, Shape, Workers
+from penstock.diagnosis.speed_fit import Fit
+from penstock.diagnosis.speed_shapes import FLAT, Shape, Workers
 from penstock.diagnosis.steps import Steps
 
 _ENOUGH = 0.95  # of the greatest throughput: from here on more at once brings nothing worth having
@@ -82,9 +83,15 @@ def curve_of(host: str, attempts: Sequence[Lived], resolution: float = 0.0) -> S
 
 def alone_s(recording: Recording, curves: Mapping[str, SpeedCurve]) -> Mapping[Key, float]:
     """How long each attempt that ended would have taken alone on its host."""
+    return alone_of(lived(recording), curves, resolution_s(recording))
+
+
+def alone_of(
+    hosts: Mapping[str, Sequence[Lived]], curves: Mapping[str, SpeedCurve], resolution: float
+) -> Mapping[Key, float]:
+    """The same, of the attempts by host."""
     works: dict[Key, float] = {}
-    resolution = resolution_s(recording)
-    for host, attempts in lived(recording).items():
+    for host, attempts in hosts.items():
         curve = curves.get(host) or SpeedCurve(host)
         if isinstance(curve.shape, Workers):
             blur_s = speed_fit.blur_of(attempts, resolution)

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import exp, inf, lgamma, log, sqrt
-from typing import Protocol
+from operator import mul
 
 from penstock.diagnosis.attempts import Lived, Sort
-from penstock.diagnosis.steps import Steps
+from penstock.diagnosis.speed_shapes import FLAT, Onset, Scalability, Shape, Workers
+from penstock.diagnosis.steps import Span, Steps
 
 _MOST = 250  # attempts that are looked at, per host
 _FEWEST = 6
@@ -26,52 +27,15 @@ _MOST_KNEES = 8
 _BINS = 10  # of concurrency, from each of which some attempts are taken
 _TAIL = 4.0  # degrees of freedom of the works' spread: a few outliers bend nothing
 _JITTER = 0.01  # of a duration: two that differ by less are equal
-_PROOF = 4.0  # beyond the price of its parameters, what a curve must gain over a flat one
+_PROOF = 5.5  # beyond the price of its parameters, what a curve must gain over a flat one
 _PROOF_OF_WORKERS = 6.0  # they say where each end must lie, and may be lucky with a few
 _RETROGRADE = 1.0  # servers seldom do less with more: what it takes to believe it of one
 NO_MORE = 1.3  # times the throughput of one, however many run: that is one at a time
 _CLEARLY = 1.5
+_CLEARLY_UNSEEN = 3.0  # where none was ever alone, so that nobody knows what one alone takes
 _TOO_LONG = 1.8
+_SLIGHT = 0.1  # an exponent, or the root of a share, with which a slow-down would begin to show
 _SLOWER = 0.93  # a curve that never gets below this is flat
-
-
-class Shape(Protocol):
-    def speed(self, at_once: float) -> float: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Flat:
-    def speed(self, at_once: float) -> float:
-        return 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Scalability:
-    sigma: float
-    kappa: float
-
-    def speed(self, at_once: float) -> float:
-        return 1 / (1 + self.sigma * (at_once - 1) + self.kappa * at_once * (at_once - 1))
-
-
-@dataclass(frozen=True, slots=True)
-class Onset:
-    knee: int
-    exponent: float
-
-    def speed(self, at_once: float) -> float:
-        return min(1.0, float((self.knee / at_once) ** self.exponent))
-
-
-@dataclass(frozen=True, slots=True)
-class Workers:
-    count: int
-
-    def speed(self, at_once: float) -> float:
-        return min(1.0, self.count / at_once)
-
-
-FLAT = Flat()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +50,8 @@ class Fit:
 @dataclass(slots=True)
 class _Sample:
     seconds: float
-    profile: tuple[tuple[int, float], ...]  # how long beside how many
+    counts: tuple[int, ...]  # beside how many it ran
+    lengths: tuple[float, ...]  # and how long beside each
     last: int  # how many ran when it ended
     log_load: float  # the mean logarithm of how many ran
     index: int  # in the attempts of the host
@@ -105,31 +70,46 @@ def fit(attempts: Sequence[Lived], resolution: float) -> Fit:
     load = Steps((a.start, a.end) for a in attempts)
     groups = _groups(attempts, load, resolution)
     samples = [sample for group in groups for sample in group.samples]
-    observed = _observed(samples)
+    seen = _seen(samples)
+    observed = (seen[0], seen[-1]) if seen else (0, 0)
     if len(samples) < _FEWEST or observed[1] < 2:
         return Fit(observed=observed, samples=len(samples))
     flat = _likelihood(groups, [(s.seconds, 1.0) for s in samples])
     price = 0.5 * log(len(samples))
+    # Each sort's centre and spread are fitted too: with few of a sort, that alone makes anything look likely.
+    freedom = max(0.0, 1 - 2 * len(groups) / len(samples))
     proven = []
-    for shape, value, parameters in _candidates(groups, samples, attempts, observed):
+    for shape, value, parameters in _candidates(groups, samples, attempts, observed, flat):
         # Against a flat curve each chosen figure costs its full price; which of the others it is, less.
-        proof = value - flat - parameters * price
+        proof = freedom * (value - flat) - parameters * price
         needed = _PROOF_OF_WORKERS if isinstance(shape, Workers) else _PROOF
         if proof > needed and shape.speed(observed[1]) < _SLOWER:
             proven.append((value - parameters, shape, proof))
-    shape, proof = _best(proven, observed[1])
+    shape, proof = _best(proven, seen)
     return Fit(shape, observed, len(samples), _error(groups, samples, shape), proof)
 
 
-def _best(proven: Sequence[tuple[float, Shape, float]], high: int) -> tuple[Shape, float]:
-    """The likeliest; but that a host gets through no more than with one must be clearly likelier than all else."""
+def _best(proven: Sequence[tuple[float, Shape, float]], seen: Sequence[int]) -> tuple[Shape, float]:
+    """The likeliest; but that a host gets through no more than with one must be clearly likelier than all else.
+
+    What a shape gains where nothing was seen is no gain: there, the one without it is as good.
+    """
     if not proven:
         return FLAT, 0.0
-    more = [p for p in proven if max(c * p[1].speed(c) for c in range(1, high + 1)) > NO_MORE]
+    more = [p for p in proven if _gains(p[1], seen)]
     best = max(proven, key=lambda p: p[0])
     best_of_more = max(more, key=lambda p: p[0], default=best)
-    _, shape, proof = best if best[0] - best_of_more[0] > _CLEARLY else best_of_more
-    return shape, proof
+    clearly = _CLEARLY if seen[0] == 1 or isinstance(best[1], Workers) else _CLEARLY_UNSEEN
+    if best_of_more is not best and best[0] - best_of_more[0] <= clearly:
+        best = best_of_more
+    elif best not in more:
+        plain = [p for p in proven if not _gains(p[1], range(1, seen[-1] + 1)) and best[0] - p[0] <= _CLEARLY]
+        best = max(plain, key=lambda p: p[0], default=best)
+    return best[1], best[2]
+
+
+def _gains(shape: Shape, levels: Iterable[int]) -> bool:
+    return max(c * shape.speed(c) for c in levels) > NO_MORE
 
 
 def served_s(attempts: Sequence[Lived], workers: int, blur_s: float = 0.0) -> list[float]:
@@ -137,17 +117,29 @@ def served_s(attempts: Sequence[Lived], workers: int, blur_s: float = 0.0) -> li
 
     Below 0 for one that ended before its turn: then that is not how the host works.
     """
+    return _served([(a.start, a.end) for a in attempts], _in_order(attempts, blur_s), workers)
+
+
+def _served(spans: Sequence[Span], order: Sequence[int], workers: int) -> list[float]:
     latest: list[float] = []  # ends of those before it: the latest so many
-    seconds = [0.0] * len(attempts)
-    for together in _together(attempts, blur_s):
-        for i in sorted(together, key=lambda i: attempts[i].end):  # whoever ended first had come first
-            a = attempts[i]
-            seconds[i] = a.end - max(a.start, latest[0] if len(latest) == workers else a.start)
-            if len(latest) < workers:
-                heapq.heappush(latest, a.end)
-            else:
-                heapq.heappushpop(latest, a.end)
+    seconds = [0.0] * len(spans)
+    for i in order:
+        start, end = spans[i]
+        if len(latest) < workers:
+            seconds[i] = end - start
+            heapq.heappush(latest, end)
+        else:
+            seconds[i] = end - max(start, latest[0])
+            heapq.heappushpop(latest, end)
     return seconds
+
+
+def _in_order(attempts: Sequence[Lived], blur_s: float) -> list[int]:
+    """By start; of those that came together, whoever ended first had come first."""
+    order: list[int] = []
+    for together in _together(attempts, blur_s):
+        order += sorted(together, key=lambda i: attempts[i].end) if len(together) > 1 else together
+    return order
 
 
 def blur_of(attempts: Sequence[Lived], resolution: float) -> float:
@@ -217,18 +209,24 @@ def _sample(attempt: Lived, index: int, load: Steps) -> _Sample:
     for start, end, count in load.pieces(attempt.start, attempt.end):
         profile[max(1, count)] += end - start
     log_load = sum(s * log(c) for c, s in profile.items()) / attempt.seconds
-    return _Sample(attempt.seconds, tuple(profile.items()), max(1, load.before(attempt.end)), log_load, index)
+    return _Sample(
+        attempt.seconds,
+        tuple(profile),
+        tuple(profile.values()),
+        max(1, load.before(attempt.end)),
+        log_load,
+        index,
+    )
 
 
-def _observed(samples: Sequence[_Sample]) -> tuple[int, int]:
-    """From how few to how many at once, but for loads that were hardly seen."""
+def _seen(samples: Sequence[_Sample]) -> list[int]:
+    """How many ran at once, but for loads that were hardly seen."""
     seconds: dict[int, float] = defaultdict(float)
     for sample in samples:
-        for count, s in sample.profile:
+        for count, s in zip(sample.counts, sample.lengths, strict=True):
             seconds[count] += s
     least = 0.01 * sum(seconds.values())
-    seen = [count for count, s in seconds.items() if s >= least]
-    return (min(seen), max(seen)) if seen else (0, 0)
+    return sorted(count for count, s in seconds.items() if s >= least)
 
 
 # ---- likelihood
@@ -260,9 +258,10 @@ def _spread_of(values: Sequence[float]) -> tuple[float, float]:
     centre = _median(values)
     width = max(1e-6, 1.4826 * _median([abs(y - centre) for y in values]))
     for _ in range(3):
-        weights = [(_TAIL + 1) / (_TAIL + ((y - centre) / width) ** 2) for y in values]
-        centre = sum(u * y for u, y in zip(weights, values, strict=True)) / sum(weights)
-        squares = sum(u * (y - centre) ** 2 for u, y in zip(weights, values, strict=True))
+        tail, scale = _TAIL * width * width, (_TAIL + 1) * width * width
+        weights = [scale / (tail + (y - centre) ** 2) for y in values]
+        centre = sum(map(mul, weights, values)) / sum(weights)
+        squares = sum(map(mul, weights, [(y - centre) ** 2 for y in values]))
         width = max(1e-6, sqrt(squares / len(values)))
     return centre, width
 
@@ -274,14 +273,20 @@ def _median(values: Sequence[float]) -> float:
 
 
 def _works(samples: Sequence[_Sample], shape: Shape) -> list[tuple[float, float]]:
-    speeds: dict[int, float] = {}
-    for sample in samples:
-        for count, _ in sample.profile:
-            if count not in speeds:
-                speeds[count] = shape.speed(count)
-        if sample.last not in speeds:
-            speeds[sample.last] = shape.speed(sample.last)
-    return [(sum(speeds[c] * s for c, s in x.profile), speeds[x.last]) for x in samples]
+    speeds = _Speeds(shape)
+    at = speeds.__getitem__
+    return [(sum(map(mul, map(at, x.counts), x.lengths)), speeds[x.last]) for x in samples]
+
+
+class _Speeds(dict[int, float]):
+    """Of a shape, each worked out once."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+
+    def __missing__(self, count: int) -> float:
+        self[count] = speed = self._shape.speed(count)
+        return speed
 
 
 def _error(groups: Sequence[_Group], samples: Sequence[_Sample], shape: Shape) -> float:
@@ -306,8 +311,12 @@ def _candidates(
     samples: Sequence[_Sample],
     attempts: Sequence[Lived],
     observed: tuple[int, int],
+    flat: float,
 ) -> Iterator[tuple[Shape, float, int]]:
-    """Shapes at their best, with their likelihood and how many figures were chosen for it."""
+    """Shapes at their best, with their likelihood and how many figures were chosen for it.
+
+    The best place is not looked for where both a slight and a strong slow-down are less likely than none.
+    """
 
     def value(shape: Shape) -> float:
         worse = log(observed[1] * shape.speed(observed[1]))  # below 0: all together do less than one alone
@@ -315,15 +324,21 @@ def _candidates(
 
     blur_s = blur_of(attempts, 0.0)
     unknown_order = _unknown_order(attempts, blur_s) * len(samples) / len(attempts)
+    spans, order = [(a.start, a.end) for a in attempts], _in_order(attempts, blur_s)
     for knee in _knees(observed[1]):
-        served = served_s(attempts, knee, blur_s)
+        served = _served(spans, order, knee)
         if _is_credible(groups, served):
             inside = _likelihood(groups, [(served[s.index], 1.0) for s in samples]) - unknown_order
             yield Workers(knee), inside, 1
         onset = partial(Onset, knee)
-        yield onset(1.0), value(onset(1.0)), 1  # a server with so many hands
+        hands = value(onset(1.0))
+        yield onset(1.0), hands, 1  # a server with so many hands
+        if hands < flat and value(onset(_SLIGHT)) < flat:
+            continue
         exponent = _climb(lambda at, make=onset: value(make(at[0])), (1.0,), 0.5)  # type: ignore[misc]
         yield onset(exponent[0]), value(onset(exponent[0])), 1 if knee == 1 else 2
+    if max(value(Scalability(sigma, 0.0)) for sigma in (_SLIGHT**2, _SLIGHT, 1.0)) < flat:
+        return
     root = _climb(lambda at: value(Scalability(at[0] ** 2, 0.0)), (0.5,), 0.25)
     yield Scalability(root[0] ** 2, 0.0), value(Scalability(root[0] ** 2, 0.0)), 1
     for start in ((0.3, 0.0), (0.2, 0.2), (1.0, 0.0)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from heapq import merge
+from itertools import repeat
 
 Span = tuple[float, float]
 
@@ -84,18 +84,18 @@ class Steps:
 
 def combined(decide: Callable[..., int], steps: Sequence[Steps]) -> Steps:
     """What follows at each moment from several counts."""
-    marks = [
-        [(at, i, count) for at, count in zip(s.times, s.counts, strict=True)] for i, s in enumerate(steps)
-    ]
+    marks = [mark for i, s in enumerate(steps) for mark in zip(s.times, repeat(i), s.counts, strict=False)]
+    marks.sort()
     counts = [0] * len(steps)
     levels: list[tuple[float, int]] = []
-    last: float | None = None
-    for at, i, count in merge(*marks):
-        if last is not None and at != last:
-            levels.append((last, decide(*counts)))
-        counts[i], last = count, at
-    if last is not None:
-        levels.append((last, decide(*counts)))
+    before: int | None = None
+    for n, (at, i, count) in enumerate(marks, 1):
+        counts[i] = count
+        if n == len(marks) or marks[n][0] != at:
+            level = decide(*counts)
+            if level != before:
+                levels.append((at, level))
+                before = level
     return Steps.of(levels)
 
 

@@ -13,16 +13,20 @@ from math import exp, log, sqrt
 from statistics import median, stdev
 
 from penstock.diagnosis.attempts import Lived, Sort
+from penstock.diagnosis.finders import ideal
 from penstock.diagnosis.finders.report import called, finding, host_table, seconds
 from penstock.diagnosis.finders.scene import Scene
+from penstock.diagnosis.finders.stalled_loop import seen_late
+from penstock.diagnosis.finders.turns import Turn
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.steps import joined
 
 NAME = "cold-starts"
-_LONGER = 1.8  # times as long as the others
-_SURE = 3.5  # standard errors, of a mean or of one attempt
-_SURE_OF_ONE = 4.5
+_LONGER = 3.0  # times as long as the others
+_SURE = 5.0  # standard errors, of a mean or of one attempt
+_SURE_OF_ONE = 6.0
 _LEAST_SPREAD = 0.05
+_MOST = 0.6  # of the suspects are longer by half as much, on a logarithmic scale
 _OTHERS = 5  # warm ones to compare with
 _NEXT = 5
 _LOST = 0.02  # of the run
@@ -40,7 +44,8 @@ class _Cold:
 
 
 def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
-    colds = [cold for host in sorted(scene.by_host) if (cold := _of_host(scene, host)) is not None]
+    hosts = sorted(set(scene.by_host) - seen_late(found))
+    colds = [cold for host in hosts if (cold := _of_host(scene, host)) is not None]
     if not colds or sum(c.lost_s for c in colds) < _LOST * scene.makespan_s:
         return
     hosts = sorted({a.host for cold in colds for a, _ in cold.attempts})
@@ -62,10 +67,21 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
         f"task {first.task} on {called(first.host)} {seconds(first.seconds)} instead of about {seconds(usual)}",
         remedy=_remedy(worst.why, first.host),
         lost=lost,
-        gain_s=min(gain_s, sum(b - a for a, b in joined(spans))),
+        gain_s=min(gain_s, sum(b - a for a, b in joined(spans)), _gain_s(scene, colds)),
         hosts=hosts,
         facts=[f"{called(a.host)}: {c.why}" for c in colds for a, _ in c.attempts[:1]],
     )
+
+
+def _gain_s(scene: Scene, colds: Sequence[_Cold]) -> float:
+    """Had all been warm."""
+    beyond = {(a.task, a.number): s for cold in colds for a, s in cold.attempts}
+
+    def took_s(turn: Turn) -> float | None:
+        life = turn.life
+        return life.seconds - beyond.get((life.task, life.number), 0.0) if life is not None else None
+
+    return ideal.gain_s(scene, ideal.pieces(scene, seconds=took_s))
 
 
 def _remedy(why: str, host: str) -> str:
@@ -170,6 +186,8 @@ def _measure(scene: Scene, lives: Sequence[Lived], cold: set[tuple[str, int]]) -
     if not excess or not _is_sure([(ratio, spread) for _, ratio, spread, _ in excess], warm_count):
         return []
     shown = [(a, s) for a, ratio, _, s in excess if ratio > log(_LONGER) / 2]
+    if len(shown) < _MOST * len(excess):
+        return []  # whatever had to be loaded, all that came meanwhile would have waited for it
     return sorted(shown, key=lambda item: (-item[1], item[0].task))
 
 

@@ -10,10 +10,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from penstock.diagnosis.finders import ideal
 from penstock.diagnosis.finders.report import called, finding, key, seconds
 from penstock.diagnosis.finders.scene import Gap, Scene
 from penstock.diagnosis.finders.turns import Turn
 from penstock.diagnosis.findings import Finding
+from penstock.diagnosis.steps import Steps, joined
 
 NAME = "head-of-line-blocking"
 _SOME = 2  # gaps that end when the head starts; one is enough where it is much of the run
@@ -39,9 +41,10 @@ class _Block(NamedTuple):
 def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     if len(scene.by_host) < 2:
         return
-    total = sum(g.seconds for g in scene.gaps)
+    gaps = _unexplained(scene)
+    total = sum(g.seconds for g in gaps)
     for queue_of in _QUEUES:
-        blocks = _blocks(scene, queue_of)
+        blocks = _blocks(scene, gaps, queue_of)
         held_s = sum(b.gap.seconds for b in blocks)
         some = 1 if held_s >= _MUCH * scene.makespan_s else _SOME
         if len(blocks) >= some and held_s >= _EXPLAINED * total:
@@ -49,12 +52,17 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
             return
 
 
+def _unexplained(scene: Scene) -> list[Gap]:
+    """Without those in which the loop that starts tasks is known to have stood still."""
+    stalls = Steps(joined((s.at - s.seconds, s.at) for s in scene.recording.stalls))
+    return [g for g in scene.gaps if stalls.area(g.start, g.end) < g.seconds / 2]
+
+
 def _told(scene: Scene, blocks: Sequence[_Block]) -> Iterator[Finding]:
     blocked = sorted({b.gap.host for b in blocks})
     heads = sorted({b.head.host or "" for b in blocks})
     idle_s = {host: sum(b.gap.seconds for b in blocks if b.gap.host == host) for host in blocked}
-    gain_s = max(idle_s.values())
-    if gain_s < _LOST * scene.makespan_s:
+    if max(idle_s.values()) < _LOST * scene.makespan_s:
         return
     worst = max(blocks, key=lambda b: (b.gap.seconds, b.held[0].task.id))
     yield finding(
@@ -65,7 +73,7 @@ def _told(scene: Scene, blocks: Sequence[_Block]) -> Iterator[Finding]:
         remedy=f"do not start in the order of one queue: a line per host, as with [hosts.{key(blocked[0])}] "
         'serves = ["KIND"]; Penstock starts whatever a host has room for',
         lost=[(b.gap.seconds, t.task.id) for b in blocks for t in b.held],
-        gain_s=gain_s,
+        gain_s=ideal.gain_s(scene, ideal.pieces(scene)),
         hosts=[*blocked, *heads],
         facts=[f"{called(host)}: {seconds(s)} of room beside tasks in line" for host, s in idle_s.items()],
     )
@@ -75,14 +83,14 @@ def _names(hosts: Sequence[str]) -> str:
     return ", ".join(called(host) for host in hosts[:4])
 
 
-def _blocks(scene: Scene, queue_of: Callable[[Turn], object]) -> list[_Block]:
+def _blocks(scene: Scene, gaps: Sequence[Gap], queue_of: Callable[[Turn], object]) -> list[_Block]:
     """Gaps that ended when the head of the queue started on another host, which had been full."""
     arrivals = sorted(scene.turns, key=lambda t: (t.since, t.place))
     queues: dict[object, list[tuple[float, int, int, Turn]]] = {}  # heaps: the oldest first
     starts = [t.start for t in scene.turns]
     near, at = scene.near_s, 0
     blocks = []
-    for gap in scene.gaps:
+    for gap in gaps:
         while at < len(arrivals) and arrivals[at].since < gap.end - near:
             turn = arrivals[at]
             heapq.heappush(queues.setdefault(queue_of(turn), []), (turn.since, turn.place, turn.number, turn))

@@ -52,9 +52,9 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
 def _of_host(scene: Scene, host: str) -> _Idle | None:
     if scene.may_idle(host):
         return None
-    turns = [t for t in scene.turns if t.host == host and t.life is not None and t.wait_s > 0]
+    turns = [t for t in scene.turns_of[host] if t.life is not None and t.wait_s > 0]
     late = [(s, t) for t in turns if (s := scene.idle_s(t)) > scene.near_s]
-    if not late or len(late) < _OFTEN * sum(t.host == host and t.life is not None for t in scene.turns):
+    if not late or len(late) < _OFTEN * sum(t.life is not None for t in scene.turns_of[host]):
         return None
     line = Steps((t.since, t.start) for _, t in late)
     room = scene.room(host, "")

@@ -11,7 +11,7 @@ from penstock.diagnosis.finders.turns import Turn
 from penstock.diagnosis.steps import Steps, combined, spans_of
 
 _FAR_BELOW = 0.5  # of the slots that the lane could have used: a limit above that is a matter of taste
-_SHARE = 0.3  # of those slots, left free on average
+_SHARE = 0.3  # of the slots that it had and could have had, left free
 _LOST = 0.3  # of the run
 
 
@@ -48,6 +48,10 @@ def lane_limits(scene: Scene) -> Iterator[LaneLimit]:
             (free, line, load),
         )
         idle_s = idle.area(scene.begin, scene.end)
+        wanted = combined(
+            lambda room, waiting, running, bound=limit: bound + min(room, waiting) if running >= bound else 0,
+            (free, line, load),
+        )
         idle_for_s = sum(b - a for a, b in spans_of(idle, scene.end))
-        if idle_s >= _SHARE * slots * idle_for_s and idle_for_s >= _LOST * scene.makespan_s:
+        if idle_s >= _SHARE * wanted.area(scene.begin, scene.end) and idle_for_s >= _LOST * scene.makespan_s:
             yield LaneLimit(lane, limit, slots, hosts, turns, idle_s, idle_for_s)

@@ -66,14 +66,16 @@ def _fallen(scene: Scene, host: str) -> Iterator[Finding]:
     until = max((b for _, b in asked), default=first.at)
     in_line_s = line_time(line, scene.begin, scene.end)
     short_s = line_time(line, first.at, until)
-    starts = [t.start for t in scene.turns if t.host == host and t.life is not None]
+    starts = [t.start for t in scene.turns_of[host] if t.life is not None]
     after = bisect_left(starts, until) - bisect_right(starts, last.at + scene.near_s)
     if short_s < _LASTS * in_line_s or after < _STARTS or short_s < 2 * scene.usual_s:
+        return
+    if _is_a_familys(scene, host, first, last):
         return
     failures = [a for a in scene.by_host[host] if a.has_failed or a.verdict is Verdict.CANCELLED]
     if not _follow_failures(scene, steps, [a.end for a in failures]):
         return
-    lost = [(scene.idle_s(t), t.task.id) for t in scene.turns if t.host == host]
+    lost = [(scene.idle_s(t), t.task.id) for t in scene.turns_of[host]]
     lost_slots_s = sum(
         (slots - level) * line_time(line, at, until_)
         for (at, level), until_ in zip(steps, [s.at for s in steps[1:]] + [until], strict=True)
@@ -109,6 +111,15 @@ def _descent(scene: Scene, wanting: Steps, slots: int) -> list[_Step]:
                 levels.append(_Step(end, best_after))
             best_after = used
     return levels[::-1] if best_after >= slots else []
+
+
+def _is_a_familys(scene: Scene, host: str, first: _Step, last: _Step) -> bool:
+    """Whether only kinds were left in the end of which there never ran more at once, while others did."""
+    lives = [a for a in scene.by_host[host] if a.is_own]
+    left = {a.sort[0] for a in lives if a.start > last.at + scene.near_s}
+    before = [(a.start, a.end) for a in lives if a.sort[0] in left and a.start < first.at - scene.near_s]
+    others = any(a.sort[0] not in left for a in lives)
+    return others and bool(before) and scene.lasting_most(Steps(before)) <= last.level
 
 
 def _follow_failures(scene: Scene, steps: Sequence[_Step], ends: Sequence[float]) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from penstock.diagnosis.finders import ideal
 from penstock.diagnosis.finders.report import called, finding, host_table, seconds
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.finders.stalled_loop import seen_late
+from penstock.diagnosis.finders.turns import Turn
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.speed import SpeedCurve
 from penstock.diagnosis.speed_fit import NO_MORE
@@ -28,8 +30,6 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
         own = [a for a in scene.by_host[host] if a.is_own and a.has_ended]
         alone = [scene.alone_s[a.task, a.number] for a in own]
         lost = [(max(0.0, a.seconds - s), a.task) for a, s in zip(own, alone, strict=True)]
-        busy_s = sum(b - a for a, b in scene.busy[host])
-        gain_s = busy_s - max([sum(alone) / slots, *alone])
         usual = sorted(alone)[len(alone) // 2]
         yield finding(
             scene,
@@ -39,7 +39,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
             remedy=f"{host_table(host)} slots = 1; or let the server take several at once "
             "(OLLAMA_NUM_PARALLEL, --parallel, Max Concurrent Predictions)",
             lost=lost,
-            gain_s=gain_s,
+            gain_s=_gain_s(scene.presumed, host),
             hosts=[host],
             facts=[
                 f"{slots} slots",
@@ -48,3 +48,15 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
                 f"{curve.samples} attempts compared",
             ],
         )
+
+
+def _gain_s(scene: Scene, host: str) -> float:
+    """With a server that takes as many as it is given."""
+
+    def took_s(turn: Turn) -> float | None:
+        life = turn.life
+        if life is None or life.host != host:
+            return life.seconds if life is not None else None
+        return min(life.seconds, scene.alone_s.get((life.task, life.number), life.seconds))
+
+    return ideal.gain_s(scene, ideal.pieces(scene, seconds=took_s))

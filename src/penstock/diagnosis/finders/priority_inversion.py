@@ -15,6 +15,7 @@ from penstock.diagnosis.findings import Finding
 NAME = "priority-inversion"
 _SOME = 3  # tasks that were passed over
 _TIMES = 5  # less urgent ones that were started meanwhile
+_LOOKED_AT = 8  # in line at a time
 _SHARE = 0.2  # of the starts in which a more urgent one was in line
 
 
@@ -22,17 +23,18 @@ class _Inversion(NamedTuple):
     at: float
     urgent: Turn
     preferred: Turn
+    passed: Sequence[str]  # all the more urgent ones then in line, or some of many
 
 
 def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     inversions: list[_Inversion] = []
     choices = 0
     for host in sorted(scene.by_host):
-        turns = [t for t in scene.turns if t.host == host and t.number == 1 and not t.task.needs]
+        turns = [t for t in scene.turns_of[host] if t.number == 1 and not t.task.needs]
         some, chosen = _of_host(scene, host, turns)
         inversions += some
         choices += chosen
-    passed = {i.urgent.task.id for i in inversions}
+    passed = {task for i in inversions for task in i.passed}
     if len(passed) < _SOME or len(inversions) < max(_TIMES, _SHARE * choices):
         return
     lost: dict[str, float] = defaultdict(float)
@@ -75,16 +77,19 @@ def _of_host(scene: Scene, host: str, turns: Sequence[Turn]) -> tuple[list[_Inve
             heapq.heappop(waiting)
         if waiting:
             choices += 1
-            inversions += _judged(scene, host, waiting[0][3], turn)
+            some = [t for *_, t in waiting[:_LOOKED_AT] if _is_passed(scene, host, t, turn)]
+            if some and some[0] is waiting[0][3]:
+                inversions.append(_Inversion(turn.start, some[0], turn, [t.task.id for t in some]))
     return inversions, choices
 
 
-def _judged(scene: Scene, host: str, urgent: Turn, turn: Turn) -> list[_Inversion]:
-    if urgent.task.priority >= turn.task.priority or urgent.since > turn.since + scene.near_s:
-        return []
-    if scene.reserved.get(host, {}).get(turn.task.lane) or not _lane_had_room(scene, urgent, turn.start):
-        return []
-    return [_Inversion(turn.start, urgent, turn)]
+def _is_passed(scene: Scene, host: str, urgent: Turn, turn: Turn) -> bool:
+    near = scene.near_s
+    if urgent.task.priority >= turn.task.priority or urgent.since > turn.since + near:
+        return False
+    if urgent.start <= turn.start + near or scene.reserved.get(host, {}).get(turn.task.lane):
+        return False
+    return _lane_had_room(scene, urgent, turn.start)
 
 
 def _lane_had_room(scene: Scene, urgent: Turn, at: float) -> bool:

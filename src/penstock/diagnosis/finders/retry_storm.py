@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from penstock.diagnosis.attempts import Lived
+from penstock.diagnosis.finders import ideal
 from penstock.diagnosis.finders.report import called, finding, host_table, seconds
 from penstock.diagnosis.finders.scene import Scene
+from penstock.diagnosis.finders.turns import Turn
 from penstock.diagnosis.findings import Finding
-from penstock.diagnosis.steps import joined
 
 NAME = "retry-storm"
 _SOME = 8  # repeats that failed
@@ -33,9 +34,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     where = called(name) if what == "host" else f"kind {name}"
     failures = [a for a in lives if a.has_failed]
     lost = [(a.seconds, a.task) for a in failures] + list(_delays(scene, lives))
-    storm_s = sum(b - a for a, b in joined(((a.start, a.end) for a in failures), scene.usual_s))
     hosts = {a.host for a in failures}
-    slots = sum(max(1, scene.slots(host)) for host in hosts)
     repeats = [a for a in lives if a.number > 1]
     table = host_table(next(iter(hosts))) if len(hosts) == 1 else "[hosts.NAME]"
     yield finding(
@@ -47,7 +46,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
         remedy=f"{table} breaker = {{ failures = 3, reset_s = 30 }}; or [retry] base_s = "
         f"{max(2.0, 2 * median(a.seconds for a in failures)):.0f}",
         lost=lost,
-        gain_s=min(storm_s, sum(a.seconds for a in failures) / slots + _idle_s(scene, lives)),
+        gain_s=_gain_s(scene.presumed, {(a.task, a.number) for a in failures}),
         hosts=hosts,
         facts=[
             f"{len(failures)} failed attempts",
@@ -79,13 +78,22 @@ def _delays(scene: Scene, lives: Sequence[Lived]) -> Iterator[tuple[float, str]]
             yield a.start - before, a.task
 
 
-def _idle_s(scene: Scene, lives: Sequence[Lived]) -> float:
-    """For how long all that ran was a failure, or nothing did, between the first failure and the last."""
-    failures = [a for a in lives if a.has_failed]
-    first, last = min(a.start for a in failures), max(a.end for a in failures)
-    useful = joined(
-        (max(first, a.start), min(last, a.end))
-        for a in scene.lives
-        if a.is_well and a.end > first and a.start < last
-    )
-    return (last - first) - sum(b - a for a, b in useful)
+def _gain_s(scene: Scene, failures: set[tuple[str, int]]) -> float:
+    """Had each of these tasks ended well the first time."""
+    first: dict[str, float] = {}
+    well: dict[str, float] = {}
+    for turn in scene.turns:
+        first.setdefault(turn.task.id, turn.since)
+        if turn.life is not None and turn.life.is_well:
+            well[turn.task.id] = turn.life.seconds
+    struck = {task for task, _ in failures}
+
+    def took_s(turn: Turn) -> float | None:
+        life = turn.life
+        if life is None or life.task not in struck:
+            return life.seconds if life is not None else None
+        if life.number > 1:
+            return None
+        return well.get(life.task, scene.usual_of(life))
+
+    return ideal.gain_s(scene, ideal.pieces(scene, seconds=took_s))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from penstock.diagnosis.attempts import Lived, lived, resolution_s
 from penstock.diagnosis.finders.turns import Turn, is_backlog, turns_of
 from penstock.diagnosis.recording import Recording
-from penstock.diagnosis.speed import SpeedCurve, alone_s, speed_of
+from penstock.diagnosis.speed import SpeedCurve, alone_of, curve_of
 from penstock.diagnosis.steps import Span, Steps, combined, spans_of
 from penstock.model import Host
 from penstock.scheduling.messages import HostChange
@@ -67,9 +67,9 @@ class Scene:
     @cached_property
     def most(self) -> Mapping[str, int]:
         """How many ever ran at once, but for overlaps too short to mean anything."""
-        return {host: self._most(steps) for host, steps in self.load.items()}
+        return {host: self.lasting_most(steps) for host, steps in self.load.items()}
 
-    def _most(self, steps: Steps) -> int:
+    def lasting_most(self, steps: Steps) -> int:
         """What lasts no longer than two moments that count as one is the clock's."""
         for count in sorted(set(steps.counts), reverse=True):
             if any(b - a > self.near_s for a, b in spans_of(steps, self.end, count)):
@@ -195,11 +195,13 @@ class Scene:
 
     @cached_property
     def curves(self) -> Mapping[str, SpeedCurve]:
-        return speed_of(self.recording)
+        return {
+            host: curve_of(host, lives, self.resolution_s) for host, lives in sorted(self.by_host.items())
+        }
 
     @cached_property
     def alone_s(self) -> Mapping[tuple[str, int], float]:
-        return alone_s(self.recording, self.curves)
+        return alone_of(self.by_host, self.curves, self.resolution_s)
 
     @cached_property
     def _usual_of_kind(self) -> Mapping[str, float]:
@@ -222,6 +224,15 @@ class Scene:
         return turns_of(self.recording, lives, presumed=self._presumed)
 
     @cached_property
+    def turns_of(self) -> Mapping[str, Sequence[Turn]]:
+        """By the host that took them, or must take them; by start."""
+        hosts: dict[str, list[Turn]] = {host: [] for host in self.by_host}
+        for turn in self.turns:
+            if turn.host in hosts:
+                hosts[turn.host].append(turn)
+        return hosts
+
+    @cached_property
     def presumed(self) -> Scene:
         """Of a log without queued times in which nearly every start follows an end at once: a backlog.
 
@@ -235,11 +246,7 @@ class Scene:
     @cached_property
     def in_line(self) -> Mapping[str, Steps]:
         """By host, how many stood in line that it then took, or must take."""
-        spans: dict[str, list[Span]] = {host: [] for host in self.by_host}
-        for turn in self.turns:
-            if turn.host in spans:
-                spans[turn.host].append((turn.since, turn.start))
-        return {host: Steps(found) for host, found in spans.items()}
+        return {host: Steps((t.since, t.start) for t in turns) for host, turns in self.turns_of.items()}
 
     @cached_property
     def hosts_of_sort(self) -> Mapping[tuple[str, str | None], frozenset[str]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from penstock.diagnosis.attempts import Lived
+from penstock.diagnosis.finders import ideal
 from penstock.diagnosis.finders.lane_limits import lane_limits
 from penstock.diagnosis.finders.report import finding, seconds
 from penstock.diagnosis.finders.scene import Scene
@@ -85,7 +86,7 @@ def _limited(scene: Scene) -> Iterator[Finding]:
                 remedy=lane.remedy,
                 lost=[(t.wait_s, t.task.id) for t in lane.turns],
                 lost_s=lane.idle_s,
-                gain_s=lane.gain_s,
+                gain_s=ideal.gain_s(scene, ideal.pieces(scene), lifted=[lane.name]),
                 hosts=lane.hosts,
                 lanes=[lane.name],
                 facts=["max_running = 1", f"{lane.slots} slots"],
@@ -170,7 +171,7 @@ def _told(scene: Scene, serial: _Serial) -> Finding:
         remedy='one blocks the others: run blocking code with isolation = "thread" or "process" in '
         "[hosts.NAME], and do not hold a lock while a task runs",
         lost=[(s, t.task.id) for s, t in serial.turns],
-        gain_s=serial.idle_s * (1 - serial.k / max(room, serial.k + 1)),
+        gain_s=ideal.gain_s(scene, ideal.pieces(scene)),
         hosts=hosts,
         lanes={t.task.lane for t in turns} if serial.what == "lane" else (),
         facts=[

@@ -9,15 +9,19 @@ in that moment the next ones start.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 from penstock.diagnosis.attempts import Lived
+from penstock.diagnosis.finders import ideal
 from penstock.diagnosis.finders.report import called, finding, host_table, seconds
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.finders.turns import Turn
 from penstock.diagnosis.findings import Finding
+from penstock.diagnosis.steps import joined
 
 NAME = "stalled-loop"
 _WORTH_S = 1.0  # of stalls that the watchdog saw
@@ -48,7 +52,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     if scene.recording.stalls:
         yield from _told(scene)
     elif not scene.recording.is_ours:
-        yield from _inferred(scene.presumed)
+        yield from _inferred(scene.presumed, found)
 
 
 def _told(scene: Scene) -> Iterator[Finding]:
@@ -61,7 +65,9 @@ def _told(scene: Scene) -> Iterator[Finding]:
     if total < _WORTH_S and total < _WORTH * scene.makespan_s:
         return
     worst = max(stalls, key=lambda s: s.seconds)
-    hosts = {s.host for s in stalls}
+    spans = joined((s.at - s.seconds, s.at) for s in stalls)
+    held_up = {(s.task, s.attempt) for s in stalls}
+    late = [a for a in _ended_at(scene, [end for _, end in spans]) if (a.task, a.number) not in held_up]
     place = worst.stack.strip().splitlines()[-1].strip() if worst.stack.strip() else "code that blocks"
     yield finding(
         scene,
@@ -71,13 +77,41 @@ def _told(scene: Scene) -> Iterator[Finding]:
         remedy=f'{host_table(worst.host)} isolation = "process"  # or "thread": off the loop',
         lost=[(s, task or "") for (task, _, _), s in longest.items() if task],
         lost_s=total,
-        gain_s=total,
-        hosts=hosts,
+        gain_s=min(sum(b - a for a, b in spans), _gain_s(scene, late)),
+        hosts={s.host for s in stalls} | {a.host for a in late},
         facts=[f"{len(longest)} stalls, {seconds(total)} together", *worst.stack.strip().splitlines()[-3:]],
     )
 
 
-def _inferred(scene: Scene) -> Iterator[Finding]:
+def _ended_at(scene: Scene, moments: Sequence[float]) -> list[Lived]:
+    """Those that were seen to end in one of the moments in which a loop turned again."""
+    ordered, near = sorted(moments), scene.near_s
+    return [
+        a
+        for a in scene.lives
+        if a.has_ended and bisect_right(ordered, a.end + near) > bisect_left(ordered, a.end - near)
+    ]
+
+
+def _gain_s(scene: Scene, late: Sequence[Lived]) -> float:
+    """Had all started in time, and had those that were seen to end late taken what is usual for them."""
+    keys = {(a.task, a.number) for a in late}
+    true = [a for a in scene.lives if a.is_well and (a.task, a.number) not in keys]
+    kinds: dict[str, list[float]] = defaultdict(list)
+    for a in true:
+        kinds[a.sort[0]].append(a.seconds)
+    usual_s = median(a.seconds for a in true) if true else scene.usual_s
+
+    def took_s(turn: Turn) -> float | None:
+        life = turn.life
+        if life is None or (life.task, life.number) not in keys:
+            return life.seconds if life is not None else None
+        return min(life.seconds, median(kinds[life.sort[0]]) if kinds[life.sort[0]] else usual_s)
+
+    return ideal.gain_s(scene, ideal.pieces(scene, seconds=took_s))
+
+
+def _inferred(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     pauses = list(_pauses(scene))
     freezes = [(f, f.culprit) for f in pauses if f.culprit is not None]
     if len(freezes) < _AT_AN_END * len(pauses):
@@ -86,6 +120,11 @@ def _inferred(scene: Scene) -> Iterator[Finding]:
     needed = _ONE_IS_ENOUGH if len(freezes) == 1 else _FROZEN
     if not freezes or frozen_s < needed * scene.makespan_s:
         return
+    if any(f.name == "head-of-line-blocking" for f in found):
+        return  # those at the head of a queue explain what stood behind them
+    # Where several ended in that moment, nobody knows when the one that held them up did.
+    guilty = {(a.task, a.number) for f, a in freezes if len(_ended_at(scene, [f.end])) < _PILE}
+    late = [a for a in _ended_at(scene, [f.end for f, _ in freezes]) if (a.task, a.number) not in guilty]
     worst, culprit = max(freezes, key=lambda item: item[0].end - item[0].start)
     lost = [(min(f.end - f.start, f.end - t.since), t.task.id) for f, _ in freezes for t in f.released]
     hosts = {t.host or "" for f, _ in freezes for t in f.released} | {a.host for _, a in freezes}
@@ -97,7 +136,7 @@ def _inferred(scene: Scene) -> Iterator[Finding]:
         remedy='run blocking code beside the loop, not in it: isolation = "process" or "thread" in '
         f"{host_table(culprit.host)}",
         lost=lost,
-        gain_s=frozen_s,
+        gain_s=min(frozen_s, _gain_s(scene, late)),
         hosts=hosts,
         facts=[
             f"{len(freezes)} freezes, {seconds(frozen_s)} together",

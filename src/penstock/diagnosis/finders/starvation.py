@@ -55,14 +55,15 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
 
 def _starved(scene: Scene, host: str, members: Sequence[Turn]) -> list[_Starved]:
     """Of a group, on one host."""
-    if len(members) == sum(t.host == host for t in scene.turns if t.number == 1):
-        return []  # there is nobody else
-    ids = {t.task.id for t in members}
-    others = [t for t in scene.turns if t.host == host and t.task.id not in ids and t.number == 1 and t.life]
+    droughts = list(_droughts(scene, members))
+    ids = {t.task.id for t in members} if droughts else set()
+    others = [t for t in scene.turns_of[host] if t.task.id not in ids and t.number == 1 and t.life]
+    if not droughts or not others:
+        return []
     starts = [t.start for t in others]
     needed = max(_OVERTAKERS, _TURNOVERS * scene.slots(host))
     starved: dict[str, _Starved] = {}
-    for dry_from, dry_to in _droughts(scene, members):
+    for dry_from, dry_to in droughts:
         for turn in members:
             since = max(dry_from, turn.since)
             if turn.start < dry_to - scene.near_s or dry_to - since < _OF_RUN * scene.makespan_s:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from penstock.diagnosis.finders import ideal
 from penstock.diagnosis.finders.report import finding, key, seconds
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.findings import Finding
@@ -15,6 +16,8 @@ NAME = "stuck-gate"
 _MOST = 0.6  # of all the time in which somebody waited for it, in one stretch
 _OF_RUN = 0.2
 _SHOULD_BE_OPEN = 0.5  # of that stretch, a lane gate's own condition held
+_TIMES = 2  # or again and again, and for some of it
+_SOME = 0.05
 
 
 def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
@@ -37,8 +40,9 @@ def _judge(scene: Scene, name: str, gate: Gate | None, held: Sequence[tuple[Span
         return
     what = "its probe never let it open"
     if gate is not None and gate.lane is not None and gate.max_running is not None:
-        open_s = _open_s(scene, gate, longest)
-        if open_s < _SHOULD_BE_OPEN * closed_s:
+        spans = _open_spans(scene, gate, longest)
+        open_s = sum(b - a for a, b in spans)
+        if open_s < (_SOME if len(spans) >= _TIMES else _SHOULD_BE_OPEN) * closed_s:
             return  # it did what it is there for
         what = f"lane {gate.lane} ran no more than {gate.max_running} for {seconds(open_s)} of it"
     lost = [(end - start, task) for (start, end), task in held]
@@ -49,7 +53,7 @@ def _judge(scene: Scene, name: str, gate: Gate | None, held: Sequence[tuple[Span
         f"gate {name} stayed closed for {seconds(closed_s)} while up to {tasks} tasks waited for it: {what}",
         remedy=_remedy(name, gate),
         lost=lost,
-        gain_s=closed_s,
+        gain_s=_gain_s(scene, held),
         gates=[name],
         lanes=gate.holds_lanes if gate is not None else (),
         facts=[
@@ -59,13 +63,25 @@ def _judge(scene: Scene, name: str, gate: Gate | None, held: Sequence[tuple[Span
     )
 
 
-def _open_s(scene: Scene, gate: Gate, span: Span) -> float:
+def _gain_s(scene: Scene, held: Sequence[tuple[Span, str]]) -> float:
+    """Had nobody waited for it."""
+    first: dict[str, float] = {}
+    for (start, _), task in held:
+        first[task] = min(start, first.get(task, start))
+    return ideal.gain_s(
+        scene, ideal.pieces(scene, since=lambda t: min(t.since, first.get(t.task.id, t.since)))
+    )
+
+
+def _open_spans(scene: Scene, gate: Gate, span: Span) -> list[Span]:
+    """When its condition held, though it was closed."""
     assert gate.lane is not None
     assert gate.max_running is not None
     load = scene.lane_load.get(gate.lane)
     if load is None:
-        return span[1] - span[0]
-    return sum(b - a for a, b, count in load.pieces(*span) if count <= gate.max_running)
+        return [span]
+    few = joined((a, b) for a, b, count in load.pieces(*span) if count <= gate.max_running)
+    return [(a, b) for a, b in few if b - a > scene.near_s]
 
 
 def _remedy(name: str, gate: Gate | None) -> str:

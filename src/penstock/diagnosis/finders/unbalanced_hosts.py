@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from penstock.diagnosis.finders import ideal
 from penstock.diagnosis.finders.report import called, finding, host_table, seconds
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.finders.turns import Turn
@@ -20,20 +21,25 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     if len(scene.by_host) < 2:
         return
     best: tuple[float, str, str, list[tuple[float, Turn]]] | None = None
+    worth_s = _LOST * scene.makespan_s
+    rooms = {host: _idle(scene, host) for host in sorted(scene.by_host)}
+    idles = {host: room for host, room in rooms.items() if room.area(scene.begin, scene.end) >= worth_s}
     for full in sorted(scene.by_host):
-        if scene.may_idle(full):
+        if scene.may_idle(full) or not idles:
             continue
-        for idle, turns in _others(scene, full).items():
-            beside = _beside(scene, full, idle)
+        is_full = _full(scene, full)
+        if is_full.area(scene.begin, scene.end) < worth_s:
+            continue
+        for idle, turns in _others(scene, full, set(idles)).items():
+            beside = combined(lambda one, other: int(one > 0 and other > 0), (is_full, idles[idle]))
             lost = [(s, t) for t in turns if (s := beside.area(t.since, t.start)) > scene.near_s]
             seconds_ = sum(b - a for a, b in joined(_spans(scene, beside, lost)))
             if len(lost) >= _SOME and (best is None or seconds_ > best[0]):
                 best = seconds_, full, idle, lost
-    if best is None or best[0] < _LOST * scene.makespan_s:
+    if best is None or best[0] < worth_s:
         return
     lost_s, full, idle, lost = best
     pinned = sum(t.task.host is not None for _, t in lost)
-    free = max(1, scene.slots(idle))
     worst = max(lost, key=lambda item: (item[0], item[1].task.id))
     yield finding(
         scene,
@@ -44,38 +50,33 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
         if pinned
         else f"{host_table(idle)} serves the same kinds: give tasks to whoever is free, not in turn",
         lost=[(s, t.task.id) for s, t in lost],
-        gain_s=lost_s * free / (free + max(1, scene.slots(full))),
+        gain_s=ideal.gain_s(scene, ideal.pieces(scene, pinned=False)),
         hosts=[full, idle],
         facts=[f"{len(lost)} tasks waited for {called(full)}", f"{pinned} of them were told to go there"],
     )
 
 
-def _others(scene: Scene, full: str) -> dict[str, list[Turn]]:
+def _others(scene: Scene, full: str, idles: set[str]) -> dict[str, list[Turn]]:
     """By other host, those in line for this one that it could have taken."""
     others: dict[str, list[Turn]] = defaultdict(list)
-    for turn in scene.turns:
-        if turn.host != full or turn.wait_s <= scene.near_s or turn.number > 1:
+    for turn in scene.turns_of[full]:
+        if turn.wait_s <= scene.near_s or turn.number > 1:
             continue
-        for host in _able(scene, turn):
-            if host != full and host in scene.by_host and not scene.may_idle(host):
+        for host in ideal.able(scene, turn):
+            if host != full and host in idles and not scene.may_idle(host):
                 others[host].append(turn)
     return others
 
 
-def _able(scene: Scene, turn: Turn) -> Sequence[str]:
-    task, plant = turn.task, scene.recording.plant
-    if task.needs and set(task.needs) != {"slots"}:
-        return ()
-    if plant is not None and scene.plant_hosts:
-        return [h.name for h in plant.hosts_for(task.kind, None, task.model)]
-    return sorted(scene.hosts_of_sort.get((task.kind, task.model), ()))
+def _full(scene: Scene, host: str) -> Steps:
+    """1 while it had no room."""
+    return combined(lambda slots, used: int(0 < slots <= used), (scene.capacity[host], scene.load[host]))
 
 
-def _beside(scene: Scene, full: str, idle: str) -> Steps:
-    """1 while the one had no room, and the other had, with nobody in line for it."""
+def _idle(scene: Scene, host: str) -> Steps:
+    """1 while it had room, with nobody in line for it."""
     return combined(
-        lambda slots, used, free, line: int(0 < slots <= used and free > 0 and line == 0),
-        (scene.capacity[full], scene.load[full], scene.room(idle, ""), scene.in_line[idle]),
+        lambda free, line: int(free > 0 and line == 0), (scene.room(host, ""), scene.in_line[host])
     )
 
 

@@ -7,6 +7,7 @@ from math import log, sqrt
 from statistics import fmean, pstdev
 
 from penstock.diagnosis.attempts import Lived, Sort
+from penstock.diagnosis.finders import ideal
 from penstock.diagnosis.finders.one_at_a_time_server import serves_one
 from penstock.diagnosis.finders.report import called, finding, host_table, seconds
 from penstock.diagnosis.finders.scene import Scene
@@ -76,7 +77,7 @@ def _too_many(scene: Scene, host: str) -> Iterator[Finding]:
 
 def _too_few(scene: Scene, host: str) -> Iterator[Finding]:
     slots = next((n for n in reversed(scene.capacity[host].counts) if n > 0), 0)  # as they were last
-    turns = [t for t in scene.turns if t.host == host and t.wait_s > scene.near_s]
+    turns = [t for t in scene.turns_of[host] if t.wait_s > scene.near_s]
     if slots < 1 or len(turns) < _SOME:
         return
     waiting = scene.in_line[host]
@@ -97,7 +98,7 @@ def _too_few(scene: Scene, host: str) -> Iterator[Finding]:
         f"{called(host)} was full for {seconds(full_s)} with tasks in line for it, and {why}",
         remedy=f"{host_table(host)} slots = {more}",
         lost=lost,
-        gain_s=full_s * (1 - slots / more),
+        gain_s=ideal.gain_s(scene, ideal.pieces(scene), slots={host: more}),
         hosts=[host],
         facts=[f"{slots} slots", f"{len(turns)} tasks waited for them"],
     )
@@ -110,12 +111,12 @@ def _sibling(scene: Scene, host: str) -> tuple[int, str]:
     for other in sorted(scene.by_host):
         if other == host or not _is_alike(scene, host, other):
             continue
-        theirs = _by_sort(
-            a for a in scene.by_host[other] if scene.load[other].mean(a.start, a.end) > scene.most[host]
-        )
         most = scene.most[other]
         if most < _TIMES * scene.slots(host) or most <= best[0]:
             continue
+        theirs = _by_sort(
+            a for a in scene.by_host[other] if scene.load[other].mean(a.start, a.end) > scene.most[host]
+        )
         if set(own) <= set(_by_sort(scene.by_host[other])) and _same(own, theirs):
             best = most, f"{called(other)} runs up to {most} of the same at once in the same time each"
     return best

@@ -15,7 +15,8 @@ from typing import TypeAlias
 from penstock.diagnosis.attempts import Lived, Sort, lived
 from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.speed import Key, SpeedCurve, alone_s, speed_of
-from penstock.diagnosis.speed_fit import Onset, Workers, served_s
+from penstock.diagnosis.speed_fit import served_s
+from penstock.diagnosis.speed_shapes import Onset, Workers
 from penstock.diagnosis.steps import Steps
 from penstock.model import Attempt, Host, Plant, Price, Task, Verdict
 
