@@ -7,13 +7,14 @@ name that a user can meet must be found.
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -345,3 +346,26 @@ def test_registries_of_this_machine_are_not_named() -> None:
         if host in path.read_text(encoding="utf-8", errors="replace")
     ]
     assert not named
+
+
+def test_the_page_says_which_panels_lane_and_host_narrow() -> None:
+    def panels(some: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for one in some:
+            yield one
+            yield from panels(one.get("panels", []))
+
+    narrowed: dict[str, set[str]] = {"lane": set(), "host": set(), "both": set(), "neither": set()}
+    for panel in panels(json.loads((DOCS / "grafana" / "penstock.json").read_text())["panels"]):
+        asked = " ".join(target.get("expr", "") for target in panel.get("targets", []))
+        by_lane, by_host = "$lane" in asked, "$host" in asked
+        if asked:
+            name = "both" if by_lane and by_host else "lane" if by_lane else "host" if by_host else "neither"
+            narrowed[name].add(panel["title"])
+    text = (DOCS / "how-to" / "observe.md").read_text()
+    for name, titles in narrowed.items():
+        row = re.search(rf"^\| {name} \| (.*) \|$", text, re.MULTILINE)
+        assert row is not None
+        told = {
+            (quoted or plain).strip() for quoted, plain in re.findall(r"`([^`]+)`|([^,`]+?)(?:, |$)", row[1])
+        }
+        assert told == titles

@@ -90,7 +90,7 @@ def test_tasks_of_a_server_are_in_their_callers_trace(tmp_path: Path, config: st
         assert parent == f"00-{TRACE}-{attempt.span_id}-01"
         assert state == "congo=t61"
     reasons = [span.name for root in roots for span in collector.under(root)]
-    assert "wait slots" in reasons, "one slot, three tasks"
+    assert "wait slots:tool" in reasons, "one slot, three tasks"
     assert {line["trace"] for line in lines if line["event"] == "done"} == {TRACE}
 
 

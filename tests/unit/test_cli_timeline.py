@@ -200,6 +200,8 @@ def test_a_log_of_another_system_is_drawn(cli: Cli) -> None:
     said = cli.good("timeline", "log.csv", "--map", "queued=enq", "--map", "host=worker")
     assert said.lines[0] == "run log: 2 tasks in 9.0 s"
     assert "no reason told 100 %" in said.out
+    (host,) = [line for line in said.lines if line.startswith("w1")]
+    assert host.split()[1:3] == [">=", "1"], "so many slots were seen in use; how many there were is not told"
 
 
 # ---- what is wrong

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.cli import why
 from penstock.cli.why import in_short, many_in_short, predicted_text
 from penstock.diagnosis.holders import Holder
 from penstock.diagnosis.prediction import NO_DURATIONS, Prediction
 from penstock.diagnosis.waiting import ReasonSum, Waiting
-from penstock.diagnosis.why import Part, Why
+from penstock.diagnosis.why import Part, Typical, Why
 from penstock.model import State, Task, TaskRecord, Wait
 from tests.unit.cli_rig import Cli, make_cli
 
@@ -286,3 +287,8 @@ WRONG = [
 @pytest.mark.parametrize(("arguments", "line"), WRONG, ids=lambda value: str(value)[:20])
 def test_wrong_use_is_told(cli: Cli, arguments: list[str], line: str) -> None:
     assert cli.bad("why", *arguments) == [line]
+
+
+def test_how_long_others_took_is_told_for_one_and_for_many() -> None:
+    assert why._usual(Typical(0.5, 0.5, 0.5, 1)) == "0.5 s, the only one so far"
+    assert why._usual(Typical(0.5, 0.2, 0.9, 4)) == "0.5 s (0.2 s to 0.9 s), the last 4 of them"

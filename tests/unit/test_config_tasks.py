@@ -120,7 +120,7 @@ def test_a_host_that_others_reserved_whole_is_no_room() -> None:
     text = '[hosts.a]\ntype = "simulated"\n[lanes.x]\nreserve = { a = 1 }'
     problem = wrong(Task("k"), parse(text, Path("penstock.toml")))
     assert (
-        "lane: needs 1 slots, but no host that could take it has as much: a 1 (1 of them reserved" in problem
+        "lane: needs 1 slot, but no host that could take it has as much: a 1 (1 of them reserved" in problem
     )
 
 

@@ -28,7 +28,8 @@ def test_few_are_named_and_many_are_counted() -> None:
     )
     assert held_by(held.of("bulk", 0.0, 4.0)) == "held by 1 task of lane bulk (c)"
     many = Holders([attempt(f"t{n}", n, n + 1.0) for n in range(37)], 40.0)
-    assert held_by(many.on(["h"], 0.0, 37.0)) == "held by 37 tasks of lane chat (on average 1 at once)"
+    assert held_by(many.on(["h"], 0.0, 37.0)) == "held by 37 tasks of lane chat (1 at once on average)"
+    assert held_by(many.on(["h"], 0.0, 174.0)).endswith("(0.2 at once on average)")
 
 
 def test_who_begins_when_the_wait_ends_held_nothing() -> None:

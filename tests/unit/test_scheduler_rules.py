@@ -26,6 +26,7 @@ from penstock.model import (
 )
 from penstock.scheduling import messages as m
 from penstock.scheduling import world
+from penstock.scheduling.capacity import Needs
 from penstock.scheduling.scheduler import Scheduler
 
 DONE = Outcome(Verdict.DONE)
@@ -444,3 +445,8 @@ def test_whether_all_hosts_for_a_task_are_down() -> None:
     for _ in range(2):  # by looking at all hosts, and by the shape once such a task has come
         assert [scheduler.hosts_down(asked[model]) for model in "mnx"] == [True, True, False]
         scheduler.apply(m.Submitted([Task("chat", model=x, id=x) for x in "mn"]), 2.0)
+
+
+def test_needs_are_told_as_people_say_them() -> None:
+    assert str(Needs(1, (("vram_gb", 8),))) == "1 slot, 8 vram_gb"
+    assert str(Needs(2)) == "2 slots"

@@ -82,7 +82,7 @@ async def test_waits_and_attempts_tile_the_tasks_time() -> None:
         (times(span), name) for name, spans in found.items() for span in spans if span is not root
     )
     assert children == [
-        ((10.0, 12.0), "wait slots"),
+        ((10.0, 12.0), "wait slots:surtr"),
         ((12.0, 15.0), "attempt surtr"),
         ((15.0, 16.0), "wait scheduled"),
         ((16.0, 20.0), "attempt fenrir"),
@@ -120,7 +120,7 @@ async def test_what_spans_tell() -> None:
     assert (first.status.status_code, first.status.description) == (StatusCode.ERROR, "no luck")
     assert second.status.status_code is root.status.status_code is StatusCode.OK
     assert second.context.span_id == trace.attempt_context(TASK, 2).span_id, "what the host was given"
-    (wait,) = found["wait slots"]
+    (wait,) = found["wait slots:surtr"]
     assert dict(wait.attributes or {}) == {
         "penstock.wait.reason": "slots:surtr",
         "penstock.wait.detail": "needs 2 slots",

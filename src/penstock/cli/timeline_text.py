@@ -195,7 +195,7 @@ class _Drawing:
         most = max([use.peak, *(value for _, value in use.available)])
         room = means(use.available, timeline.begin, timeline.end, 1)[0] if use.available else use.peak
         share = percent(min(1.0, sum(both) / len(both) / room)) if room else ""
-        slots = f"{most:g}" if use.available else f"? {use.peak:g}"
+        slots = f"{most:g}" if use.available else f">= {use.peak:g}"
         return Row(
             one_line(use.host), slots, Text(self._levels(both, most), self._looks[use.host].terminal), share
         )

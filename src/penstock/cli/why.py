@@ -225,7 +225,8 @@ def _usual(typical: Typical | None, this_s: float = 0.0) -> str:
     longer = "; this one longer than 9 in 10" if this_s > typical.most_s and typical.number >= 10 else ""
     least, most = render.seconds(typical.least_s), render.seconds(typical.most_s)
     span = "" if least == most else f" ({least} to {most})"
-    return f"{render.seconds(typical.seconds)}{span}, the last {typical.number} of them{longer}"
+    of = "the only one so far" if typical.number == 1 else f"the last {typical.number} of them"
+    return f"{render.seconds(typical.seconds)}{span}, {of}{longer}"
 
 
 # ---- many

@@ -298,12 +298,12 @@ class _Rules:
                 found.append(
                     (
                         field,
-                        f"needs {shown(amount)} {unit}, but no host that could take it has as much: {most}",
+                        f"needs {_amount(amount, unit)}, but no host that could take it has as much: {most}",
                     )
                 )
         if not found:
             names = ", ".join(host.name for host in hosts[:4])
-            wanted = ", ".join(f"{shown(amount)} {unit}" for unit, amount in needs.items())
+            wanted = ", ".join(_amount(amount, unit) for unit, amount in needs.items())
             found.append(("needs", f"needs {wanted} at once, which no host that could take it has: {names}"))
 
     def _room(self, host: Host, unit: str, lane: str) -> _Room:
@@ -312,6 +312,10 @@ class _Rules:
         if unit == "slots":
             return _Room(host.slots if host.auto is None else host.auto.max, reserved)
         return _Room(host.units.get(unit, 0.0), reserved)
+
+
+def _amount(amount: float, unit: str) -> str:
+    return "1 slot" if (amount, unit) == (1, "slots") else f"{shown(amount)} {unit}"
 
 
 class _Room(NamedTuple):

@@ -131,7 +131,7 @@ def held_by(holders: Sequence[Holder], *, named: bool = True) -> str:
 def _words(holder: Holder) -> str:
     if holder.tasks:
         return f"{_counted(holder)} ({', '.join(holder.tasks)})"
-    return f"{_counted(holder)} (on average {holder.average:.3g} at once)"
+    return f"{_counted(holder)} ({round(holder.average, 1):g} at once on average)"
 
 
 def _counted(holder: Holder) -> str:

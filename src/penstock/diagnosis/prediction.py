@@ -1,6 +1,6 @@
 """When a task will start, or a run end: the present played on, several times, through the real scheduler.
 
-Each time every attempt takes as long as one of its like took; one that runs already, as long as one that took at
+Each time every attempt takes as long as a similar one took; one that runs already, as long as one that took at
 least as long. Which one is no chance: the times are spread evenly over what was recorded, for each attempt
 in an order of its own (a Latin hypercube), so the same present gives the same prediction. What may come besides is
 not foreseen: new tasks, faults.
@@ -108,7 +108,7 @@ def predict_end(present: Present, run: str) -> Prediction:
 
 
 def predict_end_of_attempt(present: Present, record: TaskRecord) -> Prediction:
-    """When what runs is over, from how long its like took."""
+    """When what runs is over, from how long similar ones took."""
     now, host = present.now, record.host
     lengths = None if host is None else Durations(present.queue.ran).of(host, record.task)
     if lengths is None or record.started_at is None:

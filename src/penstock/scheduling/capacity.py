@@ -40,7 +40,8 @@ class Needs(NamedTuple):
         return self.slots == 1 and not self.extra
 
     def __str__(self) -> str:
-        return ", ".join(f"{amount:g} {unit}" for unit, amount in (("slots", self.slots), *self.extra))
+        slots = "1 slot" if self.slots == 1 else f"{self.slots:g} slots"
+        return ", ".join([slots, *(f"{amount:g} {unit}" for unit, amount in self.extra)])
 
 
 ONE_SLOT = Needs()

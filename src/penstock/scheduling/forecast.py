@@ -31,7 +31,7 @@ class Ask(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What one host gives to the task that is asked about and to its like."""
+    """What one host gives to the task that is asked about and to others like it."""
 
     host: HostState
     slots: float  # outside other lanes' reserves

@@ -1,7 +1,7 @@
 """One OpenTelemetry trace per task: a span from queued to ended, and in it one for each wait and each attempt.
 
     task summarize ├─────────────────────────────────────────┤
-      wait slots   ├────────┤
+      wait slots:surtr ├────┤
       attempt surtr         ├─────────┤
       wait scheduled                  ├──┤
       attempt surtr                      ├───────────────────┤
@@ -31,7 +31,6 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 from penstock import trace
 from penstock.model import State, Task, Wait
 from penstock.telemetry.story import Ended, Fact, Over, Started
-from penstock.telemetry.stretches import first_word
 from penstock.version import __version__
 
 _MOST_NOTES = 65_536  # that wait to be sent
@@ -205,7 +204,7 @@ def _spans(fact: _Waited | Over | Ended, resource: Resource) -> Iterator[Readabl
 def _wait_span(waited: _Waited, number: int, piece: Wait, resource: Resource) -> ReadableSpan:
     task = waited.task
     return ReadableSpan(
-        f"wait {first_word(piece.reason)}",
+        f"wait {piece.reason}",
         _context(task, f"wait/{waited.name}/{number}"),
         _context(task, _TASK),
         resource,

@@ -114,7 +114,7 @@ class _Picture:
             f"{reason or 'no reason told'} {seconds(spent)}"
             for reason, spent in self._timeline.reasons.items()
         )
-        hosts = ", ".join(f"{use.host} at most {use.peak:g} slots" for use in self._timeline.hosts)
+        hosts = ", ".join(f"{use.host} at most {_slots(use.peak)}" for use in self._timeline.hosts)
         rule = f" {RULE}." if self._timeline.outliers else ""
         return f"{told}. Waited, by all tasks together: {waits or 'not at all'}. In use: {hosts}.{rule}"
 
@@ -168,7 +168,7 @@ class _Picture:
     def _host(self, use: HostUse) -> None:
         most = max([1.0, use.peak, *(value for _, value in use.available)])
         self._text(_LEFT - 6, self._y + 13, _cut(use.host), "e")
-        slots = f"{use.peak:g} of {most:g} slots" if use.available else f"at most {use.peak:g} slots"
+        slots = f"{use.peak:g} of {_slots(most)}" if use.available else f"at most {_slots(use.peak)}"
         self._text(_LEFT - 6, self._y + 26, slots, "e s")
         both = _added(use.used, use.others)
         if use.others and any(value for _, value in use.others):
@@ -286,6 +286,10 @@ def _story(bar: Bar) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _slots(number: float) -> str:
+    return "1 slot" if number == 1 else f"{number:g} slots"
 
 
 def _cut(text: str, most: int = _NAME) -> str:

@@ -347,7 +347,7 @@ function drawUnder(canvas, data, view, looks, colours, depths) {
 
 function drawHost(pen, data, view, looks, colours, depths, host, y) {
   const most = host.available.values.reduce((a, b) => Math.max(a, b), Math.max(1, host.peak)), box = { y, height: chartHeight(data), most };
-  const words = host.available.times.length ? `${host.peak} of ${most} slots` : `at most ${host.peak}`;
+  const words = host.available.times.length ? `${host.peak} of ${counted(most, "slot")}` : `at most ${host.peak}`;
   chartName(pen, view, colours, host.host, words, box);
   const look = host.what < 0 || data.raw.colours.by !== "host" ? { flat: colours.soft } : looks[host.what];
   const used = sampled(view, (from, to) => maxIn(host.used, from, to));
