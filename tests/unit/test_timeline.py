@@ -200,6 +200,13 @@ def test_a_kind_is_held_against_its_own_only() -> None:
     assert far_beyond(amounts, 100) == [None] * 20
 
 
+def test_tasks_that_have_yet_to_run_make_no_outliers_of_those_that_did() -> None:
+    ran = [record(task(f"t{n}"), n, State.DONE, 0, 5) for n in range(9)]
+    waiting = [record(task(f"w{n}"), 100 + n, State.QUEUED, None, None) for n in range(200)]
+    attempts = [attempt(f"t{n}", 1, "surtr", 0, 5) for n in range(9)]
+    assert not timeline_of(recording([*ran, *waiting], attempts, {}, end=50)).outliers
+
+
 def test_outliers_say_what_is_usual() -> None:
     quick = [record(task(f"t{n}"), n, State.DONE, 0, 1) for n in range(9)]
     made = timeline_of(

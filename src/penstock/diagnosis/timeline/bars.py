@@ -185,7 +185,11 @@ def _tiled(pieces: Iterable[Piece], start: float, end: float, between: Sort) -> 
 
 
 def _with_outliers(bars: Sequence[Bar], makespan_s: float) -> Iterator[Bar]:
-    ran = far_beyond(((bar.record.task.kind, bar.ran_s) for bar in bars), makespan_s)
+    begun = [any(piece.sort is Sort.RUNNING for piece in bar.pieces) for bar in bars]
+    ran = far_beyond(
+        ((bar.record.task.kind, bar.ran_s if ran else None) for bar, ran in zip(bars, begun, strict=True)),
+        makespan_s,
+    )
     waited = far_beyond(((bar.record.task.kind, bar.waited_s) for bar in bars), makespan_s)
     for bar, ran_usual_s, waited_usual_s in zip(bars, ran, waited, strict=True):
         words = []

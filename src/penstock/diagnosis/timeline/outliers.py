@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from math import inf
 from statistics import quantiles
 
 LEAST = 8
@@ -22,17 +23,18 @@ RULE = (
 )
 
 
-def far_beyond(amounts: Iterable[tuple[str, float]], makespan_s: float) -> list[float | None]:
-    """For each (kind, seconds): the median of its kind if it is far beyond, else None."""
+def far_beyond(amounts: Iterable[tuple[str, float | None]], makespan_s: float) -> list[float | None]:
+    """For each (kind, seconds): the median of its kind if it is far beyond, else None. None does not count."""
     amounts = list(amounts)
     by_kind: dict[str, list[float]] = defaultdict(list)
     for kind, seconds in amounts:
-        by_kind[kind].append(seconds)
+        if seconds is not None:
+            by_kind[kind].append(seconds)
     bounds = {kind: _bound(seconds, makespan_s) for kind, seconds in by_kind.items() if len(seconds) >= LEAST}
     found: list[float | None] = []
     for kind, seconds in amounts:
-        bound, median = bounds.get(kind, (seconds, 0.0))
-        found.append(median if seconds > bound else None)
+        bound, median = bounds.get(kind, (inf, 0.0))
+        found.append(median if seconds is not None and seconds > bound else None)
     return found
 
 
