@@ -7,6 +7,7 @@ import json
 import logging
 import signal
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -322,3 +323,57 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         assert target.read_text() == "old"
     assert target.read_text() == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+# ---- narrow terminals
+
+
+class _Terminal(StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> _Terminal:
+    """Of 80 columns, without colours. Not a fixture: between setup and test, pytest puts its own stdout in."""
+    made = _Terminal()
+    monkeypatch.setattr("sys.stdout", made)
+    for name, value in (("COLUMNS", "80"), ("NO_COLOR", "1"), ("TERM", "dumb")):
+        monkeypatch.setenv(name, value)
+    return made
+
+
+_WORDS = (
+    "while gptr-1 ran nothing was started for 14 min 8 s, and at its end 2 were started at once: it holds up"
+)
+
+
+def test_a_long_line_breaks_between_words_and_goes_on_under_its_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = _terminal(monkeypatch)
+    render.say_wrapped("  cause     ", _WORDS)
+    first, *more = terminal.getvalue().splitlines()
+    assert first.startswith("  cause     while gptr-1")
+    assert more
+    assert all(line.startswith(" " * 12) and len(line) <= 80 for line in more)
+    assert " ".join([first, *more]).split() == ["cause", *_WORDS.split()], "no word is broken, none is lost"
+
+
+def test_a_long_line_in_a_pipe_stays_one(capsys: pytest.CaptureFixture[str]) -> None:
+    render.say_wrapped("  cause     ", _WORDS * 3)
+    assert capsys.readouterr().out == f"  cause     {_WORDS * 3}\n"
+
+
+def test_a_folded_column_keeps_every_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _terminal(monkeypatch)
+    changes = "slots:fenrir 71 %, order 29 % → lane:nightly 55 %, slots:fenrir 45 %"
+    row = ("nightly", "120", "1m20s", "1m05s", "3m20s", "2m05s", changes)
+    columns = ("lane", ">tasks", ">mean wait", ">after", ">95 %", ">after", "waited for")
+    render.print_table(columns, [row], flexible="waited for", fold=True)
+    lines = terminal.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in terminal.getvalue()
+    words = terminal.getvalue().split()
+    assert [word for word in changes.split() if word not in words] == []

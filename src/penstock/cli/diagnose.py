@@ -111,7 +111,7 @@ def _print_finding(finding: Finding) -> None:
         ("evidence", "; ".join(_evidence(finding))),
         ("remedy", finding.remedy),
     ):
-        render.say(f"  {name:<8}  {render.one_line(text)}")
+        render.say_wrapped(f"  {name:<8}  ", render.one_line(text))
 
 
 def _evidence(finding: Finding) -> list[str]:
@@ -136,4 +136,4 @@ def _print_well(recording: Recording, meanings: dict[str, Any]) -> None:
         return
     render.say("nothing was found to be wrong; looked for:")
     render.say()
-    render.print_table(("fault", "it means"), list(meanings.items()), flexible="it means")
+    render.print_table(("fault", "it means"), list(meanings.items()), flexible="it means", fold=True)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 _WIDE = 10_000  # a file or a pipe has no width; nothing is cut for it
+_LEAST_WRAPPED = 20  # columns of text, however narrow the terminal
 
 
 # ---- JSON
@@ -47,6 +48,26 @@ def write(data: bytes) -> None:
 
 def say(text: str = "") -> None:
     sys.stdout.write(text + "\n")
+
+
+def say_wrapped(begin: str, text: str) -> None:
+    """A line that may be long: on a terminal it breaks between words and goes on under its first word."""
+    if not sys.stdout.isatty():
+        say(begin + text)
+        return
+    import shutil
+    import textwrap
+
+    width = max(shutil.get_terminal_size().columns, len(begin) + _LEAST_WRAPPED)
+    lines = textwrap.wrap(
+        text,
+        width,
+        initial_indent=begin,
+        subsequent_indent=" " * len(begin),
+        break_long_words=False,  # an id that is cut is of no use
+        break_on_hyphens=False,
+    )
+    say("\n".join(lines) or begin)
 
 
 def note(text: str) -> None:
@@ -127,7 +148,7 @@ def table(
             justify="right" if column.startswith(">") else "left",
             no_wrap=name != flexible,  # a column that may not wrap is not made narrower
             overflow="ellipsis",
-            min_width=None if name == flexible else widest,
+            min_width=widest if name != flexible else min(widest, _LEAST_WRAPPED) if fold else None,
         )
     for row in cells:
         made.add_row(

@@ -115,7 +115,7 @@ def _print_lanes(before: Figures, after: Figures, words: tuple[str, str]) -> Non
         )
     render.say()
     columns = ("lane", ">tasks", ">mean wait", f">{words[1]}", ">95 %", f">{words[1]}", "waited for")
-    render.print_table(columns, rows, flexible="waited for")
+    render.print_table(columns, rows, flexible="waited for", fold=True)
 
 
 def _reasons(lane: LaneWaits | None) -> str:
@@ -207,7 +207,7 @@ def _print_moved(title: str, moved: Iterable[Moved]) -> None:
         (one.task, one.lane, one.kind, _by(one.by_s), f"{_spent(one.before)} → {_spent(one.after)}")
         for one in moved
     ]
-    render.print_table((title, "lane", "kind", ">ends", "waited for"), rows, flexible="waited for")
+    render.print_table((title, "lane", "kind", ">ends", "waited for"), rows, flexible="waited for", fold=True)
 
 
 def _by(seconds: float) -> str:
