@@ -137,6 +137,36 @@ def test_without_durations_nothing_is_foretold() -> None:
     assert predict_end_of_attempt(present([], runs, past=[]), runs[0]).unknown == NO_DURATIONS
 
 
+def test_what_depends_on_no_duration_is_foretold_without_any() -> None:
+    """E1: before anything has ended, a start is known where it is the same whatever anything takes."""
+    later = queued(1, not_before=NOW + 600.0)
+    told = predict_start(present(later, running(1.0), past=[]), later[0])
+    assert (told.seconds, told.least_s, told.most_s, told.unknown) == (600.0, 600.0, 600.0, "")
+    assert (told.samples, told.attempts) == (1, 0)
+    full = predict_start(present(later, running(1.0, 2.0), past=[]), later[0])
+    assert (full.seconds, full.unknown) == (None, NO_DURATIONS), "both slots may still be held by then"
+    first = queued(2)
+    nobody = present(first, dispatched=False, past=[])
+    assert predict_start(nobody, first[1]).seconds == 0.0
+    assert predict_start(nobody, first[1]).provided == ("a dispatcher runs",)
+    gated = present(first, running(1.0), closed_gates=frozenset({"vram"}), past=[])
+    told = predict_start(gated, first[0])
+    assert (told.provided, told.seconds) == (("gate vram opens",), 0.0)
+    assert predict_start(gated, first[1]).unknown == NO_DURATIONS
+    run = queued(1, run="r")
+    assert predict_end(present(run, past=[]), "r").unknown == NO_DURATIONS
+
+
+def test_an_earlier_start_that_is_possible_is_not_denied() -> None:
+    """E1: a fallback host opens in 30 s, but what runs may end before that: nobody knows."""
+    plant = replace(
+        PLANT, hosts=(Host("a", "none", 1), Host("c", "none", 1, fallback=Fallback(35.0))), gates=()
+    )
+    waiting = queued(1)
+    told = predict_start(present(waiting, running(1.0), past=[], plant=plant), waiting[0])
+    assert (told.seconds, told.unknown) == (None, NO_DURATIONS)
+
+
 def test_what_no_host_can_do_is_told() -> None:
     waiting = queued(1, needs={"slots": 5.0})
     told = predict_start(present(waiting), waiting[0])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from math import exp, sqrt
+from math import exp, isclose, sqrt
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -128,12 +128,12 @@ def _predict(present: Present, record: TaskRecord, goal: _Goal) -> Prediction:
     size = len(present.queue.running) + len(present.queue.queued) + 1
     samples = max(1, min(MOST_SAMPLES, MOST_PLAYED // size))
     provided: list[str] = [] if present.dispatched else ["a dispatcher runs"]
-    first = _Sample(present, durations, goal, 0, samples)
+    first = _first(present, durations, goal, samples)
     if provided and first.reached_s and _waits_for_money(present, record):
         # Midnight comes at its time, not so long after somebody dispatches.
         present = replace(present, spent=())
         provided.append("it is 00:00 UTC, when a new day's money is there")
-        first = _Sample(present, durations, goal, 0, samples)
+        first = _first(present, durations, goal, samples)
     while first.reached_s is None and not first.unknown:
         lifted = _lift(present, first, record)
         if isinstance(lifted, str) or len(provided) >= _MOST_LIFTED:
@@ -141,10 +141,11 @@ def _predict(present: Present, record: TaskRecord, goal: _Goal) -> Prediction:
             return Prediction(present.now, provided=tuple(provided), unknown=unknown)
         present, words = lifted
         provided.append(words)
-        first = _Sample(present, durations, goal, 0, samples)
+        first = _first(present, durations, goal, samples)
     if first.unknown:
         return Prediction(present.now, provided=tuple(provided), unknown=first.unknown)
-    played = [first, *(_Sample(present, durations, goal, s, samples) for s in range(1, samples))]
+    more = 1 if first.whatever else samples
+    played = [first, *(_Sample(present, durations, goal, s, samples) for s in range(1, more))]
     times = sorted(one.reached_s for one in played if one.reached_s is not None and not one.never)
     if not times:
         return Prediction(present.now, provided=tuple(provided), unknown=NEVER)
@@ -158,17 +159,45 @@ def _predict(present: Present, record: TaskRecord, goal: _Goal) -> Prediction:
         max(0.0, least_s),
         most_s,
         tuple(provided),
-        samples=samples,
+        samples=len(played),
         attempts=first.attempts,
         cut_short=goal.factor > 1,
     )
 
 
-class _Sample:
-    """The present played on once, until the goal is reached or nothing is left that could happen."""
+def _first(present: Present, durations: Durations, goal: _Goal, samples: int) -> _Sample:
+    """The first play. Where nobody knows how long anything takes, one that comes out whatever it takes, if any."""
+    first = _Sample(present, durations, goal, 0, samples)
+    if not first.unknown:
+        return first
+    at_once, forever = (
+        _Sample(present, durations, goal, 0, samples, whatever_s=s) for s in (0.0, 2 * _HORIZON_S)
+    )
+    one, other = at_once.reached_s, forever.reached_s
+    same = one is other is None or (
+        one is not None and other is not None and isclose(one, other, abs_tol=1e-3)
+    )
+    return at_once if same and at_once.never == forever.never else first
 
-    def __init__(self, present: Present, durations: Durations, goal: _Goal, number: int, of: int) -> None:
+
+class _Sample:
+    """The present played on once, until the goal is reached or nothing is left that could happen.
+
+    `whatever_s`: what an attempt takes of which nobody knows how long it takes; else the play ends there.
+    """
+
+    def __init__(
+        self,
+        present: Present,
+        durations: Durations,
+        goal: _Goal,
+        number: int,
+        of: int,
+        *,
+        whatever_s: float | None = None,
+    ) -> None:
         self._present = present
+        self._whatever_s = whatever_s
         self._durations = durations
         self._number = number
         self._of = of
@@ -204,8 +233,9 @@ class _Sample:
     def _fate(self, start: Start, task: Task) -> Fate:
         lengths = self._durations.of(start.host, task)
         if lengths is None:
-            self.unknown = NO_DURATIONS
-            return Fate(1.0)
+            if self._whatever_s is None:
+                self.unknown = NO_DURATIONS
+            return Fate(self._whatever_s or 0.0)
         self._starts += 1
         scale = self._seen.get(lengths)
         if scale is None:
@@ -230,6 +260,10 @@ class _Sample:
             return 1.0
         level = self._level(f"scale {lengths.count} {lengths.mean_s!r}")
         return exp(lengths.doubt * normal(level))
+
+    @property
+    def whatever(self) -> bool:
+        return self._whatever_s is not None
 
     @property
     def doubt(self) -> float:
