@@ -78,10 +78,23 @@ def test_slots_make_the_difference(cli: Cli) -> None:
 def test_a_run_that_is_well_is_told_to_be(ran: Cli) -> None:
     said = ran.good("diagnose", "nightly")
     assert said.lines[0].startswith("nightly: 6 tasks, ")
-    assert said.lines[1] == "nothing was found to be wrong; looked for:"
-    assert [line.split()[0] for line in said.lines[4:]] == list(FINDERS)
+    assert said.lines[1].startswith("its tasks waited for ")
+    assert said.lines[1].endswith("; `penstock why --run nightly` says more")
+    assert said.lines[2] == "nothing was found to be wrong with how it was run; looked for:"
+    assert [line.split()[0] for line in said.lines[5:]] == list(FINDERS)
     assert said.err == ""
     assert ran.good("diagnose", "last", "--json").json["findings"] == []
+
+
+def test_that_tasks_failed_is_said_first(cli: Cli) -> None:
+    rows = [
+        "task,started,ended,state",
+        *(f"t{n},{n * 10},{n * 10 + 5},failed" for n in range(3)),
+        "t3,40,45,ok",
+    ]
+    log = cli.file("log.csv", "\n".join(rows))
+    assert cli.good("diagnose", log).lines[1] == "3 of 4 tasks failed"
+    assert cli.good("diagnose", log, "--json").json["failed"] == 3
 
 
 def test_an_export_is_diagnosed_as_its_run(ran: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 _MOST_TASKS = 6
+_MOST_REASONS = 3
 
 # What a log should tell, what cannot be seen without it, and how it can be told.
 _WANTED = {
@@ -72,6 +74,7 @@ def _tell(recording: Recording, as_json: bool) -> int:
             {
                 "run": recording.name,
                 "tasks": len(recording.tasks),
+                "failed": _failed(recording),
                 "makespan_s": round(recording.makespan_s, 3),
                 "findings": [finding.as_record() for finding in findings],
                 "looked_for": list(FINDERS),
@@ -84,6 +87,9 @@ def _tell(recording: Recording, as_json: bool) -> int:
     render.say(
         f"{render.one_line(recording.name, 80)}: {render.counted(len(recording.tasks), 'task')}, {span}"
     )
+    if failed := _failed(recording):
+        where = f"; `penstock tasks --run {recording.name} --state failed` lists them" * recording.is_ours
+        render.say(f"{failed} of {render.counted(len(recording.tasks), 'task')} failed{where}")
     if findings:
         for finding in findings:
             render.say()
@@ -101,6 +107,10 @@ def _untold(recording: Recording) -> list[str]:
     if "host" not in told:
         told.add("slots")  # there is no host to tell them of
     return [column for column in _WANTED if column not in told]
+
+
+def _failed(recording: Recording) -> int:
+    return sum(record.state in ("failed", "blocked") for record in recording.tasks)
 
 
 def _print_finding(finding: Finding) -> None:
@@ -134,6 +144,19 @@ def _print_well(recording: Recording, meanings: dict[str, Any]) -> None:
     if not recording.attempts:
         render.say("nothing has run yet, so there is nothing to be said")
         return
-    render.say("nothing was found to be wrong; looked for:")
+    if waited := _waited(recording):
+        render.say(f"its tasks waited for {waited}; `penstock why --run {recording.name}` says more")
+    render.say("nothing was found to be wrong with how it was run; looked for:")
     render.say()
     render.print_table(("fault", "it means"), list(meanings.items()), flexible="it means", fold=True)
+
+
+def _waited(recording: Recording) -> str:
+    """What tasks of a run of ours waited for most."""
+    seconds: dict[str, float] = defaultdict(float)
+    for waits in recording.waits.values():
+        for wait in waits:
+            seconds[wait.reason] += wait.seconds
+    total = sum(seconds.values())
+    most = sorted(seconds.items(), key=lambda item: (-item[1], item[0]))[:_MOST_REASONS]
+    return ", ".join(f"{reason} {render.percent(s / total)}" for reason, s in most if s > 0) if total else ""
