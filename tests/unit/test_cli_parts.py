@@ -85,6 +85,11 @@ def test_only_the_flexible_column_is_cut() -> None:
     assert "…" in line
 
 
+def test_columns_are_two_blanks_apart_the_last_one_too(capsys: pytest.CaptureFixture[str]) -> None:
+    render.print_table((">busy", ">slot use"), [("4.0 s", "66 %")])
+    assert capsys.readouterr().out == " busy  slot use\n4.0 s      66 %\n"
+
+
 @pytest.mark.parametrize("colour", [True, False])
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch, colour: bool) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")

@@ -146,6 +146,13 @@ def test_the_report_run_with_its_families_apart(cli: Cli) -> None:
     assert gptr["p95_s"] < 60, "all of them start together, as far as their cap allows"
 
 
+def test_what_a_lane_waited_for_is_told_once_where_it_stays_the_same(cli: Cli) -> None:
+    lines = cli.good("whatif", REPORT_RUN, "--config", REPORT_CONFIG, "--typical").out.splitlines()
+    fpf, gptr = (next(line for line in lines if line.startswith(lane)) for lane in ("fpf", "gptr"))
+    assert fpf.endswith("0 ms  nothing")
+    assert gptr.endswith("not told 100 % → lane:gptr 100 %")
+
+
 def test_the_report_run_as_its_log_says(cli: Cli) -> None:
     """A7: without --typical every duration is believed, and what could be doubted is told."""
     said = cli.good("whatif", REPORT_RUN, "--config", REPORT_CONFIG, "--json").json

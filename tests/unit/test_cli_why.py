@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from penstock.cli import why
 from penstock.cli.why import in_short, many_in_short, predicted_text
 from penstock.diagnosis.holders import Holder
 from penstock.diagnosis.prediction import NO_DURATIONS, Prediction
+from penstock.diagnosis.remedies import remedy
 from penstock.diagnosis.waiting import ReasonSum, Waiting
 from penstock.diagnosis.why import Part, Typical, Why
-from penstock.model import State, Task, TaskRecord, Wait
+from penstock.model import Gate, Plant, State, Task, TaskRecord, Wait
 from tests.unit.cli_rig import Cli, make_cli
 
 
@@ -54,6 +56,23 @@ def test_why_in_short() -> None:
     )
     assert said == (
         "t1 is done; it waited 3.2 s: 2.9 s slots:fenrir (held by 3 tasks of lane ma), 0.3 s gate:vram"
+    )
+
+
+def test_a_failed_reading_in_short() -> None:
+    """E1: the line says why a gate could not be read, not the whole address that was read."""
+    failed = "prometheus:http://surtr:8000/metrics#m failed: cannot connect (Connection refused); on_error = closed"
+    assert in_short(told(Wait("gate:g", failed, 0.0, 4.0))) == (
+        "t1 is done; it waited 4.0 s: gate:g (not read: cannot connect (Connection refused))"
+    )
+
+
+def test_the_remedy_for_a_failed_reading() -> None:
+    """E1: another limit would not open a gate that cannot be read."""
+    plant = Plant(gates=(Gate("g", probe="psutil:cpu_percent", max=2),))
+    assert remedy("gate:g", plant, "psutil:cpu_percent = 3 > 2") == "gates.g.max above 2"
+    assert remedy("gate:g", plant, "psutil:cpu_percent failed: nothing there; on_error = closed") == (
+        '`penstock check` tries what it reads; gates.g.on_error = "open" goes on without'
     )
 
 
@@ -106,6 +125,8 @@ def test_many_in_short() -> None:
     assert many_in_short(summed) == (
         "run r: 4 tasks (3 done, 1 queued) waited 30 s together, 75 % for slots:a"
     )
+    mixed = Counter({State.QUEUED: 1, State.FAILED: 2, State.DONE: 3, State.RUNNING: 4})
+    assert "(3 done, 2 failed, 4 running, 1 queued)" in many_in_short(replace(summed, states=mixed))
     idle = Waiting("host", "a", 0.0, 60.0, Counter({State.DONE: 1}), (), (), None, 30.0, slots=2)
     assert many_in_short(idle) == (
         "host a in the last 60 s: 1 task (1 done), none waited; 25 % of its slots were in use"

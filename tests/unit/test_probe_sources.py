@@ -433,7 +433,7 @@ async def test_whatever_the_server_does_is_a_failed_reading(
 async def test_a_server_that_is_not_there(site: Site) -> None:
     url = site.url
     await site.close()
-    assert "cannot connect" in (await read(f"prometheus:{url}#m")).error
+    assert "cannot connect (Connection refused)" in (await read(f"prometheus:{url}#m")).error
     told = await read("prometheus:http://no-such-host.invalid/metrics#m")
     assert "cannot connect" in told.error
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _WIDE = 10_000  # a file or a pipe has no width; nothing is cut for it
 _LEAST_WRAPPED = 20  # columns of text, however narrow the terminal
+_GAP = 2  # blanks between the columns of a table
 
 
 # ---- JSON
@@ -139,10 +140,12 @@ def table(
 
     columns = list(columns)
     cells = [[one_line(cell) for cell in row] for row in rows]
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    made = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     names = [column.lstrip(">") for column in columns]
     for place, (column, name) in enumerate(zip(columns, names, strict=True)):
         widest = max(cell_len(text) for text in (name, *(row[place] for row in cells)))
+        if place == len(columns) - 1:  # rich counts the gap behind it, which is not printed
+            widest = max(widest - _GAP, 0)
         made.add_column(
             name,
             justify="right" if column.startswith(">") else "left",

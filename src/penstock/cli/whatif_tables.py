@@ -110,12 +110,16 @@ def _print_lanes(before: Figures, after: Figures, words: tuple[str, str]) -> Non
                 _seconds(lane.mean_s),
                 "" if old is None else _seconds(old.p95_s),
                 _seconds(lane.p95_s),
-                f"{_reasons(old)} → {_reasons(lane)}",
+                _from_to(_reasons(old), _reasons(lane)),
             )
         )
     render.say()
     columns = ("lane", ">tasks", ">mean wait", f">{words[1]}", ">95 %", f">{words[1]}", "waited for")
     render.print_table(columns, rows, flexible="waited for", fold=True)
+
+
+def _from_to(before: str, after: str) -> str:
+    return before if before == after else f"{before} → {after}"
 
 
 def _reasons(lane: LaneWaits | None) -> str:

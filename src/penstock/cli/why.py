@@ -10,6 +10,8 @@ import typer
 from penstock.cli import render
 from penstock.cli.session import config_of, finish, one_of, opened
 from penstock.errors import UsageError
+from penstock.lifecycle import ENDED
+from penstock.model import State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +26,7 @@ app = typer.Typer()
 _MOST_REASONS = 3
 _MOST_BLOCKERS = 4
 _DETAIL_WIDTH = 60
+_STATES = (*sorted(ENDED, key=list(State).index), State.RUNNING, State.QUEUED)
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
@@ -130,11 +133,17 @@ def _waited(told: Why) -> str:
     for place, (reason, seconds, detail) in enumerate(reasons[:_MOST_REASONS]):
         text = reason if len(reasons) == 1 else f"{render.seconds(seconds)} {reason}"
         if detail and place == 0:
-            text += f" ({render.one_line(detail, _DETAIL_WIDTH)})"
+            text += f" ({render.one_line(_without_probe(reason, detail), _DETAIL_WIDTH)})"
         parts.append(text)
     if len(reasons) > _MOST_REASONS:
         parts.append(f"and {render.counted(len(reasons) - _MOST_REASONS, 'more reason')}")
     return f"{render.seconds(told.waited_s)}: {', '.join(parts)}" if parts else ""
+
+
+def _without_probe(reason: str, detail: str) -> str:
+    """Why a gate's reading failed, without what was read and what to do: a line has no room for them."""
+    _, failed, cause = detail.partition(" failed: ")
+    return f"not read: {cause.partition('; ')[0]}" if failed and reason.startswith("gate:") else detail
 
 
 def _comes(predicted: Prediction | None, verb: str) -> str:
@@ -277,7 +286,7 @@ def _print_many(told: Waiting) -> None:
 
 
 def many_in_short(told: Waiting) -> str:
-    states = ", ".join(f"{count} {state}" for state, count in told.states.items())
+    states = ", ".join(f"{told.states[state]} {state}" for state in _STATES if told.states[state])
     who = f"{told.scope} {told.name}"
     if told.scope != "run":
         who += f" in the last {render.seconds(told.now - told.since)}"

@@ -27,8 +27,8 @@ def starts_when(reason: str) -> str:
     return BUDGET_STARTS if name == "gate" and target.startswith(_BUDGET) else STARTS[name]
 
 
-def remedy(reason: str, plant: Plant) -> str:
-    """What would help: a line of penstock.toml, or a command."""
+def remedy(reason: str, plant: Plant, detail: str = "") -> str:
+    """What would help: a line of penstock.toml, or a command. `detail` is that of the wait, where there is one."""
     name, _, target = reason.partition(":")
     match name:
         case "slots":
@@ -38,7 +38,7 @@ def remedy(reason: str, plant: Plant) -> str:
             most = None if lane is None else lane.max_running
             return f"lanes.{target}.max_running = {1 if most is None else most + 1}, or more"
         case "gate":
-            return _gate(target, plant)
+            return _gate(target, plant, detail)
         case "rate":
             first = target.partition(",")[0]
             return f"a larger hosts.{first}.rate, if its owner allows it, or another host"
@@ -71,7 +71,7 @@ def _slots(host: Host) -> str:
     return f"hosts.{host.name}.slots = {host.slots + 1}"
 
 
-def _gate(name: str, plant: Plant) -> str:
+def _gate(name: str, plant: Plant, detail: str) -> str:
     if name.startswith(_LANE_BUDGET):
         return f"a larger lanes.{name.removeprefix(_LANE_BUDGET)}.budget_usd_per_day"
     if name.startswith(_BUDGET):
@@ -81,6 +81,8 @@ def _gate(name: str, plant: Plant) -> str:
         return f"gates.{name}: what it reads, or its limit"
     if gate.lane is not None:
         return f"gates.{name}.max_running = {(gate.max_running or 0) + 1}, or more"
+    if detail.startswith(f"{gate.probe} failed: "):  # no limit would have let it through
+        return f'`penstock check` tries what it reads; gates.{name}.on_error = "open" goes on without'
     limits = [
         f"gates.{name}.{word} below {least:g}" if word == "min" else f"gates.{name}.{word} above {least:g}"
         for word, least in (("min", gate.min), ("max", gate.max))

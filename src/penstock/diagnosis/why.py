@@ -144,14 +144,14 @@ def explain(record: TaskRecord, history: History, present: Present) -> Why:
     )
     usual = typical_wait(present.queue.ran, record)
     if record.state is State.QUEUED:
-        reason = waits[-1].reason if waits else "order"
+        reason, detail = (waits[-1].reason, waits[-1].detail) if waits else ("order", "")
         return Why(
             record,
             now,
             parts,
             blocked_by=tuple(_blockers(record, reason, waits, history, present))[:_MOST_BLOCKERS],
             starts_when=starts_when(reason),
-            remedy=remedy(reason, present.plant),
+            remedy=remedy(reason, present.plant, detail),
             predicted_start=predict_start(present, record),
             typical_wait=usual,
         )

@@ -8,6 +8,7 @@ that is none is a failed reading.
 from __future__ import annotations
 
 import math
+import os
 import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -111,10 +112,19 @@ async def _get(url: str) -> str:
     except aiohttp.ClientConnectorCertificateError:
         raise HostError("the server's certificate is not trusted") from None
     except aiohttp.ClientConnectorError as error:
-        reason = error.os_error.strerror or str(error.os_error)
-        raise HostError(f"cannot connect ({reason}); is the server running?") from None
+        raise HostError(f"cannot connect ({_cause(error)}); is the server running?") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise HostError(f"no page: {type(error).__name__}: {error}") from None
+
+
+def _cause(error: aiohttp.ClientConnectorError) -> str:
+    """In the system's words: those of the loop name an address that the reader did not write."""
+    cause = error.os_error
+    if cause.errno and not isinstance(
+        error, aiohttp.ClientConnectorDNSError
+    ):  # its numbers are of another kind
+        return os.strerror(cause.errno)
+    return cause.strerror or str(cause)
 
 
 async def _body(reply: aiohttp.ClientResponse) -> str:
