@@ -190,6 +190,17 @@ def test_another_kind_first_and_a_trend_are_not_cold(seed: int) -> None:
 # ---- retry-storm
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_done_in_no_time_tells_nothing_of_its_host(seed: int) -> None:
+    """Starting and recording take longer than that, and nobody's model is loaded in a few milliseconds."""
+    assert "one-at-a-time-server" not in named(workers(1, noisy(40, 0.002, 0.1, seed), slots=6))
+    plan = [
+        replace(w, seconds=(w.seconds + 60 * (i < 4)) / 1000)
+        for i, w in enumerate(works(60, seed, hosts=("a", "b")))
+    ]
+    assert "cold-starts" not in named(Yard({"a": 2, "b": 2}).run(plan))
+
+
 def retries(seed: int, tries: int, fails: int) -> list[Row]:
     rows = [replace(r, host="a") for r in Yard({"a": 4}).run(works(30, seed))]
     for i in range(12):

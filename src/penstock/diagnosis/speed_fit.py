@@ -21,6 +21,7 @@ from penstock.diagnosis.speed_shapes import FLAT, Onset, Scalability, Shape, Wor
 from penstock.diagnosis.steps import Span, Steps
 
 _MOST = 250  # attempts that are looked at, per host
+_OVERHEAD_S = 0.02  # shorter attempts tell of whoever starts and records them, not of their host
 _FEWEST = 6
 _FEWEST_OF_A_SORT = 3
 _MOST_KNEES = 8
@@ -181,6 +182,8 @@ def _groups(attempts: Sequence[Lived], load: Steps, resolution: float) -> list[_
         share = max(_FEWEST_OF_A_SORT * 2, _MOST * len(found) // total)
         chosen = _spread(found, share)
         middle = _median([attempts[i].seconds for _, i in found])
+        if middle < _OVERHEAD_S:
+            continue
         group = _Group(blur_s=max(resolution / 2, _JITTER * middle))
         group.samples = [_sample(attempts[i], i, load) for i in chosen]
         groups.append(group)

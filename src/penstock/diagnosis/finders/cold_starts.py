@@ -30,6 +30,8 @@ _MOST = 0.6  # of the suspects are longer by half as much, on a logarithmic scal
 _OTHERS = 5  # warm ones to compare with
 _NEXT = 5
 _LOST = 0.02  # of the run
+_WORTH_S = 0.1  # less is what it takes to import a module, and nobody's model
+_PROGRAMS = ("python", "command")
 _IDLE = (1.0, 3.0, 10.0)  # usual durations without work: after the shortest pause that shows it
 
 
@@ -65,7 +67,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
         NAME,
         f"{len(lost)} attempt{'s' * (len(lost) > 1)} {worst.why} took far longer than the others of their kind: "
         f"task {first.task} on {called(first.host)} {seconds(first.seconds)} instead of about {seconds(usual)}",
-        remedy=_remedy(worst.why, first.host),
+        remedy=_remedy(scene, worst.why, first.host),
         lost=lost,
         gain_s=min(gain_s, sum(b - a for a, b in joined(spans)), _gain_s(scene, colds)),
         hosts=hosts,
@@ -84,7 +86,12 @@ def _gain_s(scene: Scene, colds: Sequence[_Cold]) -> float:
     return ideal.gain_s(scene, ideal.pieces(scene, seconds=took_s))
 
 
-def _remedy(why: str, host: str) -> str:
+def _remedy(scene: Scene, why: str, host: str) -> str:
+    if scene.host_type(host) in _PROGRAMS:
+        return (
+            f"send a small task to {called(host)} before the run: its first ones start processes and import what "
+            "they use"
+        )
     if "model" in why:
         return (
             f'{host_table(host)} models = ["ONE"]  # one model per host, so that none has to be loaded again'
@@ -185,7 +192,7 @@ def _measure(scene: Scene, lives: Sequence[Lived], cold: set[tuple[str, int]]) -
             excess.append((a, log(seconds_) - level, spread, a.seconds * (1 - exp(level) / seconds_)))
     if not excess or not _is_sure([(ratio, spread) for _, ratio, spread, _ in excess], warm_count):
         return []
-    shown = [(a, s) for a, ratio, _, s in excess if ratio > log(_LONGER) / 2]
+    shown = [(a, s) for a, ratio, _, s in excess if ratio > log(_LONGER) / 2 and s >= _WORTH_S]
     if len(shown) < _MOST * len(excess):
         return []  # whatever had to be loaded, all that came meanwhile would have waited for it
     return sorted(shown, key=lambda item: (-item[1], item[0].task))

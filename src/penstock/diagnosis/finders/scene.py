@@ -102,6 +102,10 @@ class Scene:
         """The most it was allowed, or else the most that ever ran."""
         return self.capacity[host].most if host in self.capacity else 0
 
+    def host_type(self, host: str) -> str | None:
+        known = self.plant_hosts.get(host)
+        return None if known is None else known.type
+
     def has_known_slots(self, host: str) -> bool:
         return host in self.plant_hosts
 
