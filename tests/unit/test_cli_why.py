@@ -14,7 +14,7 @@ from penstock.cli import why
 from penstock.cli.why import in_short, many_in_short, predicted_text
 from penstock.diagnosis.holders import Holder
 from penstock.diagnosis.prediction import NO_DURATIONS, Prediction
-from penstock.diagnosis.remedies import remedy
+from penstock.diagnosis.remedies import Case, remedy
 from penstock.diagnosis.waiting import ReasonSum, Waiting
 from penstock.diagnosis.why import Part, Typical, Why
 from penstock.model import Gate, Plant, State, Task, TaskRecord, Wait
@@ -70,8 +70,8 @@ def test_a_failed_reading_in_short() -> None:
 def test_the_remedy_for_a_failed_reading() -> None:
     """E1: another limit would not open a gate that cannot be read."""
     plant = Plant(gates=(Gate("g", probe="psutil:cpu_percent", max=2),))
-    assert remedy("gate:g", plant, "psutil:cpu_percent = 3 > 2") == "gates.g.max above 2"
-    assert remedy("gate:g", plant, "psutil:cpu_percent failed: nothing there; on_error = closed") == (
+    assert remedy("gate:g", plant, Case("psutil:cpu_percent = 3 > 2")) == "gates.g.max above 2"
+    assert remedy("gate:g", plant, Case("psutil:cpu_percent failed: nothing there; on_error = closed")) == (
         '`penstock check` tries what it reads; gates.g.on_error = "open" goes on without'
     )
 

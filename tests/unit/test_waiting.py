@@ -9,12 +9,14 @@ from math import inf
 
 import pytest
 
-from penstock.diagnosis.history import Epoch, History, Owner, Rest
+from penstock.diagnosis.history import Epoch, History, Owner, Queue, Rest
 from penstock.diagnosis.prediction import Prediction
-from penstock.diagnosis.remedies import STARTS, remedy, starts_when
+from penstock.diagnosis.present import Present
+from penstock.diagnosis.remedies import STARTS, Case, remedy, starts_when
 from penstock.diagnosis.simulator import Fate, Simulator
 from penstock.diagnosis.waiting import MOST_LONGEST, of_host, of_lane, of_run
 from penstock.diagnosis.waits import REASONS, Explainer
+from penstock.diagnosis.why import explain
 from penstock.model import (
     Attempt,
     Gate,
@@ -177,7 +179,9 @@ def test_the_sum_of_a_run() -> None:
     assert (said.tasks, said.since) == (4, 0.0)
     assert said.states == {State.DONE: 3, State.QUEUED: 1}
     assert said.busy_s == 30.0
-    assert said.remedy == remedy("slots:a,b", PLANT)
+    assert said.remedy == remedy("rate:b", PLANT), "it lives, and this is what it waits for still"
+    over = of_run("r", history(FOUR[:3]), PLANT, 80.0)
+    assert over.remedy == remedy("slots:a,b", PLANT), "it is over, and this is what it waited for most"
     assert said.predicted_end is end
     assert [(one.task_id, one.waited_s, one.reason) for one in said.longest] == [
         ("t2", 75.0, "slots:a,b"),
@@ -253,3 +257,76 @@ def test_remedies_name_the_next_larger_figure() -> None:
     assert remedy("lane:x", PLANT) == "lanes.x.max_running = 5, or more"
     assert remedy("gate:few", PLANT) == "gates.few.max_running = 3, or more"
     assert remedy("gate:vram", PLANT) == "gates.vram.min below 3"
+
+
+def played(plant: Plant, events: Sequence[m.Event], until: float = 10.0) -> tuple[History, Present]:
+    """What a store tells while tasks of a minute are at work."""
+    simulator = Simulator(plant, lambda start, asked: Fate(60.0))
+    for event in events:
+        simulator.at(0.0, event)
+    simulator.run(before=until)
+    past = simulator.history()
+    states = {state: [r for r in past.records if r.state is state] for state in State}
+    queue = Queue(states[State.RUNNING], states[State.QUEUED], {}, {}, ())
+    gates = {c.gate: c.detail for c in past.changes if isinstance(c, m.GateChange)}
+    return past, Present(until, plant, queue, gate_details=gates)
+
+
+def test_a_remedy_names_the_unit_that_is_short() -> None:
+    """E1: slots are free, and the memory is full: more slots would not help."""
+    plant = Plant((Host("a", "none", 4, units={"vram": 24.0}),), (Lane("default"),))
+    pair = [task(f"t{n}", run="r", needs={"vram": 20.0}) for n in range(2)]
+    past, present = played(plant, [m.Submitted(pair)])
+    waiting = next(record for record in past.records if record.state is State.QUEUED)
+    line = "hosts.a.units.vram = 40, if it has as much; or another host that serves it"
+    assert explain(waiting, past, present).remedy == line
+    assert of_run("r", past, plant, 10.0).remedy == line
+    assert of_host("a", past, plant, 10.0, since=0.0).remedy == line
+    assert remedy("slots:a", plant, Case(needs={"vram": 2.0})).startswith("hosts.a.slots = 5, if the server")
+    both = Case(needs={"slots": 3.0, "vram": 8.0}, held={"a": {"slots": 2.0, "vram": 20.0}})
+    assert remedy("slots:a", plant, both).startswith("hosts.a.slots = 5 and hosts.a.units.vram = 28, if the")
+
+
+def test_a_remedy_names_the_lane_that_slots_are_kept_for() -> None:
+    plant = Plant((Host("a", "none", 2),), (Lane("default"), Lane("x", reserve={"a": {"slots": 1.0}})))
+    past, present = played(plant, [m.Submitted([task(f"t{n}", run="r") for n in range(2)])])
+    waiting = next(record for record in past.records if record.state is State.QUEUED)
+    line = "a smaller lanes.x.reserve, or another host that serves it"
+    assert explain(waiting, past, present).remedy == line
+    assert of_run("r", past, plant, 10.0).remedy == line
+
+
+@pytest.mark.parametrize(
+    ("reading", "line"),
+    [
+        (m.GateRead("vram", 1.0), "gates.vram.min below 3"),
+        (m.GateRead("vram", None, "no such file"), 'gates.vram.on_error = "open"'),
+        (m.Tick(), "`penstock check` tries what it reads"),
+    ],
+    ids=["too low", "failed", "no reading yet"],
+)
+def test_a_gate_whose_probe_cannot_be_read_is_not_helped_by_its_limit(reading: m.Event, line: str) -> None:
+    """E1: what a gate said last counts, also when it said so long after the wait had begun."""
+    plant = Plant(
+        (Host("a", "none", 2),),
+        (Lane("default"),),
+        gates=(Gate("vram", probe="p", min=3.0, holds_kinds=("long",)),),
+    )
+    past, present = played(plant, [m.Submitted([task("t0", run="r")]), reading])
+    (waiting,) = past.records
+    said = explain(waiting, past, present)
+    assert said.remedy is not None
+    assert line in said.remedy
+    assert of_run("r", past, plant, 10.0).remedy == said.remedy
+
+
+def test_a_live_run_is_advised_on_what_it_waits_for_still() -> None:
+    """E1: all but one have run; that one stands before a gate, and more slots are no help to it."""
+    late = [(task("t1"), "a", 65.0), (task("t2"), "a", 65.0), (task("u2", "x", 48.0), "", None)]
+    said = of_run("r", history(late), PLANT, 80.0)
+    assert said.reasons[0].reason == "slots:a,b"
+    assert said.remedy == remedy("rate:b", PLANT)
+    runs = replace(
+        history(late[:2]), records=[replace(r, state=State.RUNNING) for r in history(late[:2]).records]
+    )
+    assert of_run("r", runs, PLANT, 80.0).remedy is None, "nothing of it waits"

@@ -45,6 +45,7 @@ class Present:
     paused_lanes: frozenset[str] = frozenset()
     hosts: Mapping[str, HostNow] = field(default_factory=dict)
     closed_gates: frozenset[str] = frozenset()  # those with a probe; the others follow from what runs
+    gate_details: Mapping[str, str] = field(default_factory=dict)  # what each said last
     spent: Sequence[Spent] = ()
 
     def without(self, reason: str, task: Task) -> tuple[Present, str] | None:
@@ -65,6 +66,15 @@ class Present:
                 hosts = {**self.hosts, **{h: self.hosts[h]._replace(state="up") for h in down}}
                 return replace(self, hosts=hosts), f"{' or '.join(down)} is healthy again"
         return None
+
+    def held(self) -> dict[str, dict[str, float]]:
+        """The units of each host that what runs there holds."""
+        held: dict[str, dict[str, float]] = {}
+        for record in self.queue.running if self.dispatched else ():
+            units = held.setdefault(record.host or "", {})
+            for unit, amount in {"slots": 1.0, **(record.task.needs or {})}.items():
+                units[unit] = units.get(unit, 0.0) + amount
+        return held
 
     @property
     def _is_paused(self) -> bool:

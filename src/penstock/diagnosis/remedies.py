@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.model import Host, Plant
+from collections.abc import Mapping
+from math import ceil
+from typing import NamedTuple
+
+from penstock.model import Gate, Host, Plant
 
 # What lets a queued task start, by the first word of what it waits for.
 STARTS = {
@@ -22,23 +26,37 @@ _BUDGET = "budget:"
 _LANE_BUDGET = "budget:lane:"
 
 
+_EPSILON = 1e-9  # units are fractions
+
+
+class Case(NamedTuple):
+    """Whose wait it is: what it needs, and what stands in its way."""
+
+    detail: str = ""  # of the wait, or of the gate
+    needs: Mapping[str, float] | None = None
+    held: Mapping[str, Mapping[str, float]] | None = None  # host -> units; None: as if full of its like
+
+
+_ANY = Case()
+
+
 def starts_when(reason: str) -> str:
     name, _, target = reason.partition(":")
     return BUDGET_STARTS if name == "gate" and target.startswith(_BUDGET) else STARTS[name]
 
 
-def remedy(reason: str, plant: Plant, detail: str = "") -> str:
-    """What would help: a line of penstock.toml, or a command. `detail` is that of the wait, where there is one."""
+def remedy(reason: str, plant: Plant, case: Case = _ANY) -> str:
+    """What would help: a line of penstock.toml, or a command."""
     name, _, target = reason.partition(":")
     match name:
         case "slots":
-            return _more_slots(target, plant)
+            return _more_room(target, plant, case)
         case "lane":
             lane = next((one for one in plant.lanes if one.name == target), None)
             most = None if lane is None else lane.max_running
             return f"lanes.{target}.max_running = {1 if most is None else most + 1}, or more"
         case "gate":
-            return _gate(target, plant, detail)
+            return _gate(target, plant, case.detail)
         case "rate":
             first = target.partition(",")[0]
             return f"a larger hosts.{first}.rate, if its owner allows it, or another host"
@@ -56,19 +74,42 @@ def remedy(reason: str, plant: Plant, detail: str = "") -> str:
             return "keep a dispatcher running: `penstock work` or `penstock serve`"
 
 
-def _more_slots(target: str, plant: Plant) -> str:
+def _more_room(target: str, plant: Plant, case: Case) -> str:
     names = target.split(",")
     hosts = [host for host in plant.hosts if host.name in names]
     if not hosts:
         return "more slots there, or another host that serves it"
-    lines = [_slots(host) for host in hosts[:2]]
-    return f"{' or '.join(lines)}, if the server bears it; or another host that serves it"
+    short = {host.name: _short(host, case) for host in hosts}
+    keepers = [part.partition("kept for lane ")[2] for part in case.detail.split("; ")]
+    keepers = [lane for lane in keepers if lane]
+    if keepers and (case.held is None or not any(short.values())):
+        return f"a smaller lanes.{keepers[0]}.reserve, or another host that serves it"
+    lines = [" and ".join(_line(host, unit, n) for unit, n in short[host.name].items()) for host in hosts[:2]]
+    told = " or ".join(line or _line(host, "slots", 0.0) for line, host in zip(lines, hosts, strict=False))
+    only_units = all(short.values()) and not any("slots" in units for units in short.values())
+    bears = "it has as much" if only_units else "the server bears it"
+    return f"{told}, if {bears}; or another host that serves it"
 
 
-def _slots(host: Host) -> str:
+def _short(host: Host, case: Case) -> dict[str, float]:
+    """The units of which a host has too few, each with how many would do."""
+    needs = {"slots": 1.0, **{u: n for u, n in (case.needs or {}).items() if u != "tokens"}}
+    total = {**host.units, "slots": float(host.slots)}
+    if case.held is not None:
+        held = case.held.get(host.name, {})
+    else:
+        alike = min((total.get(unit, 0.0) / n for unit, n in needs.items() if n > 0), default=0.0)
+        held = {unit: n * int(alike + _EPSILON) for unit, n in needs.items()}
+    wanted = {unit: held.get(unit, 0.0) + n for unit, n in needs.items()}
+    return {unit: n for unit, n in wanted.items() if n > total.get(unit, 0.0) + _EPSILON}
+
+
+def _line(host: Host, unit: str, enough: float) -> str:
+    if unit != "slots":
+        return f"hosts.{host.name}.units.{unit} = {enough:g}"
     if host.auto is not None:
         return f"hosts.{host.name}.slots = {{ auto = true, max = {host.auto.max + 1} }}"
-    return f"hosts.{host.name}.slots = {host.slots + 1}"
+    return f"hosts.{host.name}.slots = {max(host.slots + 1, ceil(enough - _EPSILON))}"
 
 
 def _gate(name: str, plant: Plant, detail: str) -> str:
@@ -81,7 +122,7 @@ def _gate(name: str, plant: Plant, detail: str) -> str:
         return f"gates.{name}: what it reads, or its limit"
     if gate.lane is not None:
         return f"gates.{name}.max_running = {(gate.max_running or 0) + 1}, or more"
-    if detail.startswith(f"{gate.probe} failed: "):  # no limit would have let it through
+    if _is_unread(gate, detail):
         return f'`penstock check` tries what it reads; gates.{name}.on_error = "open" goes on without'
     limits = [
         f"gates.{name}.{word} below {least:g}" if word == "min" else f"gates.{name}.{word} above {least:g}"
@@ -89,3 +130,8 @@ def _gate(name: str, plant: Plant, detail: str) -> str:
         if least is not None
     ]
     return " or ".join(limits) or f"what gate {name} reads: {gate.probe}"
+
+
+def _is_unread(gate: Gate, detail: str) -> bool:
+    """Whether it is closed for want of a reading, as `scheduling.gates` tells it: no limit would help."""
+    return detail.startswith(("no reading", f"{gate.probe} failed: "))

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple, Self
 
 from penstock.diagnosis.history import History
 from penstock.diagnosis.prediction import Prediction
-from penstock.diagnosis.remedies import remedy
+from penstock.diagnosis.remedies import Case, remedy
 from penstock.diagnosis.waits import Explainer
+from penstock.lifecycle import LIVE
 from penstock.model import Plant, State, TaskRecord
+from penstock.scheduling.messages import GateChange
 
 MOST_LONGEST = 5
 
@@ -55,7 +57,7 @@ class Waiting:
     states: Counter[State]
     reasons: tuple[ReasonSum, ...]  # the largest first
     longest: tuple[LongWait, ...]
-    remedy: str | None  # for the largest reason
+    remedy: str | None  # for the largest reason; in a live run, of those for which tasks wait still
     busy_s: float  # slot-seconds that its attempts held
     slots: int | None = None  # of a host
     predicted_end: Prediction | None = None  # of a live run
@@ -92,7 +94,11 @@ def of_run(
     run: str, history: History, plant: Plant, now: float, predicted_end: Prediction | None = None
 ) -> Waiting:
     begin = min((record.task.queued_at for record in history.records), default=now)
-    return replace(_Sum(history, now, begin).waiting("run", run, plant), predicted_end=predicted_end)
+    summed = _Sum(history, now, begin)
+    waiting = replace(summed.waiting("run", run, plant), predicted_end=predicted_end)
+    if LIVE.isdisjoint(waiting.states):
+        return waiting
+    return replace(waiting, remedy=summed.remedy_now(plant))
 
 
 def of_lane(lane: str, history: History, plant: Plant, now: float, since: float) -> Waiting:
@@ -134,8 +140,10 @@ class _Sum:
         self._history = history
         self._now = now
         self._since = since
-        explainer = Explainer(history, now)
+        self._explainer = explainer = Explainer(history, now)
         self._waited = [(record, explainer.seconds(record, since)) for record in history.records]
+        closed = (c for c in history.changes if isinstance(c, GateChange) and not c.open and c.detail)
+        self._gates = {change.gate: change.detail for change in closed}
 
     def only(
         self, chosen: Callable[[TaskRecord, Mapping[str, float]], bool], counts: Callable[[str], bool]
@@ -158,9 +166,32 @@ class _Sum:
             Counter(record.state for record, _ in self._waited),
             reasons,
             self._longest(),
-            remedy(reasons[0].reason, plant) if reasons else None,
+            self._remedy(reasons[0].reason, plant) if reasons else None,
             self._busy_s(only_host),
         )
+
+    def remedy_now(self, plant: Plant) -> str | None:
+        """For what most tasks wait for still. What waits for other tasks waits for what those wait for."""
+        waiting: dict[str, list[Case]] = defaultdict(list)
+        for record, _ in self._waited:
+            if record.state is State.QUEUED and (last := self._explainer.last(record)) is not None:
+                waiting[last[0]].append(Case(self._detail(*last), record.task.needs))
+        if not waiting:
+            return None
+        reason = max(waiting, key=lambda one: (one != "dependency", len(waiting[one])))
+        return remedy(reason, plant, waiting[reason][0])
+
+    def _remedy(self, reason: str, plant: Plant) -> str:
+        """As the task needs it that waited for this longest."""
+        longest, _ = max(self._waited, key=lambda one: one[1].get(reason, 0.0))
+        waits = [wait for wait in self._explainer.waits(longest) if wait.reason == reason]
+        told = max(waits, key=lambda wait: wait.seconds).detail if waits else ""
+        return remedy(reason, plant, Case(self._detail(reason, told), longest.task.needs))
+
+    def _detail(self, reason: str, told: str) -> str:
+        """With what a gate said when it was last closed: that is no news to a wait that has begun."""
+        name, _, target = reason.partition(":")
+        return self._gates.get(target, told) if name == "gate" else told
 
     def _reasons(self) -> tuple[ReasonSum, ...]:
         seconds: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))

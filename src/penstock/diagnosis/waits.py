@@ -6,7 +6,7 @@ tile its queue time: from when it was queued to its first start, and from each f
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -101,6 +101,18 @@ class Explainer:
             else:
                 self._totals_of(span.work_class).add(waited, start, span.end)
         return waited
+
+    def last(self, record: TaskRecord) -> tuple[str, str] | None:
+        """What it waited for at last, and the detail; None if it did not wait."""
+        span = None
+        for span in self._spans(record):  # noqa: B007 - the last one is asked for
+            pass
+        if span is None or span.work_class is None:
+            return None if span is None else (span.reason, span.detail)
+        changes = self._changes.get(span.work_class, [])
+        place = bisect_left(self._times.get(span.work_class, []), span.end) - 1
+        _, reason, detail = changes[place] if place >= 0 else (0.0, None, "")
+        return (reason, detail) if reason else ("order", TAKEN_IN)
 
     def result(self, record: TaskRecord) -> Result:
         task = record.task

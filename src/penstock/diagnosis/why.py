@@ -12,7 +12,7 @@ from penstock.diagnosis.history import History, Ran
 from penstock.diagnosis.holders import Holder, held_by
 from penstock.diagnosis.prediction import Prediction, predict_end_of_attempt, predict_start
 from penstock.diagnosis.present import Present
-from penstock.diagnosis.remedies import remedy, starts_when
+from penstock.diagnosis.remedies import Case, remedy, starts_when
 from penstock.diagnosis.waits import Explainer
 from penstock.model import State, TaskRecord, Wait
 
@@ -144,14 +144,14 @@ def explain(record: TaskRecord, history: History, present: Present) -> Why:
     )
     usual = typical_wait(present.queue.ran, record)
     if record.state is State.QUEUED:
-        reason, detail = (waits[-1].reason, waits[-1].detail) if waits else ("order", "")
+        reason = waits[-1].reason if waits else "order"
         return Why(
             record,
             now,
             parts,
             blocked_by=tuple(_blockers(record, reason, waits, history, present))[:_MOST_BLOCKERS],
             starts_when=starts_when(reason),
-            remedy=remedy(reason, present.plant, detail),
+            remedy=remedy(reason, present.plant, _case(record, reason, waits, present)),
             predicted_start=predict_start(present, record),
             typical_wait=usual,
         )
@@ -202,7 +202,7 @@ def _blockers(
         yield from _running(present, lambda one: one.task.lane == target)
     elif name == "gate":
         gate = next((one for one in present.plant.gates if one.name == target), None)
-        yield Blocker("gate", target, waits[-1].detail)
+        yield Blocker("gate", target, _detail(reason, waits, present))
         if gate is not None and gate.lane is not None:
             yield from _running(present, lambda one: one.task.lane == gate.lane)
     elif name == "host-down":
@@ -215,6 +215,17 @@ def _blockers(
             yield Blocker("host", host_name, "has used up its rate")
     elif name == "paused":
         yield Blocker("pause", "", waits[-1].detail)
+
+
+def _case(record: TaskRecord, reason: str, waits: Sequence[Wait], present: Present) -> Case:
+    return Case(_detail(reason, waits, present), record.task.needs, present.held())
+
+
+def _detail(reason: str, waits: Sequence[Wait], present: Present) -> str:
+    """Of what it waits for now. What a closed gate says is no news, so the wait may not know it."""
+    told = waits[-1].detail if waits else ""
+    name, _, target = reason.partition(":")
+    return present.gate_details.get(target, told) if name == "gate" and present.dispatched else told
 
 
 def _running(present: Present, chosen: Any) -> Iterable[Blocker]:

@@ -40,6 +40,7 @@ async def present_of(store: Store, plant: Plant, ahead: Ahead, now: float) -> Pr
         paused_lanes=frozenset(lane for lane, paused in snapshot.lanes_paused.items() if paused),
         hosts={name: HostNow(host.state, host.slots) for name, host in snapshot.hosts.items()},
         closed_gates=frozenset(name for name, (is_open, _) in snapshot.gates.items() if not is_open),
+        gate_details={name: detail for name, (_, detail) in snapshot.gates.items() if detail},
         spent=[Spent(s.host, s.lane, s.day, s.usd, s.calls) for s in await store.spending(day)],
     )
 
