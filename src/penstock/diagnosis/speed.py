@@ -69,15 +69,21 @@ class SpeedCurve:
         return knee if knee < high else None
 
 
-def speed_of(recording: Recording) -> Mapping[str, SpeedCurve]:
-    """The curve of every host that ran something; flat, and not known, where the recording does not tell."""
+def speed_of(recording: Recording, *, guess: bool = False) -> Mapping[str, SpeedCurve]:
+    """The curve of every host that ran something; flat, and not known, where the recording does not tell.
+
+    With `guess`, whatever is likelier than not; else what is proven.
+    """
     resolution = resolution_s(recording)
-    return {host: curve_of(host, attempts, resolution) for host, attempts in sorted(lived(recording).items())}
+    lives = sorted(lived(recording).items())
+    return {host: curve_of(host, attempts, resolution, guess=guess) for host, attempts in lives}
 
 
-def curve_of(host: str, attempts: Sequence[Lived], resolution: float = 0.0) -> SpeedCurve:
+def curve_of(
+    host: str, attempts: Sequence[Lived], resolution: float = 0.0, *, guess: bool = False
+) -> SpeedCurve:
     """Of the attempts of one host: all of them load it, those that ended well are compared."""
-    fit: Fit = speed_fit.fit(attempts, resolution)
+    fit: Fit = speed_fit.fit(attempts, resolution, guess=guess)
     return SpeedCurve(host, fit.shape, fit.observed, fit.samples, fit.error, fit.proof)
 
 

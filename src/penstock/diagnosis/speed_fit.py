@@ -66,8 +66,10 @@ class _Group:
     blur_s: float = 0.0
 
 
-def fit(attempts: Sequence[Lived], resolution: float) -> Fit:
-    """Attempts are all of one host's, by start."""
+def fit(attempts: Sequence[Lived], resolution: float, *, guess: bool = False) -> Fit:
+    """Attempts are all of one host's, by start. A guess is what is likelier than not, by Akaike's measure; else a
+    slow-down must be proven: to blame a host takes more than to reckon with it.
+    """
     load = Steps((a.start, a.end) for a in attempts)
     groups = _groups(attempts, load, resolution)
     samples = [sample for group in groups for sample in group.samples]
@@ -84,7 +86,8 @@ def fit(attempts: Sequence[Lived], resolution: float) -> Fit:
         # Against a flat curve each chosen figure costs its full price; which of the others it is, less.
         proof = freedom * (value - flat) - parameters * price
         needed = _PROOF_OF_WORKERS if isinstance(shape, Workers) else _PROOF
-        if proof > needed and shape.speed(observed[1]) < _SLOWER:
+        enough = value - flat > parameters if guess else proof > needed
+        if enough and shape.speed(observed[1]) < _SLOWER:
             proven.append((value - parameters, shape, proof))
     shape, proof = _best(proven, seen)
     return Fit(shape, observed, len(samples), _error(groups, samples, shape), proof)

@@ -32,7 +32,7 @@ class Works:
     def __init__(self, recording: Recording, instead: Mapping[str, float] | None = None) -> None:
         lives = lived(recording)
         # Where no host is named, attempts that ran at once need not have run on the same one.
-        curves = speed_of(recording) if "host" in recording.told else {}
+        curves = speed_of(recording, guess=True) if "host" in recording.told else {}
         self.curves = _playable(lives, curves)
         self._most = {host: Steps((a.start, a.end) for a in of).most for host, of in lives.items()}
         self._turns = {(a.task, a.number): turn for h in self.workers for turn, a in enumerate(lives[h])}
