@@ -17,7 +17,7 @@ from math import exp, inf, lgamma, log, sqrt
 from operator import mul
 
 from penstock.diagnosis.attempts import Lived, Sort
-from penstock.diagnosis.speed_shapes import FLAT, Onset, Scalability, Shape, Workers
+from penstock.diagnosis.speed_shapes import FLAT, ONE, Onset, Scalability, Shape, Workers
 from penstock.diagnosis.steps import Span, Steps
 
 _MOST = 250  # attempts that are looked at, per host
@@ -28,10 +28,12 @@ _MOST_KNEES = 8
 _BINS = 10  # of concurrency, from each of which some attempts are taken
 _TAIL = 4.0  # degrees of freedom of the works' spread: a few outliers bend nothing
 _JITTER = 0.01  # of a duration: two that differ by less are equal
-_PROOF = 5.5  # beyond the price of its parameters, what a curve must gain over a flat one
-_PROOF_OF_WORKERS = 6.0  # they say where each end must lie, and may be lucky with a few
+_PROOF = 5.0  # beyond the price of its parameters, what a curve must gain over a flat one
+_PROOF_OF_WORKERS = 5.0  # they say where each end must lie, and may be lucky with a few
 _RETROGRADE = 1.0  # servers seldom do less with more: what it takes to believe it of one
 NO_MORE = 1.3  # times the throughput of one, however many run: that is one at a time
+_NEARLY_ONE = 1.5
+_REFUTED = 2.0  # what a figure that is free to choose gains by chance once in twenty times
 _CLEARLY = 1.5
 _CLEARLY_UNSEEN = 3.0  # where none was ever alone, so that nobody knows what one alone takes
 _TOO_LONG = 1.8
@@ -94,7 +96,8 @@ def fit(attempts: Sequence[Lived], resolution: float, *, guess: bool = False) ->
 
 
 def _best(proven: Sequence[tuple[float, Shape, float]], seen: Sequence[int]) -> tuple[Shape, float]:
-    """The likeliest; but that a host gets through no more than with one must be clearly likelier than all else.
+    """The likeliest. That a host gets through no more than with one must be clearly likelier than all else; or,
+    where one alone was seen too, durations in proportion to company must not be refuted and nearly fit best.
 
     What a shape gains where nothing was seen is no gain: there, the one without it is as good.
     """
@@ -103,6 +106,14 @@ def _best(proven: Sequence[tuple[float, Shape, float]], seen: Sequence[int]) -> 
     more = [p for p in proven if _gains(p[1], seen)]
     best = max(proven, key=lambda p: p[0])
     best_of_more = max(more, key=lambda p: p[0], default=best)
+    one = next((p for p in proven if p[1] == ONE), None)
+    if (
+        one is not None
+        and best[0] - one[0] <= _REFUTED
+        and not _gains(best[1], seen, _NEARLY_ONE)
+        and (seen[0] == 1 or best_of_more is best or one[0] - best_of_more[0] > _CLEARLY)
+    ):
+        return one[1], one[2]
     clearly = _CLEARLY if seen[0] == 1 or isinstance(best[1], Workers) else _CLEARLY_UNSEEN
     if best_of_more is not best and best[0] - best_of_more[0] <= clearly:
         best = best_of_more
@@ -112,8 +123,8 @@ def _best(proven: Sequence[tuple[float, Shape, float]], seen: Sequence[int]) -> 
     return best[1], best[2]
 
 
-def _gains(shape: Shape, levels: Iterable[int]) -> bool:
-    return max(c * shape.speed(c) for c in levels) > NO_MORE
+def _gains(shape: Shape, levels: Iterable[int], least: float = NO_MORE) -> bool:
+    return max(c * shape.speed(c) for c in levels) > least
 
 
 def served_s(attempts: Sequence[Lived], workers: int, blur_s: float = 0.0) -> list[float]:

@@ -43,3 +43,4 @@ class Workers:
 
 
 FLAT = Flat()
+ONE = Onset(1, 1.0)  # a server that shares itself among all
