@@ -30,7 +30,8 @@ _LONG = 0.3  # of a usual duration without any start: before that nothing is sai
 _BESIDE_ROOM = 0.1  # of the freeze at least, those that started after it had had room
 _AT_AN_END = 0.7  # of the pauses end with a task
 _FROZEN = 0.1  # of the run
-_ONE_IS_ENOUGH = 0.25
+_ONE_IS_ENOUGH = 0.25  # of the run, where it lets go fewer than
+_MANY = 5
 _PILE = 3  # ends in one moment
 _USUAL = 0.05  # of the usual duration: tasks that began together and take as long as ever end together
 _MOST = 50  # starts in one moment that are looked at
@@ -117,10 +118,11 @@ def _inferred(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     if len(freezes) < _AT_AN_END * len(pauses):
         return  # it pauses by itself: it polls
     frozen_s = sum(f.end - f.start for f, _ in freezes)
-    needed = _ONE_IS_ENOUGH if len(freezes) == 1 else _FROZEN
+    few = len(freezes) == 1 and len(freezes[0][0].released) < _MANY
+    needed = _ONE_IS_ENOUGH if few else _FROZEN
     if not freezes or frozen_s < needed * scene.makespan_s:
         return
-    if any(f.name == "head-of-line-blocking" for f in found):
+    if any(f.name == "head-of-line-blocking" and f.gain_s >= frozen_s for f in found):
         return  # those at the head of a queue explain what stood behind them
     # Where several ended in that moment, nobody knows when the one that held them up did.
     guilty = {(a.task, a.number) for f, a in freezes if len(_ended_at(scene, [f.end])) < _PILE}
