@@ -127,9 +127,11 @@ def test_many_in_short() -> None:
     )
     mixed = Counter({State.QUEUED: 1, State.FAILED: 2, State.DONE: 3, State.RUNNING: 4})
     assert "(3 done, 2 failed, 4 running, 1 queued)" in many_in_short(replace(summed, states=mixed))
-    idle = Waiting("host", "a", 0.0, 60.0, Counter({State.DONE: 1}), (), (), None, 30.0, slots=2)
+    idle = Waiting(
+        "host", "a", 0.0, 60.0, Counter({State.DONE: 1}), (), (), None, 30.0, slots=2, wanted_s=20.0
+    )
     assert many_in_short(idle) == (
-        "host a in the last 60 s: 1 task (1 done), none waited; 25 % of its slots were in use"
+        "host a in the last 60 s: 1 task (1 done), none waited; 75 % of its slots were in use while it had work"
     )
     nobody = Waiting("lane", "a", 0.0, 60.0, Counter(), (), (), None, 0.0)
     assert many_in_short(nobody) == "lane a in the last 60 s: no task waited or ran"

@@ -14,6 +14,7 @@ from penstock.diagnosis.prediction import Prediction
 from penstock.diagnosis.present import Present
 from penstock.diagnosis.remedies import STARTS, Case, remedy, starts_when
 from penstock.diagnosis.simulator import Fate, Simulator
+from penstock.diagnosis.steps import joined
 from penstock.diagnosis.waiting import MOST_LONGEST, of_host, of_lane, of_run
 from penstock.diagnosis.waits import REASONS, Explainer
 from penstock.diagnosis.why import explain
@@ -232,6 +233,54 @@ def test_a_host_that_does_not_serve_a_task_did_not_keep_it_waiting() -> None:
 def test_what_ran_on_a_host_without_a_wait_counts_there() -> None:
     said = of_host("a", history([(task("t1"), "a", 0.0)]), PLANT, 80.0, since=0.0)
     assert (said.tasks, said.reasons, said.busy_s) == (1, (), 10.0)
+
+
+def test_the_use_of_a_host_is_that_of_the_time_in_which_it_had_work() -> None:
+    """E1: a run of some seconds in an hour kept its host busy; that it was at rest before and after is no fault."""
+    plant = Plant((Host("a", "none", 2),), (Lane("default"),))
+    simulator = Simulator(plant, lambda start, asked: Fate(6.0))
+    simulator.at(3500.0, m.Submitted([task(f"t{n}", queued_at=3500.0) for n in range(7)]))
+    simulator.run()
+    said = of_host("a", simulator.history(), plant, 3600.0, since=0.0)
+    assert (said.busy_s, said.wanted_s) == (42.0, 24.0)
+    assert said.use == pytest.approx(42 / 48)
+    assert said.as_record()["wanted_s"] == 24.0
+    cut = of_host("a", simulator.history(), plant, 3600.0, since=3515.0)
+    assert (cut.busy_s, cut.wanted_s) == (12.0, 9.0)
+    idle = of_host("a", History([], [], [], {}, [], [], [], []), plant, 3600.0, since=0.0)
+    assert (idle.wanted_s, idle.use) == (0.0, None)
+
+
+def test_a_host_that_is_waited_for_and_runs_nothing_is_not_in_use() -> None:
+    """E1: the gate of host b was closed for 10 s, and it was down: it had work, and did none of it."""
+    held = history([(task("t1"), "", None)])
+    said = of_host("b", held, PLANT, 60.0, since=10.0)
+    assert (said.wanted_s, said.use) == (50.0, 0.0)
+    explainer = Explainer(held, 60.0)
+    assert explainer.when(held.records, lambda reason: reason == "gate:vram") == [(30.0, 40.0)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_when_somebody_waited_is_the_union_of_the_single_waits(seed: int) -> None:
+    rng = random.Random(seed)
+    simulator = Simulator(PLANT, lambda start, asked: Fate(rng.uniform(0.5, 6.0)))
+    for number in range(60):
+        at = rng.uniform(0.0, 90.0)
+        made = Task(
+            rng.choice(["long", "short"]), id=f"t{number}", queued_at=at, lane=rng.choice(["default", "x"])
+        )
+        simulator.at(at, m.Submitted([made]))
+    simulator.at(0.0, m.GateRead("vram", 9.0))
+    simulator.run()
+    past = simulator.history()
+    explainer = Explainer(past, simulator.now)
+    waits = [wait for record in past.records for wait in explainer.waits(record)]
+    spans = joined(
+        (max(w.start, 20.0), w.end) for w in waits if w.reason.startswith("slots") and w.end > 20.0
+    )
+    told_s = explainer.when(past.records, lambda reason: reason.startswith("slots"), since=20.0)
+    assert spans
+    assert sum(b - a for a, b in told_s) == pytest.approx(sum(b - a for a, b in spans))
 
 
 # ---- what helps

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from penstock.diagnosis.prediction import NO_DURATIONS
 from penstock.store.base import TaskFilter
 from tests.unit.web_rig import PATIENCE_S, Web, serving, token
 
@@ -179,7 +178,7 @@ async def test_why_tells_the_reasons_and_they_add_up(web: Web) -> None:
     await web.post("/api/resume", {})  # the dispatcher has taken it in before it answers
     told = await web.get(f"/api/tasks/{id}/why")
     assert (told["state"], [wait["reason"] for wait in told["waits"]][-1]) == ("queued", "paused")
-    assert told["predicted_start"]["unknown"] == NO_DURATIONS
+    assert (told["predicted_start"]["unknown"], told["predicted_start"]["in_s"]) == (None, 0.0)
     assert told["predicted_start"]["provided"] == ["what is paused is resumed"]
     assert told["remedy"] == "`penstock resume`"
     await web.post("/api/resume", {"scope": "lane", "name": "fast"})

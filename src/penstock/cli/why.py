@@ -293,9 +293,8 @@ def many_in_short(told: Waiting) -> str:
     if not told.tasks:
         return f"{who}: no task waited or ran"
     tail = _comes(told.predicted_end, "ends")
-    if told.slots:
-        share = told.busy_s / (told.slots * max(told.now - told.since, 1e-9))
-        tail = f"; {render.percent(min(1.0, share))} of its slots were in use"
+    if told.use is not None:
+        tail = f"; {render.percent(told.use)} of its slots were in use while it had work"
     tasks = f"{render.counted(told.tasks, 'task')} ({states})"
     if not told.reasons:
         return f"{who}: {tasks}, none waited{tail}"

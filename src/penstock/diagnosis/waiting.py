@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 from penstock.diagnosis.history import History
 from penstock.diagnosis.prediction import Prediction
 from penstock.diagnosis.remedies import Case, remedy
+from penstock.diagnosis.steps import joined
 from penstock.diagnosis.waits import Explainer
 from penstock.lifecycle import LIVE
 from penstock.model import Plant, State, TaskRecord
@@ -60,8 +61,16 @@ class Waiting:
     remedy: str | None  # for the largest reason; in a live run, of those for which tasks wait still
     busy_s: float  # slot-seconds that its attempts held
     slots: int | None = None  # of a host
+    wanted_s: float | None = None  # in which something waited for a host or ran there
     predicted_end: Prediction | None = None  # of a live run
     cut_short: bool = False  # there were more tasks than were looked at
+
+    @property
+    def use(self) -> float | None:
+        """The share of a host's slots that were held while there was work for it; at rest it is nobody's fault."""
+        if not self.slots or not self.wanted_s:
+            return None
+        return min(1.0, self.busy_s / (self.slots * self.wanted_s))
 
     @property
     def waited_s(self) -> float:
@@ -82,6 +91,7 @@ class Waiting:
             "waited_s": round(self.waited_s, 3),
             "busy_s": round(self.busy_s, 3),
             "slots": self.slots,
+            "wanted_s": None if self.wanted_s is None else round(self.wanted_s, 3),
             "reasons": [one.as_record() for one in self.reasons],
             "longest": [one.as_record() for one in self.longest],
             "remedy": self.remedy,
@@ -129,8 +139,13 @@ def of_host(host: str, history: History, plant: Plant, now: float, since: float)
         return "host-down" in waited and serves(task.kind, task.host, task.model)
 
     ran = {attempt.task for attempt in history.attempts if attempt.host == host}
-    summed = _Sum(history, now, since).only(chosen, lambda reason: names(reason) or reason == "host-down")
-    return replace(summed.waiting("host", host, plant, only_host=host), slots=slots)
+
+    def counts(reason: str) -> bool:
+        return names(reason) or reason == "host-down"
+
+    summed = _Sum(history, now, since).only(chosen, counts)
+    wanted_s = summed.wanted_s(host, counts)
+    return replace(summed.waiting("host", host, plant, only_host=host), slots=slots, wanted_s=wanted_s)
 
 
 class _Sum:
@@ -220,6 +235,20 @@ class _Sum:
             LongWait(name, record.state, record.task.lane, -less_s, max(waited, key=waited.__getitem__))
             for less_s, name, record, waited in longest
         )
+
+    def wanted_s(self, host: str, counts: Callable[[str], bool]) -> float:
+        """How long somebody waited for a host or ran there."""
+        waited = self._explainer.when((record for record, _ in self._waited), counts, self._since)
+        ran = [
+            (
+                max(attempt.started_at, self._since),
+                self._now if attempt.ended_at is None else attempt.ended_at,
+            )
+            for attempt in self._history.attempts
+            if attempt.host == host
+        ]
+        whole = joined((*waited, *((start, end) for start, end in ran if end > start)))
+        return sum(end - start for start, end in whole)
 
     def _busy_s(self, only_host: str | None) -> float:
         needs = {record.task.id: (record.task.needs or {}).get("slots", 1.0) for record, _ in self._waited}

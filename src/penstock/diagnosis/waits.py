@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
 from penstock.diagnosis.history import History
 from penstock.diagnosis.holders import Holder, Holders, held_by
+from penstock.diagnosis.steps import Span, joined
 from penstock.model import Attempt, Result, State, TaskRecord, Wait
 from penstock.scheduling.routes import route_key
 
@@ -101,6 +102,25 @@ class Explainer:
             else:
                 self._totals_of(span.work_class).add(waited, start, span.end)
         return waited
+
+    def when(
+        self, records: Iterable[TaskRecord], counts: Callable[[str], bool], since: float = -inf
+    ) -> list[Span]:
+        """The times since then in which any of these waited for one of the reasons that count."""
+        spans: list[Span] = []
+        of_class: dict[int, list[Span]] = defaultdict(list)
+        for record in records:
+            for span in self._spans(record):
+                cut = max(span.start, since), span.end
+                if cut[1] > cut[0] and span.work_class is not None:
+                    of_class[span.work_class].append(cut)
+                elif cut[1] > cut[0] and counts(span.reason):
+                    spans.append(cut)
+        for work_class, queued in of_class.items():
+            for start, end in joined(queued):
+                pieces = self._changes_between(work_class, start, end)
+                spans += [(at, until) for reason, _, at, until in pieces if counts(reason)]
+        return joined(spans)
 
     def last(self, record: TaskRecord) -> tuple[str, str] | None:
         """What it waited for at last, and the detail; None if it did not wait."""

@@ -237,7 +237,7 @@ class LongWaitRecord:
 
 @dataclass
 class RunWhy:
-    """Of many tasks together. `slots` is a host's, and null here."""
+    """Of many tasks together. `slots` and `wanted_s` are a host's, and null here."""
 
     scope: Literal["run"]
     name: str
@@ -248,6 +248,7 @@ class RunWhy:
     waited_s: float
     busy_s: float
     slots: int | None
+    wanted_s: float | None
     reasons: list[ReasonRecord]
     longest: list[LongWaitRecord]
     remedy: str | None
