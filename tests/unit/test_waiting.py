@@ -245,6 +245,7 @@ def test_the_use_of_a_host_is_that_of_the_time_in_which_it_had_work() -> None:
     assert (said.busy_s, said.wanted_s) == (42.0, 24.0)
     assert said.use == pytest.approx(42 / 48)
     assert said.as_record()["wanted_s"] == 24.0
+    assert replace(said, cut_short=True).use is None, "others may have held the rest"
     cut = of_host("a", simulator.history(), plant, 3600.0, since=3515.0)
     assert (cut.busy_s, cut.wanted_s) == (12.0, 9.0)
     idle = of_host("a", History([], [], [], {}, [], [], [], []), plant, 3600.0, since=0.0)

@@ -68,8 +68,8 @@ class Waiting:
     @property
     def use(self) -> float | None:
         """The share of a host's slots that were held while there was work for it; at rest it is nobody's fault."""
-        if not self.slots or not self.wanted_s:
-            return None
+        if not self.slots or not self.wanted_s or self.cut_short:
+            return None  # tasks that were not looked at may have held the rest
         return min(1.0, self.busy_s / (self.slots * self.wanted_s))
 
     @property
