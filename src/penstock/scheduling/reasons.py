@@ -115,13 +115,16 @@ class Reasons:
         world, shape = self._world, work_class.shape
         lane = shape.lane
         waits = work_class.n > 0
+        held = world.paused or world.draining or lane.paused
+        for gate in shape.gates:
+            held = held or not gate.open
         if not waits:
             work_class.reason = None
             work_class.detail = ""
             if work_class.claim is not None:
                 self._room.drop_claim(work_class)
-        elif (shape.gates or lane.paused or world.paused or world.draining) and self.is_held(work_class):
-            pass  # and has told by what
+        elif held:
+            self.is_held(work_class)  # and told by what
         elif len(lane.live) >= lane.limit:
             if shape.usable[0].conditions[OK] or self._some_host_is_let(work_class):
                 work_class.reason = lane.reason
@@ -157,6 +160,9 @@ class Reasons:
     def _name_reserves(self, work_class: WorkClass) -> None:
         """Slots that look free and are kept for another lane are part of the reason."""
         shape = work_class.shape
+        work_class.detail = shape.units
+        if not any(host.unused[lane] for host, lane in shape.rivals):
+            return
         kept: dict[str, float] = {}
         for host, lane in shape.rivals:
             slots = host.unused[lane]
