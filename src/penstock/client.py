@@ -25,9 +25,9 @@ from penstock.wiring import make_dispatcher, open_store, read_config
 if TYPE_CHECKING:
     from penstock.diagnosis.recording import Recording
     from penstock.diagnosis.summary import Summary
-    from penstock.diagnosis.waiting import Waiting
     from penstock.diagnosis.waits import Explainer
-    from penstock.diagnosis.why import Why
+    from penstock.diagnosis.why.answer import Why
+    from penstock.diagnosis.why.waiting import Waiting
     from penstock.dispatcher.background import BackgroundDispatcher
     from penstock.dispatcher.loop import Dispatcher
     from penstock.telemetry.story import Listener

@@ -10,10 +10,10 @@ from statistics import median
 
 import pytest
 
-from penstock.diagnosis import prediction
 from penstock.diagnosis.history import Queue, Ran
-from penstock.diagnosis.prediction import predict_end, predict_start
-from penstock.diagnosis.present import HostNow, Present
+from penstock.diagnosis.why import prediction
+from penstock.diagnosis.why.prediction import predict_end, predict_start
+from penstock.diagnosis.why.present import HostNow, Present
 from penstock.model import Host, Lane, Outcome, Plant, State, Task, TaskRecord, Verdict
 from penstock.scheduling import messages as m
 from penstock.scheduling.scheduler import Scheduler

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.diagnosis import waits
-from penstock.diagnosis.holders import Holders
 from penstock.diagnosis.waits import Explainer
+from penstock.diagnosis.why.holders import Holders
 from penstock.model import TaskRecord
 from penstock.scheduling import messages as m
 from penstock.scheduling.agenda import Agenda

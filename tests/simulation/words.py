@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from penstock.model import Attempt, Task, Wait
 
 if TYPE_CHECKING:
-    from penstock.diagnosis.holders import Holder
     from penstock.diagnosis.waits import Explainer
+    from penstock.diagnosis.why.holders import Holder
     from tests.simulation.truth import Piece
 
 _KEPT = re.compile(r"([0-9.e+-]+) kept for lane ([^\s;]+)")

@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock.diagnosis.history import Epoch, Owner
-from penstock.diagnosis.remedies import BUDGET_STARTS, STARTS, remedy, starts_when
+from penstock.diagnosis.why.remedies import BUDGET_STARTS, STARTS, remedy, starts_when
 from penstock.model import Fallback, Host, Plant
 from penstock.store.base import Snapshot
 from penstock.store.status import status_record

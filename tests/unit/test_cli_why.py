@@ -12,11 +12,11 @@ import pytest
 import penstock
 from penstock.cli import why
 from penstock.cli.why import in_short, many_in_short, predicted_text
-from penstock.diagnosis.holders import Holder
-from penstock.diagnosis.prediction import NO_DURATIONS, Prediction
-from penstock.diagnosis.remedies import Case, remedy
-from penstock.diagnosis.waiting import ReasonSum, Waiting
-from penstock.diagnosis.why import Part, Typical, Why
+from penstock.diagnosis.why.answer import Part, Typical, Why
+from penstock.diagnosis.why.holders import Holder
+from penstock.diagnosis.why.prediction import NO_DURATIONS, Prediction
+from penstock.diagnosis.why.remedies import Case, remedy
+from penstock.diagnosis.why.waiting import ReasonSum, Waiting
 from penstock.model import Gate, Plant, State, Task, TaskRecord, Wait
 from tests.unit.cli_rig import Cli, make_cli
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.diagnosis.holders import Holder, Holders, held_by
-from penstock.diagnosis.remedies import STARTS, remedy, starts_when
 from penstock.diagnosis.waits import REASONS
+from penstock.diagnosis.why.holders import Holder, Holders, held_by
+from penstock.diagnosis.why.remedies import STARTS, remedy, starts_when
 from penstock.model import Attempt, AutoSlots, Gate, Host, Lane, Plant
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.diagnosis.durations import Durations, Lengths, quantile
 from penstock.diagnosis.history import Queue, Ran
-from penstock.diagnosis.prediction import (
+from penstock.diagnosis.why.durations import Durations, Lengths, quantile
+from penstock.diagnosis.why.prediction import (
     NEVER,
     NO_DURATIONS,
     foreseen,
@@ -18,7 +18,7 @@ from penstock.diagnosis.prediction import (
     predict_end_of_attempt,
     predict_start,
 )
-from penstock.diagnosis.present import HostNow, Present
+from penstock.diagnosis.why.present import HostNow, Present
 from penstock.model import Fallback, Gate, Host, Lane, Plant, Rate, State, Task, TaskRecord, Verdict
 from penstock.scheduling.budget import day_of
 from penstock.scheduling.messages import Spent

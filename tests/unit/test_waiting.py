@@ -10,14 +10,14 @@ from math import inf
 import pytest
 
 from penstock.diagnosis.history import Epoch, History, Owner, Queue, Rest
-from penstock.diagnosis.prediction import Prediction
-from penstock.diagnosis.present import Present
-from penstock.diagnosis.remedies import STARTS, Case, remedy, starts_when
 from penstock.diagnosis.simulator import Fate, Simulator
 from penstock.diagnosis.steps import joined
-from penstock.diagnosis.waiting import MOST_LONGEST, of_host, of_lane, of_run
 from penstock.diagnosis.waits import REASONS, Explainer
-from penstock.diagnosis.why import explain
+from penstock.diagnosis.why.answer import explain
+from penstock.diagnosis.why.prediction import Prediction
+from penstock.diagnosis.why.present import Present
+from penstock.diagnosis.why.remedies import STARTS, Case, remedy, starts_when
+from penstock.diagnosis.why.waiting import MOST_LONGEST, of_host, of_lane, of_run
 from penstock.model import (
     Attempt,
     Gate,

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.config import Config
-    from penstock.diagnosis.prediction import Prediction
-    from penstock.diagnosis.waiting import ReasonSum, Waiting
-    from penstock.diagnosis.why import Blocker, Typical, Why
+    from penstock.diagnosis.why.answer import Blocker, Typical, Why
+    from penstock.diagnosis.why.prediction import Prediction
+    from penstock.diagnosis.why.waiting import ReasonSum, Waiting
 
 app = typer.Typer()
 

@@ -14,8 +14,8 @@ from math import inf
 from typing import NamedTuple
 
 from penstock.diagnosis.history import History
-from penstock.diagnosis.holders import Holder, Holders, held_by
 from penstock.diagnosis.steps import Span, joined
+from penstock.diagnosis.why.holders import Holder, Holders, held_by
 from penstock.model import Attempt, Result, State, TaskRecord, Wait
 from penstock.scheduling.routes import route_key
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.diagnosis.present import HostNow, Present
+from penstock.diagnosis.why.present import HostNow, Present
 from penstock.errors import UnknownTask
 from penstock.lifecycle import LIVE
 from penstock.model import Plant, State, TaskRecord
@@ -15,8 +15,8 @@ from penstock.scheduling.messages import Spent
 from penstock.store.base import Ahead, Store, TaskFilter
 
 if TYPE_CHECKING:
-    from penstock.diagnosis.waiting import Waiting
-    from penstock.diagnosis.why import Why
+    from penstock.diagnosis.why.answer import Why
+    from penstock.diagnosis.why.waiting import Waiting
 
 MOST_SUMMED = 20_000  # tasks of a lane or host, the newest
 MOST_IN_RUN = 100_000
@@ -24,7 +24,7 @@ MOST_IN_RUN = 100_000
 
 async def present_of(store: Store, plant: Plant, ahead: Ahead, now: float) -> Present:
     """The present, under the plant that is dispatched with, if one is."""
-    from penstock.diagnosis.prediction import MOST_IN_LANE
+    from penstock.diagnosis.why.prediction import MOST_IN_LANE
 
     snapshot = await store.snapshot(now)
     queue = await store.queue(ahead, MOST_IN_LANE)
@@ -46,7 +46,7 @@ async def present_of(store: Store, plant: Plant, ahead: Ahead, now: float) -> Pr
 
 
 async def why_task(store: Store, plant: Plant, record: TaskRecord, now: float) -> Why:
-    from penstock.diagnosis.why import explain
+    from penstock.diagnosis.why.answer import explain
 
     task = record.task
     if record.state is State.QUEUED:
@@ -61,8 +61,8 @@ async def why_task(store: Store, plant: Plant, record: TaskRecord, now: float) -
 
 async def why_run(store: Store, plant: Plant, run: str, now: float, *, most: int = MOST_IN_RUN) -> Waiting:
     """Of at most so many of its tasks, the newest."""
-    from penstock.diagnosis.prediction import predict_end
-    from penstock.diagnosis.waiting import of_run
+    from penstock.diagnosis.why.prediction import predict_end
+    from penstock.diagnosis.why.waiting import of_run
 
     states = await store.states_in_run(run)
     if not states:
@@ -81,7 +81,7 @@ async def why_run(store: Store, plant: Plant, run: str, now: float, *, most: int
 
 
 async def why_lane(store: Store, plant: Plant, lane: str, since: float, now: float) -> Waiting:
-    from penstock.diagnosis.waiting import of_lane
+    from penstock.diagnosis.why.waiting import of_lane
 
     chosen = TaskFilter(lane=lane, since=since, limit=MOST_SUMMED, newest=True)
     history = await store.history(chosen=chosen, others=False)
@@ -90,7 +90,7 @@ async def why_lane(store: Store, plant: Plant, lane: str, since: float, now: flo
 
 
 async def why_host(store: Store, plant: Plant, host: str, since: float, now: float) -> Waiting:
-    from penstock.diagnosis.waiting import of_host
+    from penstock.diagnosis.why.waiting import of_host
 
     chosen = TaskFilter(since=since, limit=MOST_SUMMED, newest=True)
     history = await store.history(chosen=chosen, others=False)

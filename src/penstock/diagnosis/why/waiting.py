@@ -10,10 +10,10 @@ from functools import cache
 from typing import Any, NamedTuple, Self
 
 from penstock.diagnosis.history import History
-from penstock.diagnosis.prediction import Prediction
-from penstock.diagnosis.remedies import Case, remedy
 from penstock.diagnosis.steps import joined
 from penstock.diagnosis.waits import Explainer
+from penstock.diagnosis.why.prediction import Prediction
+from penstock.diagnosis.why.remedies import Case, remedy
 from penstock.lifecycle import LIVE
 from penstock.model import Plant, State, TaskRecord
 from penstock.scheduling.messages import GateChange

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from penstock.diagnosis.durations import Durations, quantile
 from penstock.diagnosis.history import History, Ran
-from penstock.diagnosis.holders import Holder, held_by
-from penstock.diagnosis.prediction import Prediction, predict_end_of_attempt, predict_start
-from penstock.diagnosis.present import Present
-from penstock.diagnosis.remedies import Case, remedy, starts_when
 from penstock.diagnosis.waits import Explainer
+from penstock.diagnosis.why.durations import Durations, quantile
+from penstock.diagnosis.why.holders import Holder, held_by
+from penstock.diagnosis.why.prediction import Prediction, predict_end_of_attempt, predict_start
+from penstock.diagnosis.why.present import Present
+from penstock.diagnosis.why.remedies import Case, remedy, starts_when
 from penstock.model import State, TaskRecord, Wait
 
 _MOST_BLOCKERS = 10

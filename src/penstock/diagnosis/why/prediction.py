@@ -14,9 +14,9 @@ from math import exp, isclose, sqrt
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from penstock.diagnosis.durations import Durations, Lengths, normal, quantile
-from penstock.diagnosis.present import Present, begin
 from penstock.diagnosis.simulator import Fate, Simulator
+from penstock.diagnosis.why.durations import Durations, Lengths, normal, quantile
+from penstock.diagnosis.why.present import Present, begin
 from penstock.lifecycle import ENDED
 from penstock.model import State, Task, TaskRecord
 from penstock.scheduling.messages import Start
