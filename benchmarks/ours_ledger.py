@@ -24,8 +24,9 @@ TURNS = 9
 class NoReasons(Reasons):
     """Only what starting needs: a class is found by what can make it start."""
 
-    def explain(self, work_class: WorkClass) -> None:
+    def explain(self, work_class: WorkClass) -> bool:
         """Nobody asks why."""
+        return not work_class.registered or (work_class.timer_at is None and work_class.shape.timed)
 
     def register(self, work_class: WorkClass, now: float) -> None:
         waits = work_class.n > 0

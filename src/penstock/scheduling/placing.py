@@ -90,10 +90,11 @@ class Placer:
             line = lane.line
             work_class = line[0][3]
             gates = work_class.shape.gates
+            news = True
             if not gates or not reasons.is_held(work_class):  # what was started just now may have closed one
                 host = self._room.find(work_class, now)
                 if host is None:
-                    reasons.explain(work_class)
+                    news = reasons.explain(work_class)
                 else:
                     self._start(work_class, host, now)
                     head = work_class.head
@@ -105,8 +106,9 @@ class Placer:
                         continue
             heapq.heappop(line)
             work_class.lined_up = 0
-            agenda.touched[work_class] = None
             unjudged.pop(work_class, None)
+            if news:
+                agenda.touched[work_class] = None
         for work_class in unjudged:  # their lane is full
             if work_class.lined_up:
                 agenda.touched[work_class] = None

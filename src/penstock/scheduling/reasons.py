@@ -49,14 +49,26 @@ class Reasons:
             self._room.drop_claim(work_class)
         return True
 
-    def explain(self, work_class: WorkClass) -> None:
-        """No host has room: of all hosts the one nearest to taking the task gives the reason."""
+    def explain(self, work_class: WorkClass) -> bool:
+        """No host has room: of all hosts the one nearest to taking the task gives the reason.
+
+        False when it waits as it did, so that there is nothing to register.
+        """
         shape = work_class.shape
         own = shape.usable[0]
         if not work_class.opened and own.conditions[OK] and not self._room.claims:  # by far the most frequent
-            work_class.reason = own.full_reason or own.name_full()
-            work_class.detail = shape.units
-            return
+            reason = work_class.reason = own.full_reason or own.name_full()
+            detail = work_class.detail = shape.units
+            if reason != work_class.recorded or detail != work_class.noted:
+                return True
+            for host, other in shape.rivals:
+                if host.unused[other]:
+                    return True
+            return not work_class.registered or (work_class.timer_at is None and shape.timed)
+        self._explain_at_length(work_class)
+        return True
+
+    def _explain_at_length(self, work_class: WorkClass) -> None:
         tiers = work_class.open_tiers()
         condition = next((c for c in range(5) if any(t.conditions[c] for t in tiers)), None)
         if condition is None or condition >= DOWN:
@@ -135,7 +147,11 @@ class Reasons:
             self._enter(work_class, waits)
         reason = work_class.reason
         if shape.rivals and reason is not None and reason.startswith("slots:"):
-            self._name_reserves(work_class)
+            work_class.detail = shape.units
+            for host, other in shape.rivals:
+                if host.unused[other]:
+                    self._name_reserves(work_class)
+                    break
         if reason != work_class.recorded or (
             work_class.detail != work_class.noted and reason is not None and not reason.startswith("gate:")
         ):  # what a gate read last is no news as long as it is closed; `Conditions` says when it is
@@ -160,16 +176,13 @@ class Reasons:
     def _name_reserves(self, work_class: WorkClass) -> None:
         """Slots that look free and are kept for another lane are part of the reason."""
         shape = work_class.shape
-        work_class.detail = shape.units
-        if not any(host.unused[lane] for host, lane in shape.rivals):
-            return
         kept: dict[str, float] = {}
         for host, lane in shape.rivals:
             slots = host.unused[lane]
             if slots and host.condition == OK and any(host in t.hosts for t in work_class.open_tiers()):
                 kept[lane] = kept.get(lane, 0.0) + slots
         parts = [f"{slots:g} kept for lane {lane}" for lane, slots in kept.items()]
-        work_class.detail = "; ".join(filter(None, (shape.units, *parts))) if parts else shape.units
+        work_class.detail = "; ".join(filter(None, (shape.units, *parts)))
 
     def _some_host_is_let(self, work_class: WorkClass) -> bool:
         """Whether any host is neither paused nor gated, or there is none at all."""
