@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import AVAILABLE, Config, HostTypes, load
+from penstock.config.own_calls import calls_through_us
 from penstock.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from penstock.clock import Clock
     from penstock.dispatcher.loop import Dispatcher, MakeEngine
     from penstock.hosts.base import Adapter
+    from penstock.hosts.own_door import OwnDoor
     from penstock.model import Host
     from penstock.store.base import Store
     from penstock.telemetry.traces import Traces
@@ -64,13 +66,16 @@ def open_store(config: Config) -> Store:
     return SQLiteStore(config.store, max_payload_bytes=config.payload_limit_bytes)
 
 
-def make_adapters(config: Config, clock: Clock) -> dict[str, Adapter]:
-    """One adapter per host; everything wrong with their options is told at once."""
+def make_adapters(config: Config, clock: Clock, door: OwnDoor | None = None) -> dict[str, Adapter]:
+    """One adapter per host; everything wrong with their options is told at once.
+
+    `door` is how hosts that call models themselves reach those of this dispatcher.
+    """
     adapters: dict[str, Adapter] = {}
     problems: list[str] = []
     for host in config.plant.hosts:
         try:
-            adapters[host.name] = _maker(host.type)(_placed(config, host), clock)
+            adapters[host.name] = _maker(host.type)(_placed(config, host, door), clock)
         except ConfigError as error:
             problems += error.problems
     if problems:
@@ -78,7 +83,7 @@ def make_adapters(config: Config, clock: Clock) -> dict[str, Adapter]:
     return adapters
 
 
-def _placed(config: Config, host: Host) -> Host:
+def _placed(config: Config, host: Host, door: OwnDoor | None) -> Host:
     """The host with what its adapter must know of the config it stands in."""
     options = dict(host.options)
     if host.type == "python" and config.path is not None:
@@ -88,6 +93,10 @@ def _placed(config: Config, host: Host) -> Host:
         from penstock.engine.trees import MARKER, worker_mark
 
         options["environment"] = {MARKER: worker_mark(_store_tag(config), host.name, 0)}
+    elif calls_through_us(host):
+        from penstock.hosts.own_door import OwnDoor
+
+        options["door"] = door or OwnDoor()
     else:
         return host
     return replace(host, options=options)
@@ -108,7 +117,17 @@ def make_dispatcher(config: Config, store: Store, command: str, *, traced: bool 
 
     owner = Owner(os.getpid(), platform.node(), command)
     traces = make_traces(config) if traced else None
-    return Dispatcher(config, store, _local_engine(config), owner, traces)
+    door = make_door(config)
+    return Dispatcher(config, store, _local_engine(config, door), owner, traces)
+
+
+def make_door(config: Config) -> OwnDoor | None:
+    """The way from this config's hosts to the models of their own dispatcher, where some go it."""
+    if not any(map(calls_through_us, config.plant.hosts)):
+        return None
+    from penstock.hosts.own_door import OwnDoor
+
+    return OwnDoor()
 
 
 def are_traced(config: Config) -> bool:
@@ -139,18 +158,25 @@ def make_traces(config: Config) -> Traces | None:
     return Traces(endpoint)
 
 
-def _local_engine(config: Config) -> MakeEngine:
+def _local_engine(config: Config, door: OwnDoor | None) -> MakeEngine:
     from penstock.clock import SystemClock
-    from penstock.engine.base import Engine, Report, Stall
+    from penstock.engine.base import Ended, Engine, Report, Stall
     from penstock.engine.local import LocalEngine
 
     clock = SystemClock()
-    adapters = make_adapters(config, clock)
+    adapters = make_adapters(config, clock, door)
     slots = {h.name: h.slots for h in config.plant.hosts}
     tag = _store_tag(config)
 
     def make(report: Report, on_stall: Callable[[Stall], None]) -> Engine:
-        return LocalEngine(adapters, slots, report, on_stall, clock, config.timeout_s, tag)
+        def leave_and_report(ended: Ended) -> None:
+            if door is not None:
+                for job, _ in ended:
+                    door.ended(job.task, job.attempt)
+            report(ended)
+
+        told = report if door is None else leave_and_report
+        return LocalEngine(adapters, slots, told, on_stall, clock, config.timeout_s, tag)
 
     return make
 

@@ -62,6 +62,11 @@ ALIASES = {"overflow_after_s": "after_s"}
 HostTypes: TypeAlias = Mapping[str, Iterable[str] | None]
 
 MODEL_TYPES = ("openai", "local")  # hosts that have models and take calls of the front door
+RUN_TYPES = (
+    "researcher",
+    "file_prompt",
+)  # hosts whose attempts call models; without `url`, through Penstock itself
+CALLS_LANE = "calls"  # the lane of those calls, unless `calls_lane` names another
 AUTO_MODEL = "auto"  # the name of any model of any host
 PACKAGED_MODEL = "smollm2-135m-instruct"  # what a local host has unless `gguf` names a file
 
@@ -93,8 +98,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "openai": _MODEL_SERVER,
     "local": ("gguf", "context", "threads", "embeddings", "idle_s", "start_s", "timeouts", "defaults"),
     "agent": _LATER,
-    "researcher": _LATER,
-    "file_prompt": _LATER,
+    "researcher": ("url", "calls_lane"),
+    "file_prompt": (*_MODEL_SERVER, "calls_lane", "root", "max_file_bytes"),
 }
 FOLDER_OPTIONS = (
     "ca_file",

@@ -89,6 +89,7 @@ class Payloads:
                     task.model,
                     task.timeout_s,
                     attempt_context(task, start.attempt).text() if self._traced else task.trace,
+                    task.priority,
                 )
             )
         return jobs, careful, unknown

@@ -25,7 +25,8 @@ class Stall:
     over: bool = False
 
 
-Report: TypeAlias = Callable[[Sequence[tuple[Job, Outcome]]], None]
+Ended: TypeAlias = Sequence[tuple[Job, Outcome]]
+Report: TypeAlias = Callable[[Ended], None]
 
 
 class Engine(Protocol):

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from penstock.model import Outcome
+from penstock.model import DEFAULT_PRIORITY, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Job:
     model: str | None = None
     timeout_s: float | None = None
     trace: str | None = None  # the W3C context to pass on, as `penstock.trace` keeps it
+    priority: int = DEFAULT_PRIORITY
 
 
 class Spent(NamedTuple):

@@ -1,0 +1,16 @@
+"""Hosts whose attempts call models through Penstock itself: which they are, and the lane of their calls."""
+
+from __future__ import annotations
+
+from penstock.config.keys import CALLS_LANE, RUN_TYPES
+from penstock.model import Host
+
+
+def calls_through_us(host: Host) -> bool:
+    """Whether the calls of its attempts come back to the dispatcher that runs them."""
+    return host.type in RUN_TYPES and host.options.get("url") is None
+
+
+def calls_lane(host: Host) -> str:
+    """The lane of those calls."""
+    return str(host.options.get("calls_lane") or CALLS_LANE)
