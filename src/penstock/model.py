@@ -72,6 +72,7 @@ class Task:
     id: str = ""
     queued_at: float = 0.0
     trace: str | None = None  # its caller's W3C trace context: traceparent, and after a blank the tracestate
+    output: str | None = None  # the file that its value is saved in, inside the config's `output_root`
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,13 +160,16 @@ def make_traces(config: Config) -> Traces | None:
 
 def _local_engine(config: Config, door: OwnDoor | None) -> MakeEngine:
     from penstock.clock import SystemClock
+    from penstock.config.outputs import own_files
     from penstock.engine.base import Ended, Engine, Report, Stall
     from penstock.engine.local import LocalEngine
+    from penstock.engine.outputs import Outputs
 
     clock = SystemClock()
     adapters = make_adapters(config, clock, door)
     slots = {h.name: h.slots for h in config.plant.hosts}
     tag = _store_tag(config)
+    outputs = Outputs(config.outputs, own_files(config))
 
     def make(report: Report, on_stall: Callable[[Stall], None]) -> Engine:
         def leave_and_report(ended: Ended) -> None:
@@ -176,7 +179,7 @@ def _local_engine(config: Config, door: OwnDoor | None) -> MakeEngine:
             report(ended)
 
         told = report if door is None else leave_and_report
-        return LocalEngine(adapters, slots, told, on_stall, clock, config.timeout_s, tag)
+        return LocalEngine(adapters, slots, told, on_stall, clock, config.timeout_s, tag, outputs=outputs)
 
     return make
 

@@ -291,7 +291,6 @@ async def test_a_file_of_every_older_version_is_brought_up_to_date(path: str) ->
 
 async def test_who_only_answered_is_known_in_an_older_file_by_what_was_told(path: str) -> None:
     async with opened(SQLiteStore(path, place=Place(path, migrations=MIGRATIONS[:5]))) as store:
-        await store.submit(tasks(1))
         changes = [(7, 1.0, "order"), (8, 4.0, "dispatcher-down"), (9, 7.0, None)]
         await store.record([WaitChange(number, T0 + at, reason, "") for number, at, reason in changes])
     with connected(path) as other:

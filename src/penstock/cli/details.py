@@ -69,6 +69,7 @@ def _fields(record: TaskRecord, traced: bool) -> list[tuple[str, str]]:
         ("time-out", "" if task.timeout_s is None else seconds(task.timeout_s)),
         ("retries", "" if task.retries is None else str(task.retries)),
         ("key", task.key or ""),
+        ("output", one_line(task.output or "")),
         ("on crash", "" if task.on_crash == "retry" else str(task.on_crash)),
         ("trace", f"{trace_id(task):032x}" if traced or task.trace is not None else ""),
     ]

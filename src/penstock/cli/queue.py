@@ -196,6 +196,7 @@ async def _show(config: Config, task_id: str, as_json: bool) -> int:
     if as_json:
         more = {
             "payload": record.task.payload,
+            "output": record.task.output,
             "cost_usd": cost_of(events),
             "trace_id": f"{trace_id(record.task):032x}",
             "attempt_records": [_without(attempt, "task", "work_class") for attempt in attempts],

@@ -78,6 +78,9 @@ def submit(
     retries: Annotated[
         str | None, typer.Option("--retries", metavar="N", help="Tries after the first one.")
     ] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="FILE", help="Save its value there when it is done.")
+    ] = None,
     key: Annotated[str | None, typer.Option("--key", help="The same key twice is one task.")] = None,
     task_id: Annotated[str | None, typer.Option("--id", help="Its id, if you want to choose it.")] = None,
     run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="The run it belongs to.")] = None,
@@ -106,6 +109,7 @@ def submit(
         "deadline": _number_or_text(deadline),
         "not_before": _number_or_text(not_before),
         "retries": _number_or_text(retries),
+        "output": output,
         "key": key,
         "id": task_id,
         "on_crash": on_crash,

@@ -46,12 +46,20 @@ class Config:
     heartbeat_s: float = 1.0
     on_crash: OnCrash = OnCrash.RETRY  # of a task that does not say
     payload_limit_bytes: int = 16_777_216
+    output_root: str | None = None  # an absolute path; None: the config's folder, and not for HTTP clients
     server: Server = field(default_factory=Server)
     models: Mapping[str, str] = field(default_factory=dict)  # names of /v1 clients -> models or kinds
     prices: Mapping[str, Price] = field(default_factory=dict)
     telemetry: Telemetry = field(default_factory=Telemetry)
     path: Path | None = None  # the file it came from
     sections: Mapping[str, Any] = field(default_factory=dict)  # tables that belong to other parts
+
+    @property
+    def outputs(self) -> str:
+        """The folder that outputs lie in."""
+        if self.output_root is not None:
+            return self.output_root
+        return os.getcwd() if self.path is None else str(self.path.absolute().parent)
 
     def with_settings(self, settings: Mapping[str, Any], *, types: HostTypes = AVAILABLE) -> Config:
         """This config with some keys set, like {"hosts.fenrir.slots": "4"}; checked like a file."""
@@ -110,6 +118,7 @@ def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
         heartbeat_s=top.number("heartbeat_s", default.heartbeat_s, keys.HEARTBEAT),
         on_crash=OnCrash(top.choice("on_crash", default.on_crash.value, _ON_CRASH)),
         payload_limit_bytes=top.whole("payload_limit_bytes", default.payload_limit_bytes, keys.BYTES),
+        output_root=_output_root(top, folder),
         server=read_server(top),
         models=read_models(top),
         prices=prices,
@@ -149,6 +158,11 @@ def _store(top: Table, folder: Path) -> str:
     return os.path.normpath(folder / os.path.expanduser(store))
 
 
+def _output_root(top: Table, folder: Path) -> str | None:
+    root = top.text("output_root", "")
+    return os.path.normpath(folder / os.path.expanduser(root)) if root else None
+
+
 def _keep_days(top: Table, default: float | None) -> float | None:
     value = top.raw.get("keep_days")
     if value == keys.FOREVER:
@@ -170,6 +184,7 @@ def as_document(config: Config) -> dict[str, Any]:
         "heartbeat_s": config.heartbeat_s,
         "on_crash": str(config.on_crash),
         "payload_limit_bytes": config.payload_limit_bytes,
+        **given(output_root=config.output_root),
         "retry": given(
             retries=retry.retries, base_s=retry.base_s, max_s=retry.max_s, host_faults=retry.host_faults
         ),

@@ -18,6 +18,7 @@ TOP = (
     "heartbeat_s",
     "on_crash",
     "payload_limit_bytes",
+    "output_root",
     "retry",
     "hosts",
     "lanes",

@@ -23,6 +23,7 @@ from penstock.config.keys import (
     Bounds,
     shown,
 )
+from penstock.config.outputs import output_problem
 from penstock.config.problems import kind_of, meant, quoted
 from penstock.errors import TaskError
 from penstock.model import ANY_MODEL, PRIORITIES, Host, OnCrash, Task
@@ -49,6 +50,7 @@ class TaskChecker:
     """Checks tasks against one config; without a config, only what holds under any."""
 
     def __init__(self, config: Config | None = None) -> None:
+        self._config = config
         self._rules = None if config is None else _Rules(config)
         self._good: set[tuple[object, ...]] = set()
         # Good values of the last task: in a bulk submit they are mostly the same.
@@ -75,9 +77,14 @@ class TaskChecker:
             if len(self._good) >= _MAX_SHAPES:
                 self._good.clear()
             self._good.add(_shape(task))
-        own_found: Found = []
-        _check_own(task, own_found)
-        return shape_found + own_found
+        return shape_found + self._own_problems(task)
+
+    def _own_problems(self, task: Task) -> Found:
+        found: Found = []
+        _check_own(task, found)
+        if task.output is not None and (what := output_problem(task.output, self._config)) is not None:
+            found.append(("output", what))
+        return found
 
     def _is_plainly_good(self, task: Task) -> bool:
         """The quick way: a shape met before, and nothing beside it that wants a look."""
@@ -99,11 +106,11 @@ class TaskChecker:
             and task.deadline is None
             and task.not_before is None
             and task.retries is None
+            and task.output is None
             and (task.trace is None or task.trace == self._last_trace)
         ):
             return True
-        found: Found = []
-        _check_own(task, found)
+        found = self._own_problems(task)
         if not found:
             self._last_run = task.run
             self._last_timeout_s = task.timeout_s

@@ -90,6 +90,7 @@ class Payloads:
                     task.timeout_s,
                     attempt_context(task, start.attempt).text() if self._traced else task.trace,
                     task.priority,
+                    task.output,
                 )
             )
         return jobs, careful, unknown

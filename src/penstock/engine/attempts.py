@@ -31,6 +31,7 @@ class Run:
     work: Any = None  # the Call, Program or OwnCoroutine
     function: Callable[[Any], Any] | None = None  # of a Call, once it is imported
     told: bool = False  # the request to end has reached its code
+    saved: bool = False  # its value is being saved, or has been
     spent: Spent | None = None  # until it was ended, where its work tells
     where: Any = None  # what runs it: kept and read by its place alone
 

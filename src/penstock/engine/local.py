@@ -14,9 +14,9 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import TypeGuard, assert_never
 
 from penstock.clock import Clock
 from penstock.engine.attempts import Place, Reason, Run
@@ -24,6 +24,7 @@ from penstock.engine.base import Report, Stall
 from penstock.engine.callables import Callables
 from penstock.engine.loops import HostLoop, OwnLoop
 from penstock.engine.outcomes import failure, stopped, timed_out
+from penstock.engine.outputs import Outputs
 from penstock.engine.programs import Programs
 from penstock.engine.threads import Threads
 from penstock.engine.timers import Timers
@@ -31,7 +32,7 @@ from penstock.engine.trees import kill_orphans
 from penstock.engine.watchdog import Watchdog
 from penstock.errors import HostError
 from penstock.hosts.base import Adapter, Call, Health, Job, OwnCoroutine, Program, Watched, Work
-from penstock.model import Outcome
+from penstock.model import Outcome, Verdict
 
 _CHORES = 32  # threads for killing and looking; each may have to wait for a process to die
 
@@ -67,6 +68,7 @@ class LocalEngine:
         default_timeout_s: float | None,
         store_tag: str,
         limits: EngineLimits = DEFAULT_LIMITS,
+        outputs: Outputs | None = None,
     ) -> None:
         self._adapters = adapters
         self._slots = slots
@@ -76,6 +78,7 @@ class LocalEngine:
         self._default_timeout_s = default_timeout_s
         self._tag = store_tag
         self._limits = limits
+        self._outputs = outputs
         self._live: dict[tuple[str, int], Run] = {}
         self._inbox: deque[tuple[Run, Outcome | None]] = deque()
         self._awaited = False  # a look into the inbox is on its way
@@ -250,14 +253,29 @@ class LocalEngine:
             run, outcome = inbox.popleft()
             if run.ended:
                 continue
-            run.ended = True
             job = run.job
+            if job.output is not None and not run.saved and _is_done(outcome):
+                self._save(run, job.output, outcome)
+                continue
+            run.ended = True
             del live[job.task, job.attempt]
             reports.append((job, outcome if outcome is not None else _ended(run)))
         if not live:
             self._empty.set()
         if reports:
             self._report(reports)
+
+    def _save(self, run: Run, output: str, outcome: Outcome) -> None:
+        """Off the loop: a disk may be slow. The attempt has ended, so nothing can stop it any more."""
+        run.saved = True
+        run.place = None
+        run.due = None
+        if self._outputs is None:
+            told = "this engine saves no outputs; leave `output` out"
+            self._finished(run, Outcome(Verdict.PERMANENT, outcome.value, error=told))
+            return
+        saving = self._chores.submit(self._outputs.kept, output, outcome)
+        saving.add_done_callback(lambda done: self._finished(run, _saved(done)))
 
     async def _wait_empty(self) -> None:
         """Until nothing is live, but no longer than its places need to end things."""
@@ -266,12 +284,22 @@ class LocalEngine:
             return
         self._empty.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(grace or self._limits.grace_s for grace in graces)):
+            longest = max((grace or self._limits.grace_s for grace in graces), default=self._limits.grace_s)
+            async with asyncio.timeout(longest):
                 await self._empty.wait()
 
     def _pass_stall(self, stall: Stall) -> None:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._on_stall, stall)
+
+
+def _is_done(outcome: Outcome | None) -> TypeGuard[Outcome]:
+    return outcome is not None and outcome.verdict is Verdict.DONE
+
+
+def _saved(saving: Future[Outcome]) -> Outcome:
+    error = saving.exception()
+    return saving.result() if error is None else failure(error)
 
 
 def _ended(run: Run) -> Outcome:

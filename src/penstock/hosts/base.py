@@ -29,6 +29,7 @@ class Job:
     timeout_s: float | None = None
     trace: str | None = None  # the W3C context to pass on, as `penstock.trace` keeps it
     priority: int = DEFAULT_PRIORITY
+    output: str | None = None  # where the engine saves the value of an attempt that is done
 
 
 class Spent(NamedTuple):

@@ -34,6 +34,7 @@ FIELDS = (
     "retries",
     "key",
     "on_crash",
+    "output",
     "id",
     "matrix",
 )
@@ -85,6 +86,7 @@ def read_entry(raw: object, setting: Setting) -> tuple[list[Task], list[Problem]
         key=entry.get("key"),
         on_crash=_on_crash(entry, setting.on_crash),
         id=entry.get("id", ""),
+        output=entry.get("output"),
     )
     if (payload_problem := _json_problem(task.payload)) is not None:
         found.append(payload_problem)

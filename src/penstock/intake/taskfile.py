@@ -85,6 +85,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     retries: int | None = None
     key: str | None = None
     on_crash: OnCrash | None = None
+    output: str | None = None
     id: str = ""
 
 
@@ -162,6 +163,7 @@ class _TaskFile:
             entry.key,
             setting.on_crash if entry.on_crash is None else entry.on_crash,
             entry.id,
+            output=entry.output,
         )
         if setting.checker.problems(task):
             self._add_odd_line(line, number)

@@ -26,9 +26,9 @@ _HUGE = 1e15  # beyond any time or amount; not-a-number is not below it either
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 
 # A row is (id, run, kind, lane, priority, queued_at, after, needs, host, model, timeout_s, deadline,
-# not_before, retries, key, on_crash, payload, trace).
+# not_before, retries, key, on_crash, payload, trace, output).
 Row = tuple[Any, ...]
-ROW_WIDTH = 18
+ROW_WIDTH = 19
 ID, RUN, QUEUED_AT, AFTER, KEY, PAYLOAD = 0, 1, 5, 6, 14, 16
 
 
@@ -125,6 +125,7 @@ class Admission:
                 str(task.on_crash),  # the driver is slow with anything but a plain str
                 payload,
                 task.trace,
+                task.output,
             )
         )
         return size

@@ -28,8 +28,8 @@ NOT_JSON = (TypeError, ValueError, OverflowError, RecursionError, msgspec.Msgspe
 
 STALL = "Stall"  # the type of a note about user code that kept a loop from turning
 
-PAYLOAD = 28  # its place in a row of `full_records`
-VALUE = 27
+PAYLOAD = 29  # its place in a row of `full_records`
+VALUE = 28
 
 
 def json_text(value: Any) -> str:
@@ -59,7 +59,7 @@ def units_of(text: str | None) -> dict[str, float] | None:
 _make = object.__new__
 _TASK_SLOTS = [getattr(Task, field.name).__set__ for field in fields(Task)]
 _kind, _payload, _priority, _lane, _run, _after, _needs, _host, _model = _TASK_SLOTS[:9]
-_timeout_s, _deadline, _not_before, _retries, _key, _crash, _id, _queued_at, _trace = _TASK_SLOTS[9:]
+_timeout_s, _deadline, _not_before, _retries, _key, _crash, _id, _queued_at, _trace, _output = _TASK_SLOTS[9:]
 _RECORD_SLOTS = [getattr(TaskRecord, field.name).__set__ for field in fields(TaskRecord)]
 _task, _number, _state, _attempts, _tries, _faults, _retry_at, _ran_on = _RECORD_SLOTS[:8]
 _started_at, _ended_at, _value, _error = _RECORD_SLOTS[8:]
@@ -86,6 +86,7 @@ def record_of(row: Sequence[Any], payload: Any = None, value: Any = None) -> Tas
     _id(task, row[1])
     _queued_at(task, row[6])
     _trace(task, row[26])
+    _output(task, row[27])
     record = _make(TaskRecord)
     _task(record, task)
     _number(record, row[0])

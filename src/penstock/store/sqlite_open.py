@@ -26,6 +26,7 @@ MIGRATIONS: tuple[str, ...] = (
     "sqlite/0005_traces.sql",
     "sqlite/0006_answers.sql",
     "sqlite/0007_rests.sql",
+    "sqlite/0008_outputs.sql",
 )
 QUERIES = Queries("sqlite/queries.sql")
 

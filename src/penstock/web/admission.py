@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.config import Config, TaskChecker
-from penstock.config.problems import dotted, kind_of
+from penstock.config.problems import Problem, dotted, kind_of
 from penstock.intake.entries import Setting, read_entry
 from penstock.model import Task
 from penstock.store.ids import new_ids
@@ -22,6 +22,9 @@ from penstock.web.refusals import Refused
 MOST_TASKS = 10_000  # of one body
 _SLICE = 50  # entries between two looks at the rest of the loop
 _ENOUGH = 20
+_NO_OUTPUTS = (
+    "files are written for HTTP clients only where `output_root` of the config says into which folder"
+)
 
 
 class Admission:
@@ -41,6 +44,8 @@ class Admission:
                 await asyncio.sleep(0)
             _check_size(len(tasks) + _copies(entry))
             made, problems = read_entry(_for_caller(entry, caller), setting)
+            if self._config.output_root is None and any(task.output is not None for task in made):
+                problems = [Problem(("output",), _NO_OUTPUTS)]
             tasks += made
             where: tuple[str | int, ...] = ("tasks", place) if many else ()
             for problem in problems:

@@ -377,6 +377,7 @@ _TASK = _object(
         "retries": {"type": "integer", "minimum": 0},
         "key": {"type": "string", "minLength": 1, "maxLength": 512},
         "on_crash": {"type": "string", "enum": ["retry", "block", "cancel"]},
+        "output": {"type": "string", "minLength": 1, "maxLength": 1024},
         "id": _ID,
         "matrix": {"type": "object", "minProperties": 1},
     },

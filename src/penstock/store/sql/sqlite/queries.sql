@@ -13,7 +13,7 @@ SELECT id FROM tasks WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: add_tasks
 INSERT INTO tasks (id, run, kind, lane, priority, queued_at, "after", needs, host, model, timeout_s, deadline,
-                   not_before, retries, key, on_crash, payload, trace)
+                   not_before, retries, key, on_crash, payload, trace, output)
 VALUES {rows}
 
 -- name: add_payload
@@ -368,9 +368,9 @@ SELECT coalesce(min(lowest_class), 0) FROM imports
 
 -- name: import_task
 INSERT INTO tasks (id, run, kind, lane, priority, queued_at, "after", needs, host, model, timeout_s, deadline,
-                   not_before, retries, key, on_crash, payload, trace, state, attempts, tries, host_faults, retry_at,
-                   ran_on, started_at, ended_at, ended_event, error, value)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                   not_before, retries, key, on_crash, payload, trace, output, state, attempts, tries, host_faults,
+                   retry_at, ran_on, started_at, ended_at, ended_event, error, value)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: import_attempt
 INSERT INTO attempts (task, number, host, lane, started_at, work_class, ended_at, verdict, error, retry_at, imported)
