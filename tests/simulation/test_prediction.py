@@ -148,8 +148,9 @@ def test_predicted_ranges_come_true(monkeypatch: pytest.MonkeyPatch) -> None:
             bias.append((one.seconds - waited) / max(waited, 10.0))
     assert len(inside) >= 45
     assert sum(inside) / len(inside) >= 0.75, sum(inside) / len(inside)
-    assert median(errors) <= 0.25, median(errors)
-    assert abs(median(bias)) <= 0.1, median(bias)
+    # Who knows the true lengths' law, and plays the rest forty times, errs by 0.14 as well.
+    assert median(errors) <= 0.15, median(errors)
+    assert abs(median(bias)) <= 0.05, median(bias)
 
 
 def even(start: m.Start, task: Task) -> float:
