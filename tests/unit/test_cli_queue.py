@@ -62,6 +62,8 @@ def test_tasks_json_is_the_whole_list_newest_first(worked: Cli) -> None:
         (["--state", "done"], ["good"]),
         (["--state", "done", "--state", "queued"], ["waiting", "good"]),
         (["--run", "nightly"], ["twice", "bad", "good"]),
+        (["--run", "night"], ["twice", "bad", "good"]),
+        (["--run", "last"], ["waiting"]),
         (["--kind", "translate"], ["twice", "bad"]),
         (["--lane", "fast"], ["bad"]),
         (["--limit", "2"], ["waiting", "twice"]),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli import render
-from penstock.cli.session import config_of, finish, must_exist, opened
+from penstock.cli.session import config_of, finish, opened
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ app = typer.Typer()
 )
 def export(
     context: typer.Context,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Its name, the beginning of it, or `last`.")],
     out: Annotated[
         str | None, typer.Option("--out", "-o", metavar="FILE", help="Write it there, not to stdout.")
     ] = None,
@@ -47,9 +47,9 @@ async def _export(config: Config, run: str, out: Path | None) -> int:
     from penstock.cli.files import replacing
 
     async with opened(config) as client:
-        await must_exist(client, run)
+        named = await client.run_named(run)
         with replacing(out) as file:
-            async for line in client.export_run(run):
+            async for line in client.export_run(named):
                 file.write(msgspec.json.encode(line) + b"\n")
     return 0
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli import render
-from penstock.cli.session import config_of, finish, must_exist, one_of, opened, whole
+from penstock.cli.session import config_of, finish, one_of, opened, whole
 from penstock.errors import UnknownTask, UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +27,12 @@ _ERROR_WIDTH = 60  # of a task's error in a list; `show` has all of it
 _WITH_RUN = 110  # columns of a terminal that has room for the runs of tasks
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-RunOption = Annotated[str | None, typer.Option("--run", metavar="RUN", help="All tasks of this run.")]
+RunOption = Annotated[
+    str | None,
+    typer.Option(
+        "--run", metavar="RUN", help="All tasks of this run: its name, the beginning of it, or `last`."
+    ),
+]
 Tasks = Annotated[list[str] | None, typer.Argument(metavar="TASK", help="Ids, or the beginnings of ids.")]
 
 
@@ -75,12 +81,26 @@ async def _tasks_json(config: Config, asked: TaskFilter) -> int:
     import msgspec
 
     async with opened(config) as client:
+        asked = await _named(client, asked)
         start = b"["
         async for record in _pages(client, asked):
             sys.stdout.buffer.write(start + msgspec.json.encode(record.as_record()))
             start = b",\n "
         render.write(b"[]" if start == b"[" else b"]")
     return 0
+
+
+async def _named(client: Client, asked: TaskFilter) -> TaskFilter:
+    """With the run's whole name; of one that there is not, the list is empty."""
+    from dataclasses import replace
+
+    from penstock.errors import UnknownTask
+
+    if asked.run is None:
+        return asked
+    with suppress(UnknownTask):
+        return replace(asked, run=await client.run_named(asked.run))
+    return asked
 
 
 async def _pages(client: Client, asked: TaskFilter) -> AsyncIterator[TaskRecord]:
@@ -103,6 +123,7 @@ async def _tasks_table(config: Config, asked: TaskFilter, limit: int) -> int:
     from dataclasses import replace
 
     async with opened(config) as client:
+        asked = await _named(client, asked)
         records = await client.tasks(replace(asked, limit=limit + 1))
         now = time.time()
         rows = [await _task_row(client, record, now) for record in records[:limit]]
@@ -234,7 +255,7 @@ async def _ask_tasks(config: Config, verb: str, tasks: list[str], run: str | Non
         raise UsageError(f"{verb}: name tasks, or a run with --run; see `penstock {verb} --help`")
     async with opened(config) as client:
         if run is not None:
-            await must_exist(client, run)
+            run = await client.run_named(run)
             answer = await (client.cancel_run(run) if verb == "cancel" else client.retry_run(run))
         else:
             answer = await (client.cancel(*tasks) if verb == "cancel" else client.retry(*tasks))

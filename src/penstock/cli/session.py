@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.errors import UnknownTask, UsageError
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     import typer
@@ -143,10 +143,3 @@ class Stops:
         elif len(self.heard) == 2:
             self._log.line("stopping", detail="putting back what runs")
         self._stop()
-
-
-async def must_exist(client: Client, run: str) -> None:
-    from penstock.store.base import TaskFilter
-
-    if not await client.tasks(TaskFilter(run=run, limit=1)):
-        raise UnknownTask(f"there is no run {run!r}; `penstock tasks --json` tells the runs of all tasks")
