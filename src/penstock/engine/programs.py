@@ -90,12 +90,21 @@ class Programs:
         marker = mark(self._tag, run.job.task, run.job.attempt)
         self._live.add(marker)
         try:
-            return await self._run(run.work, marker)
+            return await self._framed(run.work, marker)
         finally:
             self._live.discard(marker)
             self._left = True
             if self._sweeping is None:
                 self._sweeping = asyncio.create_task(self._sweep(), name="sweep")
+
+    async def _framed(self, program: Program, marker: str) -> Outcome:
+        try:
+            if program.before is not None:
+                await self._to_its_end(program.before)
+            return await self._run(program, marker)
+        finally:
+            if program.after is not None:
+                await self._to_its_end(program.after)
 
     async def _run(self, program: Program, marker: str) -> Outcome:
         try:
@@ -142,6 +151,15 @@ class Programs:
                 _log.info("killed %d processes that programs had left behind", killed)
         self._sweeping = None
 
+    async def _to_its_end(self, function: Callable[[], None]) -> None:
+        """What began is over when this is, also where the attempt is stopped meanwhile."""
+        step = asyncio.get_running_loop().run_in_executor(self._chores, function)
+        try:
+            await asyncio.shield(step)
+        except asyncio.CancelledError:
+            await asyncio.wait({step})
+            raise
+
     async def _in_thread(self, function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._chores, partial(function, *arguments, **options))
@@ -161,6 +179,7 @@ class _Wire(asyncio.SubprocessProtocol):
         self._open = 2
         self._input = program.stdin
         self._limit = program.output_limit_bytes
+        self._heard = program.heard
         self._stdout = bytearray()
         self._stderr = bytearray()
 
@@ -183,6 +202,8 @@ class _Wire(asyncio.SubprocessProtocol):
                 if not self.ended.done():
                     self.ended.set_result(None)
         else:
+            if self._heard is not None:
+                self._heard(data)
             self._stderr += data
             if len(self._stderr) > 2 * self._limit:
                 del self._stderr[: -self._limit]
@@ -228,7 +249,7 @@ async def _start(program: Program, marker: str) -> _Wire:
         stdin=subprocess.PIPE if program.stdin else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, **program.env, MARKER: marker},
+        env={**(os.environ if program.inherits else {}), **program.env, MARKER: marker},
         cwd=program.cwd,
         start_new_session=True,
     )

@@ -67,7 +67,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program in a process group of its own; never through a shell."""
+    """A program in a process group of its own; never through a shell.
+
+    `before` and `after` frame it, in a thread: `after` is called however it ended, also when it was killed or
+    never started, and then nothing of it lives any more. `heard` is given what it writes to stderr as it comes,
+    on the loop of all programs: it must be quick.
+    """
 
     argv: tuple[str, ...]
     outcome: Callable[[int, bytes, bytes], Outcome]  # exit status, stdout, stderr (cut to the limit)
@@ -75,6 +80,10 @@ class Program:
     env: Mapping[str, str] = field(default_factory=dict)  # added to the dispatcher's own
     cwd: str | None = None
     output_limit_bytes: int = 1_000_000
+    inherits: bool = True  # False: `env` is all the environment it gets
+    before: Callable[[], None] | None = None
+    heard: Callable[[bytes], None] | None = None
+    after: Callable[[], None] | None = None
 
 
 Work: TypeAlias = OwnCoroutine | Call | Program
