@@ -14,6 +14,7 @@ SOURCES := pyproject.toml tools/install.sh tools/local-model.txt
 DEV := .venv/.installed-dev
 WITH_BENCH := .venv/.installed-bench
 WITH_DOCS := .venv/.installed-docs
+RESEARCHER := .venv-researcher/.installed
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check format bench soak docs clean system-packages
@@ -28,7 +29,7 @@ install: $(DEV) ## make .venv with the penstock command
 demo: $(DEV) ## watch Penstock at work, and a real model answer
 	$(BIN)/penstock demo
 
-test: $(DEV) system-packages ## run the tests
+test: $(DEV) $(RESEARCHER) system-packages ## run the tests
 	$(PYTEST)
 
 check: $(DEV) ## format, lint, types, layers
@@ -44,7 +45,7 @@ format: $(DEV) ## put the code into its form
 bench: $(WITH_BENCH) ## measure against the peers and the limit (BENCH="--quick drain" chooses)
 	$(BIN)/python -m benchmarks $(BENCH)
 
-soak: $(DEV) system-packages ## many more simulations, and the slow proofs
+soak: $(DEV) $(RESEARCHER) system-packages ## many more simulations, and the slow proofs
 	PENSTOCK_SOAK=1 $(PYTEST) tests/simulation
 	PENSTOCK_SOAK=1 $(PYTEST) -m slow --ignore tests/simulation
 
@@ -53,7 +54,7 @@ docs: $(WITH_DOCS) ## write the generated pages and build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean: ## remove .venv, the site and all caches
-	rm -rf .venv site dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-researcher site dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 system-packages:
@@ -62,6 +63,10 @@ system-packages:
 $(DEV): $(SOURCES)
 	tools/install.sh dev
 	@touch $@
+
+# GPT-Researcher has an environment of its own. Where it cannot be had, its tests are skipped.
+$(RESEARCHER): tools/install-researcher.sh | $(DEV)
+	@tools/install-researcher.sh && touch $@ || echo "tests that run GPT-Researcher are skipped" >&2
 
 $(WITH_BENCH): $(SOURCES)
 	tools/install.sh dev bench

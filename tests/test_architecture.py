@@ -51,6 +51,7 @@ CATCH_ALL: Mapping[str, str] = {
     "src/penstock/engine/local.py": "an attempt begins with a payload that its adapter may refuse",
     "src/penstock/engine/loops.py": "attempts and what they leave behind run on its loop",
     "src/penstock/engine/outcomes.py": "describes what user code raised, whose own __str__ may raise as well",
+    "src/penstock/hosts/researcher_child.py": "runs the attempt: whatever the package raises is told to its parent",
     "src/penstock/setup/checkup.py": "an adapter of a plug-in may raise anything: it is told as a finding",
     "src/penstock/store/sqlite_reader.py": "a thread's error is handed to the caller who awaits the answer",
 }

@@ -33,6 +33,7 @@ _ADAPTERS = {
     "local": "penstock.hosts.local:make",
     "openai": "penstock.hosts.openai:make",
     "python": "penstock.hosts.python:make",
+    "researcher": "penstock.hosts.researcher:make",
     "simulated": "penstock.hosts.simulated:make",
 }
 _PLUG_INS = "penstock.hosts"
@@ -93,13 +94,24 @@ def _placed(config: Config, host: Host, door: OwnDoor | None) -> Host:
         from penstock.engine.trees import MARKER, worker_mark
 
         options["environment"] = {MARKER: worker_mark(_store_tag(config), host.name, 0)}
-    elif calls_through_us(host):
+    if host.type == "researcher":
+        options["work_dir"] = work_dir(config, host)
+        if "/" in str(options.get("python", "")) and config.path is not None:
+            # Not as other paths: a plain name is looked up on the PATH.
+            options["python"] = os.path.join(config.path.absolute().parent, options["python"])
+    if calls_through_us(host):
         from penstock.hosts.own_door import OwnDoor
 
         options["door"] = door or OwnDoor()
-    else:
-        return host
     return replace(host, options=options)
+
+
+def work_dir(config: Config, host: Host) -> str:
+    """Where a host's attempts have their folders and logs: beside the store, or apart from other stores'."""
+    given = host.options.get("work_dir")
+    return (
+        f"{os.path.abspath(config.store)}.work" if given is None else os.path.join(given, _store_tag(config))
+    )
 
 
 def _store_tag(config: Config) -> str:

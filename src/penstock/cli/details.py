@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,9 +24,12 @@ def print_details(
     events: Sequence[StoredEvent],
     *,
     traced: bool,
+    log: Path | None = None,
 ) -> None:
     """With `traced` every task has a trace, also one that brought none."""
     fields = _fields(record, traced)
+    if log is not None:
+        fields.append(("log", str(log)))
     cost_usd = cost_of(events)
     if cost_usd is not None:
         fields.append(("cost", f"{usd(cost_usd)} USD"))

@@ -191,16 +191,30 @@ async def _task_row(client: Client, record: TaskRecord, now: float) -> tuple[str
 # ---- show
 
 
-@app.command("show", epilog="\b\nExamples:\n  penstock show 1m7f\n  penstock show 1m7f --json")
+@app.command(
+    "show",
+    epilog="\b\nExamples:\n  penstock show 1m7f\n  penstock show 1m7f --json\n  penstock show 1m7f --follow",
+)
 def show(
     context: typer.Context,
     task: Annotated[str, typer.Argument(metavar="TASK", help="Its id, or the beginning of it.")],
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Print what its attempts say, as they say it, until the task has ended."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Show all there is about a task.
 
-    Its fields, payload, value or error, attempts, waits and events.
+    Its fields, payload, value or error, attempts, waits and events. Hosts that keep a log of each attempt
+    (researcher) can be followed while they work.
     """
+    if follow:
+        from penstock.cli.attempt_log import follow_log
+
+        return finish(follow_log(config_of(context), task))
     return finish(_show(config_of(context), task, as_json))
 
 
@@ -210,10 +224,12 @@ async def _show(config: Config, task_id: str, as_json: bool) -> int:
         result = await client.result(record.task.id)
         attempts = await client.attempts(record.task.id)
         events = await client.events(task=record.task.id)
+    from penstock.cli.attempt_log import log_of
     from penstock.cli.details import cost_of, print_details
     from penstock.trace import trace_id
     from penstock.wiring import are_traced
 
+    log = log_of(config, attempts)
     if as_json:
         more = {
             "payload": record.task.payload,
@@ -222,9 +238,11 @@ async def _show(config: Config, task_id: str, as_json: bool) -> int:
             "trace_id": f"{trace_id(record.task):032x}",
             "attempt_records": [_without(attempt, "task", "work_class") for attempt in attempts],
         }
+        if log is not None:
+            more["log"] = str(log)
         render.emit(result.as_record() | more)
         return 0
-    print_details(record, result, attempts, events, traced=are_traced(config))
+    print_details(record, result, attempts, events, traced=are_traced(config), log=log)
     return 0
 
 

@@ -42,7 +42,7 @@ def read_host(
         rate=_rate(table),
         fallback=_fallback(table),
         breaker=_breaker(table),
-        prices=(prices or {}) if has_models else {},
+        prices=(prices or {}) if has_models or type_ in keys.RUN_TYPES else {},
         options=options,
     )
 

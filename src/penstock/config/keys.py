@@ -99,17 +99,45 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "openai": _MODEL_SERVER,
     "local": ("gguf", "context", "threads", "embeddings", "idle_s", "start_s", "timeouts", "defaults"),
     "agent": _LATER,
-    "researcher": ("url", "calls_lane"),
+    "researcher": (
+        "python",
+        "work_dir",
+        "keep",
+        "log_limit_bytes",
+        "log_days",
+        "output_limit_bytes",
+        "report_type",
+        "report_types",
+        "report_source",
+        "documents",
+        "retriever",
+        "retriever_url",
+        "require_context",
+        "url",
+        "key_env",
+        "key_file",
+        "calls_lane",
+        "fast_model",
+        "smart_model",
+        "strategic_model",
+        "embedding_model",
+        "env",
+        "pass_env",
+    ),
     "file_prompt": (*_MODEL_SERVER, "calls_lane", "root", "max_file_bytes"),
 }
 FOLDER_OPTIONS = (
     "ca_file",
     "cwd",
+    "documents",
     "gguf",
     "key_file",
     "path",
+    "work_dir",
 )  # relative to the config, wherever the dispatcher is started
-AVAILABLE: HostTypes = {name: OPTIONS[name] for name in ("command", "local", "openai", "python", "simulated")}
+AVAILABLE: HostTypes = {
+    name: OPTIONS[name] for name in ("command", "local", "openai", "python", "researcher", "simulated")
+}
 
 # A secret in a file ends up in a repository, a backup or a bug report.
 SECRETS = frozenset({"access_token", "api-key", "api_key", "apikey", "key", "password", "secret", "token"})

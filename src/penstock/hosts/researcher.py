@@ -35,7 +35,7 @@ from penstock.hosts.model_reply import Usage
 from penstock.hosts.own_door import OwnDoor
 from penstock.hosts.researcher_failures import Failure, judged, missing_package
 from penstock.hosts.researcher_options import MULTI_AGENT, Wish, read_options, read_wish
-from penstock.hosts.workspace import AttemptLog, Workspace, clean
+from penstock.hosts.workspace import AttemptLog, Redact, Workspace, clean
 from penstock.model import Host, Outcome, Verdict
 from penstock.trace import passed_on
 
@@ -117,22 +117,24 @@ class ResearcherAdapter:
 
     # ---- what a run is given
 
-    def _entrance(self, job: Job) -> tuple[str, str]:
+    def _entrance(self, job: Job) -> tuple[str, str | None]:
         """Where its model calls go, and their key."""
         if self._options.url is not None:
-            return self._options.url, self._options.key.value() or "none"
+            return self._options.url, self._options.key.value()
         if self._door is None:
-            raise HostError(f"hosts.{self._host.name} has no `url`, and there is no front door of our own here")
+            raise HostError(
+                f"hosts.{self._host.name} has no `url`, and there is no front door of our own here"
+            )
         access = self._door.admit(job, self._options.calls_lane)
         return access.url, access.key
 
-    def _environment(self, wish: Wish, url: str, key: str) -> dict[str, str]:
+    def _environment(self, wish: Wish, url: str, key: str | None) -> dict[str, str]:
         options = self._options
         model = wish.model or options.model
         env = {name: os.environ[name] for name in (*_PASSED, *options.pass_env) if name in os.environ}
         env |= {
             "OPENAI_BASE_URL": url,
-            "OPENAI_API_KEY": key,
+            "OPENAI_API_KEY": key or "none",  # clients want one also where the server does not
             "FAST_LLM": f"openai:{wish.model or options.fast_model or model}",
             "SMART_LLM": f"openai:{wish.model or options.smart_model or model}",
             "STRATEGIC_LLM": f"openai:{wish.model or options.strategic_model or model}",
@@ -141,7 +143,6 @@ class ResearcherAdapter:
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
             "PIP_NO_INDEX": "1",  # the package would install what it misses, in the middle of a run
             "PYTHONUNBUFFERED": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
         }
         if wish.documents is not None:
             env["DOC_PATH"] = wish.documents
@@ -151,9 +152,9 @@ class ResearcherAdapter:
             env["RETRIEVER_ENDPOINT"] = options.retriever_url
         return env
 
-    def _secrets(self, env: Mapping[str, str], key: str) -> list[str]:
+    def _secrets(self, env: Mapping[str, str], key: str | None) -> list[str]:
         passed = [env[name] for name in self._options.pass_env if name in env]
-        return [secret for secret in (key, *passed) if len(secret) >= _LEAST_SECRET and secret != "none"]
+        return [secret for secret in (key or "", *passed) if len(secret) >= _LEAST_SECRET]
 
     # ---- what became of it
 
@@ -175,10 +176,17 @@ class ResearcherAdapter:
         return Outcome(Verdict.TEMPORARY, error=error[:_ERROR_CHARS], logs=logs)
 
     def _success(self, result: dict[str, Any], wish: Wish, logs: str | None) -> Outcome:
-        used = {model: Usage(u["input"], u["output"], u["input"] + u["output"]) for model, u in
-                result.pop("usage", {}).items()}
+        used = {
+            model: Usage(u["input"], u["output"], u["input"] + u["output"])
+            for model, u in result.pop("usage", {}).items()
+        }
         tokens = sum(usage.total for usage in used.values())
-        value = {"query": wish.order["query"], "report_source": wish.report_source, "tokens": tokens, **result}
+        value = {
+            "query": wish.order["query"],
+            "report_source": wish.report_source,
+            "tokens": tokens,
+            **result,
+        }
         if self._options.url is None:
             # Each call was a task of its own, and counted where it ran.
             return Outcome(Verdict.DONE, value, logs=logs)
@@ -191,14 +199,20 @@ class ResearcherAdapter:
     def _look(self) -> Health:
         options = self._options
         if options.documents is not None and not os.path.isdir(options.documents):
-            return Health(False, f"hosts.{self._host.name}.documents: no folder {options.documents!r}; make it")
+            return Health(
+                False, f"hosts.{self._host.name}.documents: no folder {options.documents!r}; make it"
+            )
         for name in options.pass_env:
             if name not in os.environ:
                 return Health(False, f"hosts.{self._host.name}.pass_env: there is no variable {name}; set it")
         try:
             options.key.value()
             looked = subprocess.run(
-                [options.python, "-P", "-c", _LOOK], capture_output=True, text=True, timeout=_CHECK_S, check=False
+                [options.python, "-P", "-c", _LOOK],
+                capture_output=True,
+                text=True,
+                timeout=_CHECK_S,
+                check=False,
             )
         except HostError as error:
             return Health(False, str(error))
@@ -216,7 +230,7 @@ class ResearcherAdapter:
         return Health(True, f"gpt-researcher {version}")
 
 
-def _redaction(secrets: list[str]) -> Any:
+def _redaction(secrets: list[str]) -> Redact:
     hidden = [secret.encode() for secret in secrets]
 
     def redact(data: bytes) -> bytes:

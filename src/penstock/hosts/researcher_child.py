@@ -27,7 +27,7 @@ _READABLE = {"pdf", "txt", "doc", "docx", "pptx", "csv", "xls", "xlsx", "md", "h
 _EXIT_FAILED = 1
 
 
-class NoContext(Exception):  # noqa: N818 - told by its name
+class NoContext(Exception):
     """The package went on without anything to write from."""
 
 
@@ -40,6 +40,10 @@ class Notes(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.note(record.getMessage())
+
+    def forget(self) -> None:
+        """What is missing at import is only amiss where it is used."""
+        self.latest = []
 
     def note(self, text: str) -> None:
         self.latest = [*self.latest, " ".join(str(text).split())[:_NOTE_CHARS]][-_NOTES:]
@@ -54,7 +58,7 @@ def main() -> int:
         notes = _listen()
         try:
             told = {"result": asyncio.run(_run(order, notes))}
-        except Exception as error:  # the attempt is here, and this is how its failure is told
+        except Exception as error:  # noqa: BLE001 - this runs the attempt, and so its failure is told
             traceback.print_exc()
             told = {"failure": _failure(error, notes)}
         json.dump(told, answer)
@@ -105,6 +109,7 @@ async def _run(order: dict[str, Any], notes: Notes) -> dict[str, Any]:
 async def _standard(order: dict[str, Any], notes: Notes) -> dict[str, Any]:
     from gpt_researcher import GPTResearcher
 
+    notes.forget()
     researcher = GPTResearcher(
         query=order["query"],
         report_type=order["report_type"],
@@ -114,7 +119,7 @@ async def _standard(order: dict[str, Any], notes: Notes) -> dict[str, Any]:
         **order["arguments"],
     )
     await researcher.conduct_research()
-    _check_context(researcher, order, notes)
+    _check_context(researcher, order)
     report = await researcher.write_report(custom_prompt=order["custom_prompt"])
     return _told(report, researcher)
 
@@ -122,6 +127,7 @@ async def _standard(order: dict[str, Any], notes: Notes) -> dict[str, Any]:
 async def _detailed(order: dict[str, Any], notes: Notes) -> dict[str, Any]:
     from backend.report_type import DetailedReport
 
+    notes.forget()
     detailed = DetailedReport(
         query=order["query"],
         report_type=order["report_type"],
@@ -130,7 +136,9 @@ async def _detailed(order: dict[str, Any], notes: Notes) -> dict[str, Any]:
         **order["arguments"],
     )
     report = await detailed.run()
-    _check_context(detailed.gpt_researcher, order, notes)
+    _check_context(detailed.gpt_researcher, order)
+    if not detailed.existing_headers:
+        raise NoContext("no subtopic of the query was written about")
     return _told(report, detailed.gpt_researcher)
 
 
@@ -138,6 +146,7 @@ async def _multi_agent(order: dict[str, Any], notes: Notes) -> dict[str, Any]:
     from loguru import logger
     from multi_agents.agents import ChiefEditorAgent
 
+    notes.forget()
     logger.add(lambda message: notes.note(message.record["message"]), level="WARNING")
     team = order["team"]
     task = {
@@ -160,7 +169,7 @@ async def _multi_agent(order: dict[str, Any], notes: Notes) -> dict[str, Any]:
     return {"text": state["report"], "sources": sources, "costs": None, "sections": state.get("sections")}
 
 
-def _check_context(researcher: Any, order: dict[str, Any], notes: Notes) -> None:
+def _check_context(researcher: Any, order: dict[str, Any]) -> None:
     if order["require_context"] and not researcher.context:
         raise NoContext("nothing was found to write from")
 

@@ -42,22 +42,35 @@ def missing_package(host: str, python: str) -> str:
 
 def judged(failure: Failure, host: str, python: str, url: str | None) -> tuple[Verdict, str]:
     if failure.missing is not None:
-        if failure.missing.partition(".")[0] in ("gpt_researcher", "multi_agents", "backend", "langchain_core"):
+        if failure.missing.partition(".")[0] in (
+            "gpt_researcher",
+            "multi_agents",
+            "backend",
+            "langchain_core",
+        ):
             return Verdict.HOST, missing_package(host, python)
         return Verdict.HOST, f"{python} has no {failure.missing}, which the run needs; install it there"
     told = _told(failure)
     if _NO_DOCUMENTS in " ".join(failure.texts):
-        remedy = "put .txt or .pdf files into its `documents` (.md needs packages that are not there by default)"
+        remedy = (
+            "put .txt or .pdf files into its `documents` (.md needs packages that are not there by default)"
+        )
         return Verdict.PERMANENT, f"{told}; {remedy}"
     if failure.status in _FOR_GOOD:
-        return Verdict.PERMANENT, f"{told}; the model server refuses it: correct the model, the key or the query"
+        return (
+            Verdict.PERMANENT,
+            f"{told}; the model server refuses it: correct the model, the key or the query",
+        )
     if any(type_.endswith(_UNREACHED) for type_ in failure.types):
         verdict = Verdict.TEMPORARY if url is None else Verdict.HOST
         return verdict, f"{told}; the model server {url or 'of our own'} was not reached"
     if failure.status:
         return Verdict.TEMPORARY, told
     if failure.types[0] in _FORM:
-        return Verdict.TEMPORARY, f"{told}; a model's answer had not the form it needs: a larger one may do better"
+        return (
+            Verdict.TEMPORARY,
+            f"{told}; a model's answer had not the form it needs: a larger one may do better",
+        )
     return (Verdict.PERMANENT if failure.types[0] in _MISTAKES else Verdict.TEMPORARY), told
 
 

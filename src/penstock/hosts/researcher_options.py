@@ -203,7 +203,9 @@ def _documents(asked: str | None, root: str | None) -> str | None:
     if asked is None:
         return root
     if root is None:
-        raise PermanentError("`documents` of a payload is a folder inside the host's `documents`: it has none")
+        raise PermanentError(
+            "`documents` of a payload is a folder inside the host's `documents`: it has none"
+        )
     top = os.path.realpath(root)
     found = os.path.realpath(os.path.join(top, asked))
     if found != top and not found.startswith(top.rstrip(os.sep) + os.sep):
