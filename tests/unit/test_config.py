@@ -314,16 +314,17 @@ def test_values_that_may_be_secret_are_not_repeated() -> None:
 
 
 def test_a_type_of_a_later_version_is_named_as_such() -> None:
-    assert only('[hosts.a]\ntype = "researcher"\nurl = "http://x/v1"') == (
-        "penstock.toml:2: hosts.a.type: host type 'researcher' is not available in this version; "
-        "available: command, local, openai, python, simulated"
+    assert only('[hosts.a]\ntype = "agent"\nurl = "http://x/v1"') == (
+        "penstock.toml:2: hosts.a.type: host type 'agent' is not available in this version; "
+        "available: command, local, openai, python, researcher, simulated"
     )
 
 
 def test_an_unknown_type_and_a_missing_one() -> None:
     assert only('[hosts.a]\ntype = "pyhton"').endswith("unknown host type 'pyhton'; did you mean 'python'?")
     assert only("[hosts.a]\nslots = 2") == (
-        'penstock.toml:1: hosts.a: has no type; add type = "…", one of: command, local, openai, python, simulated'
+        'penstock.toml:1: hosts.a: has no type; add type = "…", one of: command, local, openai, python, '
+        "researcher, simulated"
     )
 
 

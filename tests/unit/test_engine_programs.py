@@ -31,7 +31,7 @@ class Framed:
         self.heard: list[bytes] = []
         self.threads: set[str] = set()
         self.refuse: HostError | None = None
-        self.making: Callable[[], object] = lambda: None
+        self.making: Callable[[], None] = lambda: None
         self._argv = argv or (sys.executable, "-I", host_program.__file__)
         self._inherits = inherits
 
@@ -109,7 +109,12 @@ async def test_a_program_whose_time_is_up_is_cleared_away(tmp_path: Path) -> Non
 async def test_a_stop_while_the_folder_is_made_leaves_none(tmp_path: Path) -> None:
     adapter = Framed(tmp_path / "own")
     begun, go_on = threading.Event(), threading.Event()
-    adapter.making = lambda: (begun.set(), go_on.wait())
+
+    def make_slowly() -> None:
+        begun.set()
+        go_on.wait()
+
+    adapter.making = make_slowly
     async with rigged(adapter) as rig:
         rig.start("framed", {"act": "return"})
         await asyncio.to_thread(begun.wait)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.clock import ManualClock
 from penstock.config import parse
 from penstock.errors import ConfigError, PermanentError, TemporaryError
 from penstock.hosts.base import Job, Program
@@ -80,21 +81,11 @@ def test_a_config_has_researchers(tmp_path: Path) -> None:
     assert one.prices["m"].output == 2.0
     assert one.options["documents"] == str(tmp_path / "library")
     assert work_dir(config, one).endswith("queue.db.work")
-    adapter = make_adapters(config, _NoClock())["reports"]
+    adapter = make_adapters(config, ManualClock())["reports"]
     assert isinstance(adapter, ResearcherAdapter)
     assert adapter.work(job()).argv[0] == str(tmp_path / ".venv-r/bin/python")
     apart = parse(text.replace("documents =", 'work_dir = "runs"\ndocuments ='), tmp_path / "penstock.toml")
     assert Path(work_dir(apart, apart.plant.hosts[0])).parent == tmp_path / "runs"
-
-
-class _NoClock:
-    def now(self) -> float:
-        return 0.0
-
-    async def sleep_until(self, when: float) -> None:
-        raise AssertionError
-
-    def rewind(self) -> None: ...
 
 
 # ---- payloads
@@ -386,9 +377,7 @@ async def test_a_missing_package_is_one_line_with_its_remedy(tmp_path: Path) -> 
     assert "\n" not in health.detail
 
 
-async def test_a_check_looks_at_all_that_a_run_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_check_looks_at_all_that_a_run_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = await ResearcherAdapter(host(python="/no/such/python")).check()
     assert "hosts.reports.python: /no/such/python cannot be run" in gone.detail
     folder = await ResearcherAdapter(host(documents="/no/such/folder")).check()
