@@ -8,8 +8,11 @@ from dataclasses import replace
 import pytest
 
 from penstock.diagnosis.finders import find
+from penstock.diagnosis.finders.one_at_a_time_server import serves_one
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.recording import Recording
+from penstock.diagnosis.speed import SpeedCurve
+from penstock.diagnosis.speed_shapes import ONE, Scalability
 from penstock.model import Host, Plant, Verdict
 from penstock.scheduling.messages import HostChange
 from tests.unit.recording_rig import Row, noisy, recording, sharing, workers
@@ -22,11 +25,19 @@ def named(run: Recording | Sequence[Row]) -> dict[str, Finding]:
     return {f.name: f for f in find(run if isinstance(run, Recording) else recording(run))}
 
 
-def bursts(speed: Callable[[int], float], seed: int, spread: float = 0.2, slots: int = 8) -> list[Row]:
+def bursts(
+    speed: Callable[[int], float],
+    seed: int,
+    spread: float = 0.2,
+    slots: int = 8,
+    *,
+    count: int = 60,
+    every: Sequence[float] = (1.5, 3.0, 5.0, 9.0),
+) -> list[Row]:
     """Times of little and of much load."""
     rows = []
-    for i, every_s in enumerate((1.5, 3.0, 5.0, 9.0)):
-        for row in sharing(speed, noisy(60, 10.0, spread, seed), slots=slots, every_s=every_s):
+    for i, every_s in enumerate(every):
+        for row in sharing(speed, noisy(count, 10.0, spread, seed), slots=slots, every_s=every_s):
             assert row.start is not None
             assert row.end is not None
             at = 2000.0 * i
@@ -98,6 +109,21 @@ def test_a_server_that_works_on_one_at_a_time_behind_many_slots(seed: int, sprea
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_server_that_shares_itself_fairly_is_one_at_a_time_too(seed: int) -> None:
     assert set(named(bursts(lambda c: 1 / c, seed, 0.05, slots=4))) == {"one-at-a-time-server"}
+
+
+def test_of_few_that_share_a_server_most_are_known_for_it() -> None:
+    """Few lone ones: that company slows is proven, and one at a time is not refuted."""
+    every = (2.0, 25.0)
+    runs = [named(bursts(lambda c: 1 / c, seed, 0.4, slots=4, count=8, every=every)) for seed in range(40)]
+    assert sum("one-at-a-time-server" in found for found in runs) >= 38
+    assert not any("contention" in found for found in runs)
+
+
+def test_what_one_alone_does_is_not_told_by_many() -> None:
+    """A server past its best, never seen with few: that it gets through less the more it is given is contention."""
+    assert not serves_one(SpeedCurve("h", Scalability(0.63, 0.034), (8, 15), 180))
+    assert serves_one(SpeedCurve("h", Scalability(0.9, 0.034), (1, 15), 180))
+    assert serves_one(SpeedCurve("h", ONE, (8, 15), 180))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -109,6 +109,47 @@ def test_a_preference_that_age_makes_up_for_is_not_starvation(seed: int) -> None
     assert not named(recording(rows, plant=plant))
 
 
+def held_back(limit: int) -> Habit:
+    """Kind and lane slow run so many at a time; all else as there is room."""
+
+    def habit(
+        now: float, line: Sequence[Work], free: Mapping[str, int], running: Mapping[str, str]
+    ) -> Starts:
+        left, slow = dict(free), sum(name.startswith("s") for name in running)
+        for work in line:
+            host = max(work.hosts, key=lambda h: left[h])
+            if left[host] < 1 or (work.kind == "slow" and slow >= limit):
+                continue
+            slow += work.kind == "slow"
+            left[host] -= 1
+            yield work, host
+
+    return habit
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_lane_at_its_own_limit_is_not_starved(seed: int) -> None:
+    hosts = ("a", "b")
+    slow = works(25, seed, prefix="s", lane="slow", kind="slow", hosts=hosts)
+    fast = coming(works(150, seed, prefix="f", lane="fast", hosts=hosts), 0.5, seed)
+    rows = Yard({"a": 4, "b": 4}, held_back(1)).run(slow + fast)
+    plant = Plant(
+        (Host("a", "python", slots=4), Host("b", "python", slots=4)),
+        (Lane("slow", max_running=1), Lane("fast")),
+    )
+    assert "starvation" not in named(recording(rows, plant=plant))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_kind_that_is_run_one_by_one_is_serial_and_its_tasks_are_not_starved(seed: int) -> None:
+    slow = coming(works(30, seed, prefix="s", kind="slow"), 1.0, seed)
+    fast = coming(works(120, seed, prefix="f", kind="fast"), 0.7, seed)
+    rows = Yard({"a": 10}, held_back(1)).run(slow + fast)
+    found = named(recording(rows, plant=Plant((Host("a", "python", slots=10),))))
+    assert "serial-starts" in found
+    assert "starvation" not in found
+
+
 # ---- priority-inversion
 
 

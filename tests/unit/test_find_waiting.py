@@ -132,6 +132,30 @@ def test_a_loop_whose_books_stood_still_is_found() -> None:
     assert "stalled-loop" not in named(apart)
 
 
+def test_a_queue_that_stands_still_with_the_loop_is_no_blocking() -> None:
+    """Twice all ends are seen late, and whoever is oldest goes first, on what seemed full: no order of queues."""
+    on_a = [
+        (0, 2, 0),
+        (8, 12, 8),
+        (11, 14, 11),
+        (16, 100, 16),
+        (100, 106, 25),
+        (100, 189, 20),
+        (106, 189, 27),
+    ]
+    on_a += [(189, 209, 39), (189, 201, 47), (201, 220, 48), (209, 220, 48), (220, 238, 49), (220, 233, 50)]
+    on_b = [(6, 11, 6), (10, 100, 10), (11, 100, 11), (100, 189, 24), (100, 189, 18), (189, 213, 29)]
+    on_b += [(189, 222, 45), (213, 226, 49), (222, 231, 51), (226, 266, 53), (231, 238, 54), (238, 263, 56)]
+    rows = [
+        Row(f"{host}{start}-{i}", float(start), float(end), host=host, queued=float(queued))
+        for host, told in (("a", on_a), ("b", on_b))
+        for i, (start, end, queued) in enumerate(told)
+    ]
+    found = named(rows)
+    assert "stalled-loop" in found
+    assert "head-of-line-blocking" not in found
+
+
 def test_what_the_watchdog_saw_is_told() -> None:
     """C4: of our own runs."""
     rows = Yard({"a": 2}).run(works(10))
@@ -168,6 +192,17 @@ def test_a_dispatcher_that_polls_leaves_slots_idle(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_moment_between_an_end_and_a_start_is_no_idle_slot(seed: int) -> None:
     assert not named(Yard({"a": 3, "b": 2}, lag_s=0.15).run(works(60, seed, hosts=("a", "b"))))
+
+
+def test_slots_that_never_fill_up_are_many_gaps() -> None:
+    """One start at a time, each seconds too late: there is room all along, in one gap that never ends."""
+
+    def one(now: float, line: Sequence[Work], free: Mapping[str, int], running: Mapping[str, str]) -> Starts:
+        yield from list(fair(now, line, free, running))[:1]
+
+    rows = Yard({"a": 8}, one, poll_s=3.0).run(works(40))
+    found = named(recording(rows, plant=Plant((Host("a", "python", slots=8),))))
+    assert set(found) == {"idle-slots"}
 
 
 def test_a_lane_limit_far_below_the_slots_is_idle_slots() -> None:
@@ -260,6 +295,31 @@ def test_failures_and_the_end_of_the_queue_are_no_leak(seed: int) -> None:
     assert not named(Yard({"a": 4}).run(plan))
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_hosts_that_empty_because_a_kind_is_run_two_at_a_time_leak_nothing(seed: int) -> None:
+    """Whoever runs the kind takes any host for the next one: on each, ever fewer run and never more again."""
+
+    def two_slow(
+        now: float, line: Sequence[Work], free: Mapping[str, int], running: Mapping[str, str]
+    ) -> Starts:
+        slow = sum(name.startswith("slow") for name in running)
+        left = dict(free)
+        for work, host in fair(now, line, left, running):
+            if work.kind == "slow":
+                slow += 1
+                if slow > 2:
+                    continue
+            yield work, host
+
+    both = ("a", "b", "c")
+    slow = works(40, seed, prefix="slow", kind="slow", hosts=both)
+    others = works(30, seed + 1, prefix="other", kind="other", hosts=both)
+    planned = [w for pair in zip(slow, others, strict=False) for w in pair] + slow[30:]
+    rows = Yard({"a": 4, "b": 4, "c": 4}, two_slow).run(planned)
+    told = recording(rows, told=frozenset({"task", "kind", "host", "queued", "started", "ended"}))
+    assert "leaked-slots" not in named(told)
+
+
 # ---- stuck-gate
 
 
@@ -286,3 +346,29 @@ def test_a_gate_that_is_closed_for_a_reason_is_not_stuck() -> None:
     turns = [(10.0 * i, 10.0 * i + 6) for i in range(10)]
     assert "stuck-gate" not in named(gated(turns)), "it opens and closes"
     assert "stuck-gate" not in named(gated([(90.0, 100.0)])), "short against the run"
+
+
+def test_a_lane_gate_that_stays_closed_after_its_reason_has_gone_is_stuck() -> None:
+    """However long it was closed rightly before: its own condition held for more than any loop's lag."""
+    busy = [Row(f"f{i}", 0.0, 80.0, lane="fpf") for i in range(3)]
+    found = named(gated([(0.0, 100.0)], busy))
+    assert found["stuck-gate"].cause.endswith("lane fpf ran no more than 2 for 20 s of it")
+    late = [replace(r, end=95.0) for r in busy]
+    assert "stuck-gate" not in named(gated([(0.0, 100.0)], late))
+    stall = Stalled("f0", 1, "h", 99.0, 18.0, "")
+    stood = replace(gated([(0.0, 100.0)], busy), stalls=(stall,))
+    assert "stuck-gate" not in named(stood), "the loop that opens it stood still"
+
+
+def probed(detail: str, closed: tuple[float, float]) -> Recording:
+    rows = [Row(f"g{i}", closed[1] + i, 200.0 + i, lane="held") for i in range(6)]
+    gate = Gate("vram", probe="nvml:memory_free_gb", min=3.0, holds_lanes=("held",))
+    plant = Plant((Host("h", "python", slots=20),), (Lane("held"),), (gate,))
+    return recording(rows, plant=plant, waits={r.task: (Wait("gate:vram", detail, *closed),) for r in rows})
+
+
+def test_a_probe_that_reads_is_not_stuck_until_it_is_closed_for_most_of_the_run() -> None:
+    reads, fails = "nvml:memory_free_gb = 1.4 < 3", "nvml:memory_free_gb failed: no driver; on_error = closed"
+    assert "stuck-gate" not in named(probed(reads, (0.0, 60.0)))
+    assert "stuck-gate" in named(probed(fails, (0.0, 60.0)))
+    assert "stuck-gate" in named(probed(reads, (0.0, 150.0))), "a condition that cannot come true"

@@ -33,12 +33,15 @@ _PROOF_OF_WORKERS = 5.0  # they say where each end must lie, and may be lucky wi
 _RETROGRADE = 1.0  # servers seldom do less with more: what it takes to believe it of one
 NO_MORE = 1.3  # times the throughput of one, however many run: that is one at a time
 _NEARLY_ONE = 1.5
-_REFUTED = 2.0  # what a figure that is free to choose gains by chance once in twenty times
+_REFUTED = 3.0  # and 1 for it: what a figure that is free to choose gains by chance once in two hundred times
 _CLEARLY = 1.5
 _CLEARLY_UNSEEN = 3.0  # where none was ever alone, so that nobody knows what one alone takes
 _TOO_LONG = 1.8
 _SLIGHT = 0.1  # an exponent, or the root of a share, with which a slow-down would begin to show
 _SLOWER = 0.93  # a curve that never gets below this is flat
+
+
+_Candidate = tuple[float, Shape, float]  # its likelihood less its figures, the shape, its proof
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,8 @@ def fit(attempts: Sequence[Lived], resolution: float, *, guess: bool = False) ->
     price = 0.5 * log(len(samples))
     # Each sort's centre and spread are fitted too: with few of a sort, that alone makes anything look likely.
     freedom = max(0.0, 1 - 2 * len(groups) / len(samples))
-    proven = []
+    proven: list[_Candidate] = []
+    unproven_one: _Candidate | None = None
     for shape, value, parameters in _candidates(groups, samples, attempts, observed, flat):
         # Against a flat curve each chosen figure costs its full price; which of the others it is, less.
         proof = freedom * (value - flat) - parameters * price
@@ -91,11 +95,16 @@ def fit(attempts: Sequence[Lived], resolution: float, *, guess: bool = False) ->
         enough = value - flat > parameters if guess else proof > needed
         if enough and shape.speed(observed[1]) < _SLOWER:
             proven.append((value - parameters, shape, proof))
+        elif shape == ONE:
+            unproven_one = (value - parameters, shape, proof)
+    # Once it is proven that company slows, which of the shapes it is needs no proof of its own.
+    if proven and unproven_one is not None and unproven_one[0] > flat:
+        proven.append(unproven_one)
     shape, proof = _best(proven, seen)
     return Fit(shape, observed, len(samples), _error(groups, samples, shape), proof)
 
 
-def _best(proven: Sequence[tuple[float, Shape, float]], seen: Sequence[int]) -> tuple[Shape, float]:
+def _best(proven: Sequence[_Candidate], seen: Sequence[int]) -> tuple[Shape, float]:
     """The likeliest. That a host gets through no more than with one must be clearly likelier than all else; or,
     where one alone was seen too, durations in proportion to company must not be refuted and nearly fit best.
 
@@ -349,7 +358,11 @@ def _candidates(
             yield Workers(knee), inside, 1
         onset = partial(Onset, knee)
         hands = value(onset(1.0))
-        yield onset(1.0), hands, 1  # a server with so many hands
+        yield (
+            onset(1.0),
+            hands,
+            0 if knee == 1 else 1,
+        )  # a server with so many hands; with one, nothing is chosen
         if hands < flat and value(onset(_SLIGHT)) < flat:
             continue
         exponent = _climb(lambda at, make=onset: value(make(at[0])), (1.0,), 0.5)  # type: ignore[misc]
@@ -373,7 +386,7 @@ def _is_credible(groups: Sequence[_Group], served: Sequence[float]) -> bool:
         if not at_once or not others:
             continue
         works = [log(max(s, group.blur_s)) for s in others]
-        doubt = 2 * _spread_of(works)[1] / sqrt(len(at_once))
+        doubt = 3 * _spread_of(works)[1] / sqrt(len(at_once))
         if log(max(_median(at_once), group.blur_s)) > _median(works) + log(_TOO_LONG) + doubt:
             return False
     return True

@@ -35,15 +35,15 @@ class Finder(NamedTuple):
 
 
 FINDERS: Mapping[str, Finder] = {
+    stalled_loop.NAME: Finder(
+        stalled_loop.find, "one task kept the loop that starts all the others from turning"
+    ),
     head_of_line_blocking.NAME: Finder(
         head_of_line_blocking.find,
         "tasks waited beside room on their host, behind an older one that waited for another host",
     ),
     leaked_slots.NAME: Finder(
         leaked_slots.find, "how many run at once on a host drifted away from its slots and did not come back"
-    ),
-    stalled_loop.NAME: Finder(
-        stalled_loop.find, "one task kept the loop that starts all the others from turning"
     ),
     serial_starts.NAME: Finder(
         serial_starts.find, "a family ran one at a time although there was room: each start is at an end"

@@ -14,7 +14,7 @@ from penstock.diagnosis.finders.report import called, finding, seconds
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.finders.turns import Turn
 from penstock.diagnosis.findings import Finding
-from penstock.diagnosis.steps import Steps, combined, spans_of
+from penstock.diagnosis.steps import Steps, combined, joined
 
 NAME = "idle-slots"
 BETTER = (
@@ -66,7 +66,8 @@ def _of_host(scene: Scene, host: str) -> _Idle | None:
     idle_s, wanted_s = idle.area(scene.begin, scene.end), wanted.area(scene.begin, scene.end)
     if idle_s < _SHARE * wanted_s:
         return None
-    gaps = [span for span in spans_of(idle, scene.end) if span[1] - span[0] > scene.near_s]
+    # Where it never fills up, one gap runs into the next: each start that ends a wait beside room tells of one.
+    gaps = joined(((t.start, t.start) for _, t in late), scene.near_s)
     return _Idle(host, idle_s, len(gaps), late)
 
 

@@ -12,7 +12,7 @@ from penstock.diagnosis.steps import Steps, combined, spans_of
 
 _FAR_BELOW = 0.5  # of the slots that the lane could have used: a limit above that is a matter of taste
 _SHARE = 0.3  # of the slots that it had and could have had, left free
-_LOST = 0.3  # of the run
+_LOST = 0.2  # of the run
 
 
 class LaneLimit(NamedTuple):

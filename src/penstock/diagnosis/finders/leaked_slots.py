@@ -114,12 +114,26 @@ def _descent(scene: Scene, wanting: Steps, slots: int) -> list[_Step]:
 
 
 def _is_a_familys(scene: Scene, host: str, first: _Step, last: _Step) -> bool:
-    """Whether only kinds were left in the end of which there never ran more at once, while others did."""
-    lives = [a for a in scene.by_host[host] if a.is_own]
-    left = {a.sort[0] for a in lives if a.start > last.at + scene.near_s}
-    before = [(a.start, a.end) for a in lives if a.sort[0] in left and a.start < first.at - scene.near_s]
-    others = any(a.sort[0] not in left for a in lives)
-    return others and bool(before) and scene.lasting_most(Steps(before)) <= last.level
+    """Whether only kinds were left in the end of which there never ran more at once, while others did.
+
+    On this host, or on all together: what runs a family may take any of them for the next one.
+    """
+    here = [a for a in scene.by_host[host] if a.is_own]
+    left = {
+        t.life.sort[0]
+        for t in scene.turns_of[host]
+        if t.life is not None and t.start > last.at + scene.near_s and t.wait_s > scene.near_s
+    }
+    if all(a.sort[0] in left for a in here):
+        return False
+    for lives in (here, scene.lives):
+        of_family = [a for a in lives if a.sort[0] in left]
+        before = [(a.start, a.end) for a in of_family if a.start < first.at - scene.near_s]
+        after = [(a.start, a.end) for a in of_family if a.start > last.at + scene.near_s]
+        most = last.level if lives is here else scene.lasting_most(Steps(after))
+        if before and scene.lasting_most(Steps(before)) <= most:
+            return True
+    return False
 
 
 def _follow_failures(scene: Scene, steps: Sequence[_Step], ends: Sequence[float]) -> bool:

@@ -12,13 +12,18 @@ from penstock.diagnosis.finders.turns import Turn
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.speed import SpeedCurve
 from penstock.diagnosis.speed_fit import NO_MORE
+from penstock.diagnosis.speed_shapes import ONE, Workers
 
 NAME = "one-at-a-time-server"
+_FEW = 2  # at once
 
 
 def serves_one(curve: SpeedCurve) -> bool:
-    high = curve.observed[1]
-    return curve.slows and high >= 2 and max(curve.throughput(c) for c in range(1, high + 1)) <= NO_MORE
+    """Where few were never seen, a curve with figures of its own says nothing of what one alone would do."""
+    low, high = curve.observed
+    if not curve.slows or high < 2 or (low > _FEW and curve.shape not in (ONE, Workers(1))):
+        return False
+    return max(curve.throughput(c) for c in range(1, high + 1)) <= NO_MORE
 
 
 def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:

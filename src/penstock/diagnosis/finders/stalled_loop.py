@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
 from penstock.diagnosis.attempts import Lived
-from penstock.diagnosis.finders import ideal
+from penstock.diagnosis.finders import head_of_line_blocking, ideal
 from penstock.diagnosis.finders.report import called, finding, host_table, seconds
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.finders.turns import Turn
@@ -53,7 +53,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     if scene.recording.stalls:
         yield from _told(scene)
     elif not scene.recording.is_ours:
-        yield from _inferred(scene.presumed, found)
+        yield from _inferred(scene.presumed, head_of_line_blocking.find(scene, found))
 
 
 def _told(scene: Scene) -> Iterator[Finding]:
@@ -112,7 +112,7 @@ def _gain_s(scene: Scene, late: Sequence[Lived]) -> float:
     return ideal.gain_s(scene, ideal.pieces(scene, seconds=took_s))
 
 
-def _inferred(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
+def _inferred(scene: Scene, blocked: Iterable[Finding]) -> Iterator[Finding]:
     pauses = list(_pauses(scene))
     freezes = [(f, f.culprit) for f in pauses if f.culprit is not None]
     if len(freezes) < _AT_AN_END * len(pauses):
@@ -122,7 +122,7 @@ def _inferred(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     needed = _ONE_IS_ENOUGH if few else _FROZEN
     if not freezes or frozen_s < needed * scene.makespan_s:
         return
-    if any(f.name == "head-of-line-blocking" and f.gain_s >= frozen_s for f in found):
+    if any(f.gain_s >= frozen_s for f in blocked):
         return  # those at the head of a queue explain what stood behind them
     # Where several ended in that moment, nobody knows when the one that held them up did.
     guilty = {(a.task, a.number) for f, a in freezes if len(_ended_at(scene, [f.end])) < _PILE}

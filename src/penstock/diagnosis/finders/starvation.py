@@ -43,9 +43,13 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
             groups[f"lane {turn.task.lane}", turn.host].append(turn)
             groups[f"priority {turn.task.priority}", turn.host].append(turn)
             groups[_EQUALS, f"{turn.task.lane} {turn.task.priority} {turn.host}"].append(turn)
+    is_serial = any(f.name == "serial-starts" for f in found)
     best: tuple[str, list[_Starved]] | None = None
     for (name, host), members in sorted(groups.items()):
-        starved = _passed(scene, members) if name == _EQUALS else _starved(scene, host, members)
+        if name == _EQUALS:
+            starved = _passed(scene, members, of_its_kind=is_serial)
+        else:
+            starved = _starved(scene, host, members)
         weight = sum(s.turn.wait_s for s in starved)
         if len(starved) >= _SOME and (best is None or weight > sum(s.turn.wait_s for s in best[1])):
             best = name, starved
@@ -68,6 +72,8 @@ def _starved(scene: Scene, host: str, members: Sequence[Turn]) -> list[_Starved]
             since = max(dry_from, turn.since)
             if turn.start < dry_to - scene.near_s or dry_to - since < _OF_RUN * scene.makespan_s:
                 continue
+            if _is_limited(scene, turn.task.lane, since, dry_to):
+                continue
             passing = others[bisect_left(starts, since) : bisect_right(starts, dry_to - scene.near_s)]
             later = [t for t in passing if _is_later(scene, t, turn) and not _may(scene, t, turn)]
             if len(later) < needed:
@@ -78,8 +84,17 @@ def _starved(scene: Scene, host: str, members: Sequence[Turn]) -> list[_Starved]
     return list(starved.values())
 
 
-def _passed(scene: Scene, members: Sequence[Turn]) -> list[_Starved]:
-    """Of equals, those that were overtaken again and again."""
+def _is_limited(scene: Scene, lane: str, start: float, end: float) -> bool:
+    """Whether for most of a time its own lane's limit kept it, which no later comer has anything to do with."""
+    limit = scene.lane_limits.get(lane)
+    load = scene.lane_load.get(lane)
+    if limit is None or load is None:
+        return False
+    return sum(b - a for a, b, n in load.pieces(start, end) if n >= limit) > 0.5 * (end - start)
+
+
+def _passed(scene: Scene, members: Sequence[Turn], *, of_its_kind: bool) -> list[_Starved]:
+    """Of equals, those that were overtaken again and again; where a kind may be held up by itself, by its kind."""
     usual_s = median(t.wait_s for t in members)
     long = [t for t in members if t.wait_s >= max(_TIMES * usual_s, _OF_RUN / 2 * scene.makespan_s)]
     ordered = [t for t in members if t.life is not None]
@@ -87,7 +102,11 @@ def _passed(scene: Scene, members: Sequence[Turn]) -> list[_Starved]:
     passed = []
     for turn in sorted(long, key=lambda t: -t.wait_s)[:_LOOKED_AT]:
         meanwhile = ordered[bisect_left(starts, turn.since) : bisect_left(starts, turn.start - scene.near_s)]
-        later = [t.wait_s for t in meanwhile if _is_later(scene, t, turn)]
+        later = [
+            t.wait_s
+            for t in meanwhile
+            if _is_later(scene, t, turn) and not (of_its_kind and t.task.kind != turn.task.kind)
+        ]
         if len(later) >= max(_OVERTAKERS, _TURNOVERS * scene.slots(turn.host or "")):
             their_wait_s = median(later)
             if turn.wait_s >= _TIMES * max(their_wait_s, scene.near_s):

@@ -1,4 +1,9 @@
-"""stuck-gate: a gate that stayed closed for most of the time in which tasks waited for it, whatever it looks at."""
+"""stuck-gate: a gate that stayed closed for most of the time in which tasks waited for it, whatever it looks at.
+
+Of a lane gate the record tells what it looked at: it is stuck if it was closed while its own condition held. Of a
+probe gate it tells readings: one that reads is stuck only if it is closed for most of the run, as a condition that
+cannot come true; one that failed, sooner.
+"""
 
 from __future__ import annotations
 
@@ -9,40 +14,54 @@ from penstock.diagnosis.finders import ideal
 from penstock.diagnosis.finders.report import finding, key, seconds
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.findings import Finding
-from penstock.diagnosis.steps import Span, joined
+from penstock.diagnosis.steps import Span, Steps, joined
 from penstock.model import Gate
 
 NAME = "stuck-gate"
 _MOST = 0.6  # of all the time in which somebody waited for it, in one stretch
 _OF_RUN = 0.2
-_SHOULD_BE_OPEN = 0.5  # of that stretch, a lane gate's own condition held
-_TIMES = 2  # or again and again, and for some of it
+_OF_RUN_BY_READINGS = 0.5  # a probe that reads a value and says no does what it is there for
+_SHOULD_BE_OPEN = 0.1  # of the run, a lane gate's own condition held: no lag of a loop is as long
+_TIMES = 2  # or again and again, and for some of that stretch
 _SOME = 0.05
 
 
 def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     held: dict[str, list[tuple[Span, str]]] = defaultdict(list)
+    said: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for task, waits in scene.recording.waits.items():
         for wait in waits:
             kind, _, name = wait.reason.partition(":")
             if kind == "gate":
                 held[name].append(((wait.start, wait.end), task))
+                said[name].append((wait.detail, wait.seconds))
     gates = {g.name: g for g in scene.recording.plant.gates} if scene.recording.plant else {}
     for name, waits_of_gate in sorted(held.items()):
-        yield from _judge(scene, name, gates.get(name), waits_of_gate)
+        gate = gates.get(name)
+        of_run = _OF_RUN_BY_READINGS if gate is not None and _reads(gate, said[name]) else _OF_RUN
+        yield from _judge(scene, name, gate, waits_of_gate, of_run)
 
 
-def _judge(scene: Scene, name: str, gate: Gate | None, held: Sequence[tuple[Span, str]]) -> Iterator[Finding]:
+def _reads(gate: Gate, said: Sequence[tuple[str, float]]) -> bool:
+    """Whether its probe gave values for most of the time in which tasks waited, and did not fail."""
+    by_value = sum(s for detail, s in said if detail.startswith(f"{gate.probe} = "))
+    return by_value > 0.5 * sum(s for _, s in said)
+
+
+def _judge(
+    scene: Scene, name: str, gate: Gate | None, held: Sequence[tuple[Span, str]], of_run: float
+) -> Iterator[Finding]:
     stretches = joined((span for span, _ in held), scene.near_s)
     longest = max(stretches, key=lambda span: span[1] - span[0])
     closed_s = longest[1] - longest[0]
-    if closed_s < _MOST * sum(b - a for a, b in stretches) or closed_s < _OF_RUN * scene.makespan_s:
+    if closed_s < _MOST * sum(b - a for a, b in stretches) or closed_s < of_run * scene.makespan_s:
         return
     what = "its probe never let it open"
     if gate is not None and gate.lane is not None and gate.max_running is not None:
         spans = _open_spans(scene, gate, longest)
         open_s = sum(b - a for a, b in spans)
-        if open_s < (_SOME if len(spans) >= _TIMES else _SHOULD_BE_OPEN) * closed_s:
+        needed = _SHOULD_BE_OPEN * scene.makespan_s
+        if open_s < (min(needed, _SOME * closed_s) if len(spans) >= _TIMES else needed):
             return  # it did what it is there for
         what = f"lane {gate.lane} ran no more than {gate.max_running} for {seconds(open_s)} of it"
     lost = [(end - start, task) for (start, end), task in held]
@@ -81,6 +100,9 @@ def _open_spans(scene: Scene, gate: Gate, span: Span) -> list[Span]:
     if load is None:
         return [span]
     few = joined((a, b) for a, b, count in load.pieces(*span) if count <= gate.max_running)
+    # While the loop is known to have stood still, no gate could be opened.
+    stalls = Steps(joined((s.at - s.seconds, s.at) for s in scene.recording.stalls))
+    few = [(a, b) for x, y in few for a, b, still in stalls.pieces(x, y) if not still]
     return [(a, b) for a, b in few if b - a > scene.near_s]
 
 
