@@ -109,12 +109,13 @@ async def _run(order: dict[str, Any], notes: Notes) -> dict[str, Any]:
 async def _standard(order: dict[str, Any], notes: Notes) -> dict[str, Any]:
     from gpt_researcher import GPTResearcher
 
+    tone = _tone(order["tone"])
     notes.forget()
     researcher = GPTResearcher(
         query=order["query"],
         report_type=order["report_type"],
         report_source=order["report_source"],
-        tone=_tone(order["tone"]),
+        tone=tone,
         verbose=True,
         **order["arguments"],
     )
@@ -127,12 +128,13 @@ async def _standard(order: dict[str, Any], notes: Notes) -> dict[str, Any]:
 async def _detailed(order: dict[str, Any], notes: Notes) -> dict[str, Any]:
     from backend.report_type import DetailedReport
 
+    tone = _tone(order["tone"])
     notes.forget()
     detailed = DetailedReport(
         query=order["query"],
         report_type=order["report_type"],
         report_source=order["report_source"],
-        tone=_tone(order["tone"]),
+        tone=tone,
         **order["arguments"],
     )
     report = await detailed.run()
@@ -146,6 +148,7 @@ async def _multi_agent(order: dict[str, Any], notes: Notes) -> dict[str, Any]:
     from loguru import logger
     from multi_agents.agents import ChiefEditorAgent
 
+    tone = _tone(order["tone"])
     notes.forget()
     logger.add(lambda message: notes.note(message.record["message"]), level="WARNING")
     team = order["team"]
@@ -160,7 +163,7 @@ async def _multi_agent(order: dict[str, Any], notes: Notes) -> dict[str, Any]:
         "include_human_feedback": False,  # nobody is there to give any
         "verbose": True,
     }
-    state = await ChiefEditorAgent(task, tone=_tone(order["tone"])).run_research_task()
+    state = await ChiefEditorAgent(task, tone=tone).run_research_task()
     for section in state.get("research_data") or ():
         lost = [name for name, text in section.items() if not text] if isinstance(section, dict) else []
         if lost:
