@@ -20,7 +20,7 @@ from penstock.lifecycle import ENDED
 from penstock.model import Attempt, OnCrash, Result, State, Task, TaskRecord
 from penstock.store.base import Answer, Request, Snapshot, Store, StoredEvent, TaskFilter, Token
 from penstock.telemetry.ambient import current as current_trace
-from penstock.wiring import make_dispatcher, open_store, read_config
+from penstock.wiring import Dispatching, make_dispatcher, open_store, read_config
 
 if TYPE_CHECKING:
     from penstock.diagnosis.recording import Recording
@@ -42,9 +42,16 @@ class Client:
     """Open it with `penstock.open()`; it belongs to the loop that opened it."""
 
     def __init__(
-        self, config: Config, store: Store, *, dispatch: bool, listeners: Sequence[Listener] = ()
+        self,
+        config: Config,
+        store: Store,
+        *,
+        dispatch: bool,
+        listeners: Sequence[Listener] = (),
+        dispatching: Dispatching = Dispatching(),  # noqa: B008 - frozen
     ) -> None:
         self.config = config
+        self._dispatching = dispatching
         self._listeners = listeners  # to the story of a dispatcher of our own
         self._store = store
         self._check = TaskChecker(config).check
@@ -324,7 +331,7 @@ class Client:
 
     def _parts(self) -> tuple[Store, Dispatcher]:
         store = open_store(self.config)
-        dispatcher = make_dispatcher(self.config, store, "a client")
+        dispatcher = make_dispatcher(self.config, store, "a client", self._dispatching)
         for listener in self._listeners:
             dispatcher.story.listen(listener)
         return store, dispatcher
@@ -334,10 +341,16 @@ class Client:
         """Whether tasks run in this process."""
         return self._background is not None
 
+    @property
+    def on_stop(self) -> str:
+        """What becomes of tasks that a stop of our own dispatcher ends: requeue or block."""
+        return self._dispatching.on_stop
+
     async def stop_dispatching(self, *, put_back: bool = False) -> None:
         """Our own dispatcher finishes what runs, or puts it back, and starts nothing more; the client stays.
 
-        May be called again with `put_back` while the first call waits.
+        What is put back is blocked instead where `on_stop` says so. May be called again with `put_back` while
+        the first call waits.
         """
         self._dispatch = False
         if self._background is not None:
@@ -436,19 +449,26 @@ class Endings:
 
 @asynccontextmanager
 async def open(
-    config: Config | Path | str | None = None, *, dispatch: bool = True, listeners: Sequence[Listener] = ()
+    config: Config | Path | str | None = None,
+    *,
+    dispatch: bool = True,
+    dispatcher: str = "async",
+    on_stop: str = "requeue",
+    listeners: Sequence[Listener] = (),
 ) -> AsyncIterator[Client]:
     """A client for a config: its path, a Config, or the file found from here.
 
     With `dispatch`, and where no other process does, tasks run in this process, on threads of their own, until
-    the client is closed; what is then unfinished stays in the store. `listeners` are told, on one of those threads,
-    what happens there.
+    the client is closed; what is then unfinished stays in the store. `dispatcher` is "async", or "threads" for one
+    thread per kind that runs one task at a time; `on_stop` says what becomes of tasks that are stopped before their
+    end: "requeue" or "block". `listeners` are told, on one of those threads, what happens there.
     """
+    dispatching = Dispatching(dispatcher, on_stop)
     if not isinstance(config, Config):
         config = read_config(Path(config) if config is not None else None)
     store = open_store(config)
     await store.open()
-    client = Client(config, store, dispatch=dispatch, listeners=listeners)
+    client = Client(config, store, dispatch=dispatch, listeners=listeners, dispatching=dispatching)
     try:
         if dispatch:
             await client._ensure_dispatcher()

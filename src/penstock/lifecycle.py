@@ -24,7 +24,7 @@ STEPS: dict[tuple[State, str], State] = {
     (State.RUNNING, "fail"): State.FAILED,
     (State.RUNNING, "requeue"): State.QUEUED,  # another try, or put back
     (State.RUNNING, "cancel"): State.CANCELLED,
-    (State.RUNNING, "block"): State.BLOCKED,  # the dispatcher died and on_crash = "block"
+    (State.RUNNING, "block"): State.BLOCKED,  # the dispatcher died and on_crash = "block", or on_stop says so
     (State.FAILED, "retry"): State.QUEUED,
     (State.CANCELLED, "retry"): State.QUEUED,
     (State.BLOCKED, "retry"): State.QUEUED,

@@ -50,6 +50,13 @@ class OnCrash(StrEnum):
     CANCEL = "cancel"  # of a call whose caller waited on a connection: that is gone, and so is the call
 
 
+class OnStop(StrEnum):
+    """What becomes of a task that a stopping dispatcher ends before its own end."""
+
+    REQUEUE = "requeue"
+    BLOCK = "block"
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """One piece of work. `id`, `run` and `queued_at` are filled in at submit when left empty."""
@@ -216,6 +223,7 @@ class Plant:
     gates: tuple[Gate, ...] = ()
     aging_s: float = 300.0
     retry: RetryRule = RetryRule()
+    thread_per_kind: bool = False  # each kind has one thread, which runs one task at a time
 
     def hosts_for(self, kind: str, host: str | None = None, model: str | None = None) -> list[Host]:
         """Who may take a task. Who takes any model is asked only for one that nobody has by name."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 from penstock.config import AVAILABLE, Config, HostTypes, load
 from penstock.config.own_calls import calls_through_us
 from penstock.errors import ConfigError, UsageError
+from penstock.model import OnStop
 
 if TYPE_CHECKING:
     from penstock.clock import Clock
-    from penstock.dispatcher.loop import Dispatcher, MakeEngine
+    from penstock.dispatcher.loop import Dispatcher
+    from penstock.engine.base import MakeEngine
     from penstock.hosts.base import Adapter
     from penstock.hosts.own_door import OwnDoor
     from penstock.model import Host
@@ -37,6 +39,8 @@ _ADAPTERS = {
     "simulated": "penstock.hosts.simulated:make",
 }
 _PLUG_INS = "penstock.hosts"
+DISPATCHERS = ("async", "threads")
+ON_STOP = tuple(str(choice) for choice in OnStop)
 _OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
@@ -121,16 +125,50 @@ def _store_tag(config: Config) -> str:
     return hashlib.blake2b(config.store.encode(), digest_size=8).hexdigest()
 
 
-def make_dispatcher(config: Config, store: Store, command: str, *, traced: bool = True) -> Dispatcher:
+@dataclass(frozen=True, slots=True)
+class Dispatching:
+    """How this process dispatches, if it does, in the words that users choose from."""
+
+    dispatcher: str = "async"  # or threads: one per kind, which runs one task at a time
+    on_stop: str = "requeue"  # or block: what becomes of what is stopped before its end
+
+    def __post_init__(self) -> None:
+        for name, given, choices in (
+            ("dispatcher", self.dispatcher, DISPATCHERS),
+            ("on_stop", self.on_stop, ON_STOP),
+        ):
+            if given not in choices:
+                raise UsageError(f"{name}: there is no {given!r}; choose from {', '.join(choices)}")
+
+    @property
+    def has_threads(self) -> bool:
+        return self.dispatcher == "threads"
+
+    def named(self, command: str) -> str:
+        """The command that dispatches, as others are told it."""
+        return f"{command} --dispatcher threads" if self.has_threads else command
+
+
+_USUAL = Dispatching()
+
+
+def make_dispatcher(
+    config: Config, store: Store, command: str, dispatching: Dispatching = _USUAL, *, traced: bool = True
+) -> Dispatcher:
     import platform
 
     from penstock.diagnosis.history import Owner
     from penstock.dispatcher.loop import Dispatcher
 
-    owner = Owner(os.getpid(), platform.node(), command)
+    owner = Owner(os.getpid(), platform.node(), dispatching.named(command))
     traces = make_traces(config) if traced else None
-    door = make_door(config)
-    return Dispatcher(config, store, _local_engine(config, door), owner, traces)
+    make_engine = _local_engine(config, make_door(config))
+    if dispatching.has_threads:
+        from penstock.engine.kinds import thread_per_kind
+
+        make_engine = thread_per_kind(make_engine)
+        config = replace(config, plant=replace(config.plant, thread_per_kind=True))
+    return Dispatcher(config, store, make_engine, owner, traces, OnStop(dispatching.on_stop))
 
 
 def make_door(config: Config) -> OwnDoor | None:

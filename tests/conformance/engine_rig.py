@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.clock import Clock, SystemClock
 from penstock.engine.base import Engine, Report, Stall
+from penstock.engine.kinds import KindThreads
 from penstock.engine.local import EngineLimits, LocalEngine
 from penstock.engine.trees import MARKER, prefix
 from penstock.hosts.base import Adapter, Job
@@ -45,6 +46,23 @@ def local_engine(
     limits: EngineLimits,
 ) -> Engine:
     return LocalEngine(adapters, slots, report, on_stall, clock, None, store_tag, limits)
+
+
+def threaded_engine(
+    adapters: Mapping[str, Adapter],
+    slots: Mapping[str, int],
+    report: Report,
+    on_stall: OnStall,
+    clock: Clock,
+    store_tag: str,
+    limits: EngineLimits,
+) -> Engine:
+    """One thread per kind over the local one; here every task is a kind of its own, or few would run at once."""
+
+    def make(report: Report, on_stall: OnStall) -> Engine:
+        return local_engine(adapters, slots, report, on_stall, clock, store_tag, limits)
+
+    return KindThreads(make, report, on_stall)
 
 
 def python_host(name: str, function: str, slots: int = 4, **options: Any) -> Host:
@@ -118,7 +136,7 @@ class Rig:
         assert [key for key, outcomes in self.reports.items() if len(outcomes) != 1] == []
 
     def start(self, host: str, payload: Any, task: str = "t", *, attempt: int = 1, **fields: Any) -> None:
-        job = Job(task, attempt, fields.pop("kind", "k"), payload, host, "default", **fields)
+        job = Job(task, attempt, fields.pop("kind", task), payload, host, "default", **fields)
         self.started.append(job)
         self.engine.start([job])
 

@@ -26,10 +26,11 @@ from tests.conformance.engine_rig import (
     local_engine,
     our_threads,
     python_host,
+    threaded_engine,
 )
 from tests.conformance.host_phone import PATIENCE_S, Caller, Phone
 
-ENGINES = [pytest.param(local_engine, id="local")]
+ENGINES = [pytest.param(local_engine, id="local"), pytest.param(threaded_engine, id="threads")]
 ROOT = Path(__file__).parent.parent.parent
 
 every_engine = pytest.mark.parametrize("make", ENGINES)
@@ -299,7 +300,7 @@ async def test_a_blocked_loop_delays_no_other_host_and_is_named(make: MakeEngine
         assert (end.host, end.task, end.stack) == (stall.host, stall.task, stall.stack)
 
 
-@every_engine
+@pytest.mark.parametrize("make", ENGINES[:1])  # the clock moves at once: no time to be handed to a thread
 async def test_a_blocked_loop_is_abandoned(
     make: MakeEngine, phone: Phone, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -23,8 +23,9 @@ from tests.simulation.truth import Truth
 class World:
     """The scheduler, its referee, and an engine that loses, repeats and delays outcomes."""
 
-    def __init__(self, plant: Plant, rng: random.Random) -> None:
+    def __init__(self, plant: Plant, rng: random.Random, *, switches: bool = False) -> None:
         self.plant = plant
+        self.switches = switches  # each dispatcher has threads per kind where the last had none
         self.rng = rng
         self.now = 1000.0
         self.referee = Referee(plant)
@@ -136,7 +137,14 @@ class World:
         self.step([m.Drain()])
         for _ in range(drain_steps):
             self.advance()
-        self.step([m.PutBack(task, row.attempts) for task, row in self.referee.running.items()])
+        running = list(self.referee.running.values())
+        block = self.switches and self.rng.random() < 0.5
+        self.step([m.PutBack(row.task.id, row.attempts, block=block) for row in running])
+        for row in running:  # never left running (C8)
+            stopped = (
+                (State.BLOCKED, State.CANCELLED) if block else (State.QUEUED, State.CANCELLED, State.FAILED)
+            )
+            assert row.state in stopped, f"{row.task.id} is {row.state} after a stop"
         self.end_dispatcher()
         self.stay_down(down_s)
         self.begin_dispatcher(taking_s)
@@ -176,6 +184,8 @@ class World:
     def begin_dispatcher(self, taking_s: float, *, answering: bool = False) -> None:
         """It begins, reads the store for a while, and then takes its first step."""
         referee = self.referee
+        if self.switches:
+            self.plant = referee.plant = replace(self.plant, thread_per_kind=not self.plant.thread_per_kind)
         number = len(referee.epochs) + 1
         self.scheduler = Scheduler(self.plant, first_class=1_000_000 * number)
         owner = replace(self.owner, answers_only=answering)

@@ -274,6 +274,12 @@ class Referee:
             if (task.lane in g.holds_lanes or task.kind in g.holds_kinds) and not self.gate_open(g)
         ]
 
+    def thread_is_taken(self, row: Row, besides: Row) -> bool:
+        """Where each kind has one thread: whether another task than `besides` is in that of this one's kind."""
+        return self.plant.thread_per_kind and any(
+            other.task.kind == row.task.kind and other is not besides for other in self.running.values()
+        )
+
     # ---- money: nothing starts on a spent budget, and a budget is closed only when it is spent
 
     def running_on(self, budget: str) -> int:
@@ -314,6 +320,7 @@ class Referee:
         held = self.paused or self.lanes_paused.get(task.lane)
         assert not held, f"{task.id} started while paused"
         assert not self.closed_gates(task), f"{task.id} started through a closed gate"
+        assert not self.thread_is_taken(row, row), f"{task.id} started beside another of kind {task.kind}"
         assert not [g for g in self.plant.gates if host.name in g.holds_hosts and not self.gate_open(g)]
         assert self.host_state.get(host.name, "up") in ("up", "half-open"), (
             f"{host.name} is not fit to start on"
@@ -429,6 +436,8 @@ class Referee:
                 if lane and lane.max_running is not None and self.lane_running(lane.name) >= lane.max_running:
                     continue
                 if self.closed_gates(other.task) or self.lanes_paused.get(other.task.lane):
+                    continue
+                if self.thread_is_taken(other, row):
                     continue
                 mine, theirs = self.needs(row.task), self.needs(other.task)
                 if any(amount > mine.get(unit, 0.0) for unit, amount in theirs.items()):

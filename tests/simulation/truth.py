@@ -57,11 +57,10 @@ class Piece(NamedTuple):
 class Truth:
     def __init__(self, referee: Referee) -> None:
         self.referee = referee
-        self.plant = referee.plant
         self.lines: dict[str, list[tuple[float, Answer | None]]] = defaultdict(list)
         self.all_paused = False
         self.paused: set[tuple[str, str]] = set()  # ("lane" | "host", name)
-        self.opens_after = sorted({h.fallback.after_s for h in self.plant.hosts if h.fallback})
+        self.opens_after = sorted({h.fallback.after_s for h in self.referee.plant.hosts if h.fallback})
         self.unseen: set[str] = set()  # in the store, and no dispatcher has taken them in
         self.shapes: dict[tuple[object, ...], int] = {}  # tasks of one shape wait for the same
         self.shape_of: dict[str, int] = {}
@@ -141,9 +140,11 @@ class Truth:
     def look(self, now: float, *, foresee: bool = False) -> None:
         """With `foresee` also at those that are due before anybody looks again: time leaps."""
         self._known: dict[tuple[object, ...], Answer] = {}
-        self.conditions = {h.name: self._condition(h, now) for h in self.plant.hosts} if self.alive else {}
+        self.conditions = (
+            {h.name: self._condition(h, now) for h in self.referee.plant.hosts} if self.alive else {}
+        )
         self._claimants: list[Row] | None = None
-        self._closed_now = {g.name for g in self.plant.gates if self._closed(g)}
+        self._closed_now = {g.name for g in self.referee.plant.gates if self._closed(g)}
         rows = self.referee.rows
         for task in (*(self.referee.live - self.referee.running.keys()), *self.unseen):
             row = rows[task]
@@ -206,8 +207,12 @@ class Truth:
         if words:
             return Answer(frozenset({"paused"}), frozenset(words))
         shut = self._closed_now
-        if shut and (closed := [g.name for g in self.plant.gates if g.name in shut and _holds(g, task)]):
+        if shut and (
+            closed := [g.name for g in self.referee.plant.gates if g.name in shut and _holds(g, task)]
+        ):
             return Answer(frozenset(f"gate:{name}" for name in closed))
+        if self.referee.thread_is_taken(row, row):
+            return Answer(frozenset({f"gate:thread:{task.kind}"}))
         reach = self.referee.fitting_hosts(row, slack)
         is_out, books = self.referee.lane_is_out(task.lane), self.referee.books
         barred = [h for h in reach if books.costs_money(h.name)] if is_out else []
@@ -268,7 +273,7 @@ class Truth:
         return (gate.min is not None and value < gate.min) or (gate.max is not None and value > gate.max)
 
     def _closed_for(self, host: Host) -> list[str]:
-        names = [g.name for g in self.plant.gates if host.name in g.holds_hosts and self._closed(g)]
+        names = [g.name for g in self.referee.plant.gates if host.name in g.holds_hosts and self._closed(g)]
         if not self.referee.gates.get(f"budget:{host.name}", True):
             names.append(f"budget:{host.name}")
         return names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from penstock.model import (
     AutoSlots,
@@ -194,10 +195,13 @@ def end_dispatcher(world: World, rng: random.Random) -> None:
         )
 
 
-def play(seed: int, steps: int = 60) -> World:
-    """One whole life of a random world."""
+def play(seed: int, steps: int = 60, *, switches: bool = False) -> World:
+    """One whole life of a random world; with `switches` its dispatchers are by turns those of threads."""
     rng = random.Random(seed)
-    world = World(random_plant(rng), rng)
+    plant = random_plant(rng)
+    if switches:
+        plant = replace(plant, thread_per_kind=rng.random() < 0.7)
+    world = World(plant, rng, switches=switches)
     for _ in range(steps):
         chance = rng.random()
         if chance < 0.25:

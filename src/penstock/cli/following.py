@@ -1,7 +1,7 @@
 """A run while it is worked on, here or by another process, until all of it has ended or somebody interrupts.
 
-The first Ctrl-C (or SIGTERM) lets what runs finish, the second puts it back into the queue. Where another
-process dispatches there is nothing to finish here: the first one ends it.
+The first Ctrl-C (or SIGTERM) lets what runs finish, the second puts it back into the queue, or
+blocks it. Where another process dispatches there is nothing to finish here: the first one ends it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from penstock.cli.session import Interrupts
+from penstock.cli.session import STOP_WORDS, Interrupts
 from penstock.client import Client, Run
 from penstock.model import State, TaskRecord
 from penstock.store.base import TaskFilter
@@ -37,6 +37,7 @@ class _Follower:
         self._endings = run.endings()
         self._on_ended = on_ended
         self._tell = tell
+        self._does, self._doing = STOP_WORDS[client.on_stop]
         self._stopping = False
         self._putting_back = False
 
@@ -72,18 +73,18 @@ class _Follower:
         """Ours are done; other runs may have tasks in our dispatcher."""
         self._stopping = True
         if await self._client.tasks(TaskFilter(states=(State.RUNNING,), limit=1)):
-            self._tell("tasks of other runs are running here; they finish first (Ctrl-C puts them back)")
+            self._tell("tasks of other runs are running here; they finish first (Ctrl-C ends that)")
         await self._client.stop_dispatching()
 
     def _interrupt(self, _: int) -> None:
         if not self._stopping:
             self._stopping = True
             if self._client.dispatches:
-                self._tell("finishing what runs, starting nothing more; Ctrl-C again puts it back")
+                self._tell(f"finishing what runs, starting nothing more; Ctrl-C again {self._does}")
             self._group.create_task(self._stop(put_back=False))
         elif not self._putting_back:
             self._putting_back = True
-            self._tell("putting back what runs")
+            self._tell(self._doing)
             self._group.create_task(self._stop(put_back=True))
 
     async def _stop(self, *, put_back: bool) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.client import Client
     from penstock.config import Config
     from penstock.telemetry.story import Listener
+    from penstock.wiring import Dispatching
 
 T = TypeVar("T")
 
@@ -64,11 +65,24 @@ def config_of(context: typer.Context) -> Config:
 
 @asynccontextmanager
 async def opened(
-    config: Config, *, dispatch: bool = False, listeners: Sequence[Listener] = ()
+    config: Config,
+    *,
+    dispatch: bool = False,
+    dispatching: Dispatching | None = None,
+    listeners: Sequence[Listener] = (),
 ) -> AsyncIterator[Client]:
+    """With `dispatching`, tasks run in this process, in that way."""
     import penstock.client
+    from penstock.wiring import Dispatching
 
-    async with penstock.client.open(config, dispatch=dispatch, listeners=listeners) as client:
+    how = dispatching or Dispatching()
+    async with penstock.client.open(
+        config,
+        dispatch=dispatch or dispatching is not None,
+        dispatcher=how.dispatcher,
+        on_stop=how.on_stop,
+        listeners=listeners,
+    ) as client:
         yield client
 
 
@@ -128,18 +142,26 @@ def hearing_interrupts() -> Iterator[Interrupts]:
         interrupts.close()
 
 
-class Stops:
-    """What a command that dispatches makes of interrupts: finish what runs; the second time, put it back."""
+# What a second stop does to what runs, and that it is being done, by `on_stop`.
+STOP_WORDS = {
+    "requeue": ("puts it back", "putting back what runs"),
+    "block": ("blocks it", "blocking what runs"),
+}
 
-    def __init__(self, log: Log, stop: Callable[[], None]) -> None:
+
+class Stops:
+    """What a command that dispatches makes of interrupts: finish what runs; the second time, end it."""
+
+    def __init__(self, log: Log, stop: Callable[[], None], on_stop: str = "requeue") -> None:
         self._log = log
         self._stop = stop
+        self._does, self._doing = STOP_WORDS[on_stop]
         self.heard: list[int] = []
 
     def __call__(self, number: int) -> None:
         self.heard.append(number)
         if len(self.heard) == 1:
-            self._log.line("stopping", detail="finishing what runs; once more puts it back")
+            self._log.line("stopping", detail=f"finishing what runs; once more {self._does}")
         elif len(self.heard) == 2:
-            self._log.line("stopping", detail="putting back what runs")
+            self._log.line("stopping", detail=self._doing)
         self._stop()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli import render
+from penstock.cli.dispatching import DispatcherOption, OnStopOption, dispatching_of
 from penstock.cli.session import Interrupts, Stops, config_of, finish, hearing_interrupts, one_of, opened
 from penstock.trace import of_environment
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.client import Client, Run
     from penstock.config import Config
     from penstock.model import Result, Task, TaskRecord
+    from penstock.wiring import Dispatching
 
 app = typer.Typer()
 
@@ -62,18 +64,23 @@ def run(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress and no summary, only failures.")
     ] = False,
+    dispatcher: DispatcherOption = "async",
+    on_stop: OnStopOption = "requeue",
 ) -> int:
     """Submit a task file and work until all of it has ended.
 
     Where another process dispatches, it does the work and this command watches. Ctrl-C once finishes what
-    runs, twice puts it back; the rest stays queued. Exit status 1 when a task failed.
+    runs, twice puts it back or blocks it; the rest stays queued. Exit status 1 when a task failed.
     """
     from penstock.cli.submit import read_tasks
 
+    dispatching = dispatching_of(dispatcher, on_stop)
     config = config_of(context)
     log = None if log_format is None else _log_of(config, log_format, quiet)
     tasks = read_tasks(config, file, name)
-    return finish(_run(config, tasks, name, Path(out) if out else None, log, as_json=as_json, quiet=quiet))
+    return finish(
+        _run(config, tasks, name, Path(out) if out else None, log, dispatching, as_json=as_json, quiet=quiet)
+    )
 
 
 def _log_of(config: Config, log_format: str, quiet: bool) -> Log:
@@ -90,6 +97,7 @@ async def _run(
     name: str | None,
     out: Path | None,
     log: Log | None,
+    dispatching: Dispatching,
     *,
     as_json: bool,
     quiet: bool,
@@ -107,7 +115,7 @@ async def _run(
         interrupts = stack.enter_context(hearing_interrupts())
         displays: list[Display] = []
         stack.enter_context(telling(lambda text: (displays[0].tell if displays else render.note)(text)))
-        async with opened(config, dispatch=True, listeners=() if log is None else [log]) as client:
+        async with opened(config, dispatching=dispatching, listeners=() if log is None else [log]) as client:
             since = time.time()
             run = await client.submit_many(tasks, run=name, trace=of_environment(os.environ))
             on_terminal = as_json and sys.stdout.isatty()
@@ -254,35 +262,41 @@ def work(
         str, typer.Option("--log-format", metavar="text|json", help="Of the lines on stderr.")
     ] = "text",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and failures.")] = False,
+    dispatcher: DispatcherOption = "async",
+    on_stop: OnStopOption = "requeue",
 ) -> int:
     """Dispatch: take tasks from the queue and run them, until stopped.
 
-    Ctrl-C or SIGTERM finishes what runs and starts nothing more; the second time what runs is put back.
+    Ctrl-C or SIGTERM finishes what runs and starts nothing more; the second time what runs is put back,
+    or blocked.
     Exit status 1 when --drain ends and a task had failed, 3 when another dispatcher has the store.
     """
     as_json = one_of("--log-format", log_format, ("text", "json")) == "json"
     from penstock.dispatcher import precise
 
-    return precise.run(_work(config_of(context), drain, as_json, quiet))
+    dispatching = dispatching_of(dispatcher, on_stop)
+    return precise.run(_work(config_of(context), dispatching, drain, as_json, quiet))
 
 
-async def _work(config: Config, drain: bool, as_json: bool, quiet: bool) -> int:
+async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: bool, quiet: bool) -> int:
     from penstock.cli.logs import Log, telling
     from penstock.config.budgets import blind_budgets
     from penstock.wiring import make_dispatcher, open_store
 
     store = open_store(config)
-    dispatcher = make_dispatcher(config, store, "penstock work --drain" if drain else "penstock work")
+    command = "penstock work --drain" if drain else "penstock work"
+    dispatcher = make_dispatcher(config, store, command, dispatching)
     log = Log(as_json=as_json, quiet=quiet, traced=dispatcher.is_traced)
     dispatcher.story.listen(log)
 
-    stop = Stops(log, dispatcher.stop)
+    stop = Stops(log, dispatcher.stop, dispatching.on_stop)
 
     def ready() -> None:
         interrupts.tell(stop)  # what came before has been kept
         slots = sum(host.slots for host in config.plant.hosts)
         hosts = render.counted(len(config.plant.hosts), "host")
-        log.line("ready", detail=f"dispatching {store.name} to {hosts} with {render.counted(slots, 'slot')}")
+        detail = f"dispatching {store.name} to {hosts} with {render.counted(slots, 'slot')}"
+        log.line("ready", detail=detail + (", one thread per kind" if dispatching.has_threads else ""))
         for blind in blind_budgets(config.plant):
             log.warning(f"{blind.place} {blind.detail}")
 

@@ -6,6 +6,7 @@ The plant need not be that of today's file: a recorded one is turned back into a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock.config.document import Config, as_document, read_document
@@ -43,7 +44,8 @@ def _changed_plant(plant: Plant, settings: Mapping[str, Any], unset: Sequence[st
     document, paths = apply_settings(document, settings)
     # Hosts of plug-ins were checked when they ran; their options are not kept with the plant.
     types: HostTypes = {**{host.type: None for host in plant.hosts}, **AVAILABLE}
-    return read_document(document, types=types, settings=paths, any_names=True).plant
+    changed = read_document(document, types=types, settings=paths, any_names=True).plant
+    return replace(changed, thread_per_kind=plant.thread_per_kind)  # no key: how it was dispatched
 
 
 def _check_parts(option: str, keys: Mapping[str, Any] | Sequence[str]) -> None:

@@ -30,11 +30,11 @@ from penstock.dispatcher.payloads import Payloads
 from penstock.dispatcher.probes import Probes
 from penstock.dispatcher.recovery import restore
 from penstock.dispatcher.requests import Desk, OnTokens
-from penstock.engine.base import Engine, Report, Stall
+from penstock.engine.base import MakeEngine, Stall
 from penstock.errors import StoreError, TaskError, Unreachable
 from penstock.hosts.base import Job
 from penstock.hosts.relay import Relay
-from penstock.model import OnCrash, Outcome, Task, Verdict
+from penstock.model import OnCrash, OnStop, Outcome, Task, Verdict
 from penstock.scheduling.figures import Statistics
 from penstock.scheduling.messages import (
     CancelAsked,
@@ -65,8 +65,6 @@ _CLASSES_PER_EPOCH = 1_000_000  # ids of classes must not repeat in a store
 _PUT_BACK_S = 10.0
 _FLUSH_S = 10.0
 
-MakeEngine = Callable[[Report, Callable[[Stall], None]], Engine]
-
 
 class Dispatcher:
     """Owns a store from `run()` to its end. All methods belong to the loop that runs it."""
@@ -78,8 +76,10 @@ class Dispatcher:
         make_engine: MakeEngine,
         owner: Owner,
         traces: Traces | None = None,
+        on_stop: OnStop = OnStop.REQUEUE,
     ) -> None:
         self._config = config
+        self._blocks = on_stop is OnStop.BLOCK
         self._store = store
         self._owner = owner
         self._clock = SystemClock()
@@ -166,7 +166,7 @@ class Dispatcher:
             raise self._failure
 
     def stop(self) -> None:
-        """Drain: finish what runs, start nothing. The second time: put back what runs, now."""
+        """Drain: finish what runs, start nothing. The second time: put back what runs, or block it, now."""
         if not self._draining:
             self._draining = True
             self._tell(Drain())
@@ -314,7 +314,9 @@ class Dispatcher:
             if outcome.verdict is Verdict.HOST or outcome.host_fault:
                 self.health.doubt(job.host)
             if self._putting_back and outcome.verdict is Verdict.CANCELLED and job.task not in self._calls:
-                self._events.append(PutBack(job.task, job.attempt, outcome.tokens, outcome.cost_usd))
+                self._events.append(
+                    PutBack(job.task, job.attempt, outcome.tokens, outcome.cost_usd, self._blocks)
+                )
             elif self._putting_back and job.task in self._calls:  # nobody waits for it any more
                 self._events += (CancelAsked(job.task), Finished(job.task, job.attempt, outcome))
             else:

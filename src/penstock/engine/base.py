@@ -51,3 +51,6 @@ class Engine(Protocol):
 
     async def check(self, host: str) -> Health:
         """Ask a host how it is; what its adapter raises comes through."""
+
+
+MakeEngine: TypeAlias = Callable[[Report, Callable[[Stall], None]], Engine]

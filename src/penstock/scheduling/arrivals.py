@@ -14,6 +14,7 @@ from penstock.scheduling.agenda import Agenda
 from penstock.scheduling.endings import INHERITED, Endings
 from penstock.scheduling.messages import (
     Decision,
+    GateChange,
     Move,
     Requeue,
     Restored,
@@ -193,7 +194,10 @@ class Arrivals:
             self._endings.queue_or_expire(entry, now, keep_key=True)
 
     def _make_shape(self, task: Task, now: float) -> Shape:
+        known = len(self._world.gates)
         shape = self._world.make_shape(task)
+        if shape.thread is not None and len(self._world.gates) > known:  # the first task of its kind
+            self._out.append(GateChange(shape.thread.name, now, True, ""))
         key = route_key(task.kind, task.lane, task.host, task.model, task.needs)
         self._out.append(Route(key, shape.variants[0].id, now, shape.name))
         return shape

@@ -1,4 +1,7 @@
-"""Gates: named conditions on starting. A lane gate reads a running count, a probe gate what was sampled."""
+"""Gates: named conditions on starting. A lane gate reads a running count, a probe gate what was sampled.
+
+Where each kind has a thread of its own, that thread is a gate as well: closed while it runs a task.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import re
 
 from penstock.model import Gate
 from penstock.scheduling.order import WorkClass
+
+THREAD = "thread:"  # begins the name of the gate that a kind's thread is
 
 _NUMBER = re.compile(r"\d+")
 
@@ -51,3 +56,22 @@ class GateState:
             self.open, self.detail = False, f"{gate.probe} = {value:g} > {gate.max:g}"
         else:
             self.open, self.detail = True, ""
+
+
+class ThreadGate(GateState):
+    """The one thread that runs the tasks of a kind."""
+
+    __slots__ = ()
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(Gate(f"{THREAD}{kind}", on_error="open", holds_kinds=(kind,)))
+        self.detail = self.fault = ""
+        self.told = self.standing
+
+    def occupy(self) -> None:
+        assert self.open, f"{self.name} runs one task at a time"
+        (kind,) = self.gate.holds_kinds
+        self.open, self.detail = False, f"the thread of kind {kind} is busy"
+
+    def vacate(self) -> None:
+        self.open, self.detail = True, ""

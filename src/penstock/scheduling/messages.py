@@ -39,12 +39,16 @@ class Finished(NamedTuple):
 
 
 class PutBack(NamedTuple):
-    """A running attempt was stopped so that its task can run later, at no cost to it; what it used is counted."""
+    """A running attempt was stopped so that its task can run later, at no cost to it; what it used is counted.
+
+    With `block` it is not to run again by itself.
+    """
 
     task: str
     attempt: int
     tokens: float | None = None
     cost_usd: float | None = None
+    block: bool = False
 
 
 class CancelAsked(NamedTuple):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.scheduling.capacity import HostState, LaneState, Needs, Tier
-    from penstock.scheduling.gates import GateState
+    from penstock.scheduling.gates import GateState, ThreadGate
 
 # What the scheduler knows of a task's place; `lifecycle.State` is the users' view of it.
 PENDING, READY, RUNNING, GONE = range(4)
@@ -39,6 +39,7 @@ class Shape:
         "opened",
         "rivals",
         "simple",
+        "thread",
         "tiers",
         "timed",
         "units",
@@ -47,11 +48,18 @@ class Shape:
     )
 
     def __init__(
-        self, name: str, lane: LaneState, gates: tuple[GateState, ...], needs: Needs, tiers: tuple[Tier, ...]
+        self,
+        name: str,
+        lane: LaneState,
+        gates: tuple[GateState, ...],
+        needs: Needs,
+        tiers: tuple[Tier, ...],
+        thread: ThreadGate | None = None,
     ) -> None:
         self.name = name
         self.lane = lane
         self.gates = gates
+        self.thread = thread  # of its kind, where kinds have one; among the gates
         self.needs = needs
         self.tiers = tiers  # own hosts first, then fallback hosts by the wait that opens them
         self.free = tiers  # the same without the hosts that a lane's spent budget closes to it

@@ -41,7 +41,7 @@ class Outcomes:
             return
         host = entry.host
         assert host is not None
-        seconds = self._placer.vacate(host, task, entry.shape.lane, now)
+        seconds = self._placer.vacate(host, task, entry.shape, now)
         self._experience.finished(entry, host, outcome, seconds, now)
         if outcome.verdict is Verdict.DONE:
             if self._roster.beside:
@@ -64,18 +64,21 @@ class Outcomes:
             return
         host = entry.host
         assert host is not None
-        seconds = self._placer.vacate(host, entry.id, entry.shape.lane, now)
+        seconds = self._placer.vacate(host, entry.id, entry.shape, now)
         self._experience.put_back(entry, host, event.cost_usd, seconds, now)
         entry.host = None
+        error = f"the dispatcher stopped while attempt {entry.attempt} ran; on_stop = block"
         outcome = Outcome(
             Verdict.CANCELLED,
-            error="put back: the dispatcher stopped",
+            error=error if event.block else "put back: the dispatcher stopped",
             tokens=event.tokens,
             cost_usd=event.cost_usd,
         )
         stopped = self._roster.stopping.get(entry.id)
         if stopped is not None:
             self._endings.end(entry, "cancel", now, outcome, stopped)
+        elif event.block:
+            self._endings.end(entry, "block", now, outcome, error)
         else:
             self._requeue(entry, outcome, now, now)
 

@@ -13,7 +13,7 @@ from penstock.scheduling.agenda import Agenda
 from penstock.scheduling.capacity import HostState, LaneState
 from penstock.scheduling.conditions import Conditions
 from penstock.scheduling.messages import Decision, Start
-from penstock.scheduling.order import RUNNING, WorkClass
+from penstock.scheduling.order import RUNNING, Shape, WorkClass
 from penstock.scheduling.reasons import Reasons
 from penstock.scheduling.room import RoomFinder
 
@@ -207,6 +207,9 @@ class Placer:
             self._agenda.moved_lanes[lane] = None
         if lane.gates:
             self._conditions.count_running(lane, now)
+        if shape.thread is not None:
+            shape.thread.occupy()
+            self._agenda.moved_gates[shape.thread] = None
         if host.costs_money:
             lane.paid.add(entry.id)
             self._conditions.judge_budgets(host, lane, now)
@@ -218,12 +221,12 @@ class Placer:
             host.probe = entry.id
             self._conditions.refresh_host(host, now)
 
-    def vacate(self, host: HostState, task: str, lane: LaneState, now: float) -> float:
+    def vacate(self, host: HostState, task: str, shape: Shape, now: float) -> float:
         """An attempt is over: its room is free, once. Returns how long it held it."""
         since = host.vacate(task)
         if since is None:
             return 0.0
-        agenda = self._agenda
+        agenda, lane = self._agenda, shape.lane
         if lane.limited:
             agenda.moved_lanes[lane] = None
             if len(lane.live) >= lane.limit:
@@ -233,6 +236,10 @@ class Placer:
             lane.paid.discard(task)
         if lane.gates:
             self._conditions.count_running(lane, now)
+        if shape.thread is not None:
+            shape.thread.vacate()
+            agenda.moved_gates[shape.thread] = None
+            agenda.woken.update(shape.thread.waiting)  # they compete for room in this very step
         if host.probe == task:
             host.probe = None
             self._conditions.refresh_host(host, now)

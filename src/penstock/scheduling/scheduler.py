@@ -168,7 +168,7 @@ class Scheduler:
         now = later = max(now, self._now)
         if isinstance(task, Task):
             key = (task.queued_at if 0 < task.queued_at <= now else now) + task.priority * self._aging_s
-            lane, needs, gates, own, spare = self._world.reach(task)
+            lane, needs, gates, own, spare, _ = self._world.reach(task)
             hosts = own if any(h.condition <= LIMITED for h in own) else own + spare
             ask = Ask(key, inf, lane, needs, gates, hosts)
             later = task.not_before or now

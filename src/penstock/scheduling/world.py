@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from penstock.model import Lane, Plant, Task
+from penstock.model import CALL_KINDS, Lane, Plant, Task
 from penstock.scheduling.capacity import ONE_SLOT, HostState, LaneState, Needs, Tier
-from penstock.scheduling.gates import GateState
+from penstock.scheduling.gates import THREAD, GateState, ThreadGate
 from penstock.scheduling.order import Shape, WorkClass
 
 _MOST_KEYS = 10_000  # where a host takes any model, clients may ask for ever new ones
@@ -20,6 +20,7 @@ class Reach(NamedTuple):
     gates: tuple[GateState, ...]
     own: list[HostState]
     spare: list[HostState]
+    thread: ThreadGate | None
 
 
 class World:
@@ -60,8 +61,13 @@ class World:
         """What a task needs, what may hold it, and which hosts may take it: own ones and fallback ones."""
         kind, lane_name, host, model, units = _key(task)
         gates = tuple(
-            g for g in self.gates.values() if lane_name in g.gate.holds_lanes or kind in g.gate.holds_kinds
+            g
+            for g in self.gates.values()
+            if lane_name in g.gate.holds_lanes or (kind in g.gate.holds_kinds and type(g) is not ThreadGate)
         )
+        thread = self._thread(kind)
+        if thread is not None:
+            gates += (thread,)  # last: of what holds a task, another gate is the better reason
         needs = _needs(dict(units or ()))
         serving = [self.hosts[h.name] for h in self.plant.hosts_for(kind, host, model)]
         # One that can never hold it is no host for it and no reason to wait, unless all are such.
@@ -70,13 +76,25 @@ class World:
         own = [h for h in hosts if h.host.fallback is None or host is not None]
         spare = [h for h in hosts if h not in own]
         lane = self.lanes.get(lane_name) or LaneState(Lane(lane_name))  # asking adds none
-        return Reach(lane, needs, gates, own, spare)
+        return Reach(lane, needs, gates, own, spare, thread)
+
+    def _thread(self, kind: str) -> ThreadGate | None:
+        """Of a kind, where each has one; asking adds none.
+
+        Calls of the front door have none: a task that holds its kind's thread may wait for calls of its own.
+        """
+        if not self.plant.thread_per_kind or kind in CALL_KINDS:
+            return None
+        known = self.gates.get(f"{THREAD}{kind}")
+        return known if isinstance(known, ThreadGate) else ThreadGate(kind)
 
     def make_shape(self, task: Task) -> Shape:
         """The shape of a kind of task seen for the first time."""
         key = _key(task)
-        lane, needs, gates, own, spare = self.reach(task)
+        lane, needs, gates, own, spare, thread = self.reach(task)
         self.lanes.setdefault(lane.name, lane)
+        if thread is not None:
+            self.gates[thread.name] = thread
         chosen = {*own, *spare}
         hosts = [h for h in self.hosts.values() if h in chosen]
         tiers = [self._tier(own, needs, lane.name, None)]
@@ -87,7 +105,7 @@ class World:
         shape = self._by_content.get(content)
         if shape is None:
             where = ", ".join(h.name for h in hosts) or f"no host that serves {task.kind}"
-            shape = Shape(f"lane {lane.name} on {where}", lane, gates, needs, tuple(tiers))
+            shape = Shape(f"lane {lane.name} on {where}", lane, gates, needs, tuple(tiers), thread)
             self._by_content[content] = shape
             self.variant(shape, 0)
             lane.shapes.append(shape)

@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 from penstock.diagnosis.attempts import Lived
 from penstock.diagnosis.finders import ideal
+from penstock.diagnosis.finders.kind_threads import kind_threads
 from penstock.diagnosis.finders.lane_limits import lane_limits
-from penstock.diagnosis.finders.report import finding, seconds
+from penstock.diagnosis.finders.report import called, finding, seconds
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.finders.turns import Turn
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.steps import Span, Steps, joined
+from penstock.scheduling.gates import THREAD
 
 NAME = "serial-starts"
 _CONSTANT = 0.8  # of the time in which it had room and did not use it, with the same number running
@@ -23,6 +25,7 @@ _SOME = 3
 _FEW = 2  # are enough where they make up much of the run
 _MUCH = 0.3
 _LOST = 0.05
+_MOST_KINDS = 4  # that are named
 
 # What may be run by one loop, thread or lock. The narrower is named where it explains as much.
 _FAMILIES: tuple[tuple[str, Callable[[Lived], str]], ...] = (
@@ -43,7 +46,7 @@ class _Serial(NamedTuple):
 
 
 def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
-    limited = list(_limited(scene))
+    limited = [*_threaded(scene), *_limited(scene)]
     if limited:
         yield from limited
         return
@@ -72,6 +75,27 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
                 best = serial
     if best is not None:
         yield _told(scene, best)
+
+
+def _threaded(scene: Scene) -> Iterator[Finding]:
+    """Kinds that have one thread each."""
+    threads = kind_threads(scene)
+    if threads is not None:
+        kinds = [f"{kind} {seconds(for_s)}" for kind, for_s in threads.idle_for_s.items()]
+        more = f" and {len(kinds) - _MOST_KINDS} more" if len(kinds) > _MOST_KINDS else ""
+        yield finding(
+            scene,
+            NAME,
+            f"each kind has one thread, which ran one task at a time beside free slots: "
+            f"{', '.join(kinds[:_MOST_KINDS])}{more}",
+            remedy="leave out --dispatcher threads: what has a free slot then starts at once",
+            lost=threads.lost,
+            lost_s=threads.idle_s,
+            gain_s=threads.gain_s,
+            hosts=threads.hosts,
+            gates=[f"{THREAD}{kind}" for kind in threads.idle_for_s],
+            facts=[f"{scene.slots(host)} slots on {called(host)}" for host in sorted(threads.hosts)],
+        )
 
 
 def _limited(scene: Scene) -> Iterator[Finding]:

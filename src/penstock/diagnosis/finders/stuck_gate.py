@@ -16,6 +16,7 @@ from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.steps import Span, Steps, joined
 from penstock.model import Gate
+from penstock.scheduling.gates import THREAD
 
 NAME = "stuck-gate"
 _MOST = 0.6  # of all the time in which somebody waited for it, in one stretch
@@ -32,7 +33,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     for task, waits in scene.recording.waits.items():
         for wait in waits:
             kind, _, name = wait.reason.partition(":")
-            if kind == "gate":
+            if kind == "gate" and not name.startswith(THREAD):  # serial-starts tells of threads
                 held[name].append(((wait.start, wait.end), task))
                 said[name].append((wait.detail, wait.seconds))
     gates = {g.name: g for g in scene.recording.plant.gates} if scene.recording.plant else {}

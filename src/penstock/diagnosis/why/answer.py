@@ -15,6 +15,7 @@ from penstock.diagnosis.why.prediction import Prediction, predict_end_of_attempt
 from penstock.diagnosis.why.present import Present
 from penstock.diagnosis.why.remedies import Case, remedy, starts_when
 from penstock.model import State, TaskRecord, Wait
+from penstock.scheduling.gates import THREAD
 
 _MOST_BLOCKERS = 10
 
@@ -203,6 +204,8 @@ def _blockers(
     elif name == "gate":
         gate = next((one for one in present.plant.gates if one.name == target), None)
         yield Blocker("gate", target, _detail(reason, waits, present))
+        if target.startswith(THREAD):
+            yield from _running(present, lambda one: one.task.kind == target.removeprefix(THREAD))
         if gate is not None and gate.lane is not None:
             yield from _running(present, lambda one: one.task.lane == gate.lane)
     elif name == "host-down":

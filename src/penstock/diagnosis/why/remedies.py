@@ -7,6 +7,7 @@ from math import ceil
 from typing import NamedTuple
 
 from penstock.model import Gate, Host, Plant
+from penstock.scheduling.gates import THREAD
 
 # What lets a queued task start, by the first word of what it waits for.
 STARTS = {
@@ -21,6 +22,7 @@ STARTS = {
     "order": "when those before it have started",
     "dispatcher-down": "when a dispatcher runs: `penstock work`",
 }
+THREAD_STARTS = "when the attempt that the thread of its kind runs has ended"
 BUDGET_STARTS = "at 00:00 UTC, when a new day's money is there"
 _BUDGET = "budget:"
 _LANE_BUDGET = "budget:lane:"
@@ -42,6 +44,8 @@ _ANY = Case()
 
 def starts_when(reason: str) -> str:
     name, _, target = reason.partition(":")
+    if name == "gate" and target.startswith(THREAD):
+        return THREAD_STARTS
     return BUDGET_STARTS if name == "gate" and target.startswith(_BUDGET) else STARTS[name]
 
 
@@ -113,6 +117,8 @@ def _line(host: Host, unit: str, enough: float) -> str:
 
 
 def _gate(name: str, plant: Plant, detail: str) -> str:
+    if name.startswith(THREAD):
+        return "a dispatcher without --dispatcher threads, which starts what has a free slot"
     if name.startswith(_LANE_BUDGET):
         return f"a larger lanes.{name.removeprefix(_LANE_BUDGET)}.budget_usd_per_day"
     if name.startswith(_BUDGET):
