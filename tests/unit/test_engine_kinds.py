@@ -72,3 +72,17 @@ async def test_a_payload_that_its_host_refuses_frees_the_thread() -> None:
         rig.start("host", {"duration_s": 0}, "right", kind="k")
         outcomes: list[Outcome] = [await rig.outcome("wrong"), await rig.outcome("right")]
     assert [outcome.verdict for outcome in outcomes] == [Verdict.PERMANENT, Verdict.DONE]
+
+
+async def test_c8_calls_of_the_front_door_go_past_the_threads(phone: Phone) -> None:
+    """A task that holds a thread may wait for calls of its own: they must not wait for each other."""
+    async with Rig(python_host("host", "on_loop", 8), make=threaded_engine) as rig:
+        for name in ("first", "second"):
+            rig.start("host", {"act": "meet", "port": phone.port, "name": name}, name, kind="chat")
+        callers = await phone.callers(2)
+        assert kind_threads() == []
+        callers[0].say("go")
+        rig.engine.stop("second" if callers[0].name == "first" else "first", 1)
+        await rig.all_reported()
+    verdicts = sorted(str(outcomes[0].verdict) for outcomes in rig.reports.values())
+    assert verdicts == ["cancelled", "done"]

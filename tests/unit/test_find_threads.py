@@ -110,3 +110,9 @@ def test_a_gate_of_the_config_is_the_better_reason() -> None:
         ("thread:k", 25.0, False),
         ("thread:k", 45.0, True),
     ]
+
+
+def test_calls_of_the_front_door_have_no_thread() -> None:
+    """The tasks whose calls they are may hold one."""
+    plant = replace(LAB, thread_per_kind=True)
+    assert recorded(plant, tasks("chat", 3)).end == 10.0
