@@ -152,6 +152,10 @@ class Client:
     async def tasks(self, chosen: TaskFilter = TaskFilter()) -> list[TaskRecord]:  # noqa: B008 - frozen
         return await self._store.tasks(chosen)
 
+    async def states(self, task_ids: Iterable[str]) -> dict[str, State]:
+        """Where these tasks are; those that are not known are left out."""
+        return await self._store.states(task_ids)
+
     async def attempts(self, task_id: str) -> list[Attempt]:
         return await self._store.attempts(task_id)
 

@@ -49,6 +49,7 @@ COMMANDS = {
     "export": "exchange",
     "import": "exchange",
     "serve": "serve",
+    "loop": "loop",
     "token": "tokens",
 }
 

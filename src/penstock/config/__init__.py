@@ -3,7 +3,7 @@
 keys.py         every key, its bounds, the types of host
 files.py        find, read, parse
 document.py     Config, and a document → Config
-hosts.py rules.py server.py telemetry.py crosschecks.py
+hosts.py rules.py server.py telemetry.py beads.py crosschecks.py
                 the tables, and what must hold between them
 settings.py     single keys laid over a config (`--set`)
 tasks.py        whether a task could ever run here

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import keys
+from penstock.config.beads import Beads, beads_document, check_beads, read_beads
 from penstock.config.crosschecks import Parts, cross_check
 from penstock.config.hosts import given, host_document, read_host
 from penstock.config.keys import AVAILABLE, HostTypes
@@ -51,6 +52,7 @@ class Config:
     models: Mapping[str, str] = field(default_factory=dict)  # names of /v1 clients -> models or kinds
     prices: Mapping[str, Price] = field(default_factory=dict)
     telemetry: Telemetry = field(default_factory=Telemetry)
+    beads: Beads = field(default_factory=Beads)
     path: Path | None = None  # the file it came from
     sections: Mapping[str, Any] = field(default_factory=dict)  # tables that belong to other parts
 
@@ -102,7 +104,10 @@ def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
     lanes.setdefault(DEFAULT_LANE, Lane(DEFAULT_LANE))
     gates = {name: read_gate(name, table) for name, table in top.named_tables("gates", keys.MAX_GATES)}
     retry = read_retry(top)
-    cross_check(Parts(hosts, lanes, gates, _declared(top, "hosts"), _declared(top, "lanes")), top.problems)
+    parts = Parts(hosts, lanes, gates, _declared(top, "hosts"), _declared(top, "lanes"))
+    cross_check(parts, top.problems)
+    beads = read_beads(top, folder)
+    check_beads(beads, parts, top.problems)
     default = Config()
     return Config(
         plant=Plant(
@@ -123,6 +128,7 @@ def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
         models=read_models(top),
         prices=prices,
         telemetry=read_telemetry(top),
+        beads=beads,
         path=path,
         sections={name: top.raw[name] for name in keys.SECTIONS if name in top},
     )
@@ -195,4 +201,5 @@ def as_document(config: Config) -> dict[str, Any]:
         "models": dict(config.models),
         "prices": {model: price_document(price) for model, price in config.prices.items()},
         "telemetry": telemetry_document(config.telemetry),
+        "beads": beads_document(config.beads),
     } | dict(config.sections)

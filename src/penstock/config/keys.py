@@ -27,6 +27,7 @@ TOP = (
     "models",
     "prices",
     "telemetry",
+    "beads",
 )
 RETRY = ("retries", "base_s", "max_s", "host_faults")
 HOST = ("type", "slots", "units", "serves", "model", "models", "rate", "fallback", "breaker")
@@ -51,6 +52,19 @@ SERVER = (
 )
 PRICE = ("input", "output", "cached")
 TELEMETRY = ("otlp_endpoint",)
+BEADS = (
+    "kind",
+    "labels",
+    "patterns",
+    "types",
+    "lane",
+    "actor",
+    "root",
+    "program",
+    "due",
+    "max_claimed",
+)
+PATTERN = ("match", "kind")
 
 # Read by other parts: kept as they stand.
 SECTIONS = ("agents", "councils")
@@ -197,6 +211,7 @@ MAX_TEXT = 4096
 MAX_MODEL = 256
 MAX_MODELS = 10_000
 MAX_ORIGINS = 100
+MAX_PATTERNS = 1_000
 
 TOLERANCE = 1e-9  # units are fractions: 0.1 + 0.2 must fit into 0.3
 TOKENS = "tokens"  # a need that is counted against a host's rate, never held
@@ -224,7 +239,7 @@ def _under(prefix: str, keys: Iterable[str]) -> list[str]:
 def _documented() -> tuple[str, ...]:
     host = "hosts.NAME"
     options = {option for known in AVAILABLE.values() for option in known or ()}
-    tables = ("retry", "hosts", "lanes", "gates", "server", "models", "prices", "telemetry")
+    tables = ("retry", "hosts", "lanes", "gates", "server", "models", "prices", "telemetry", "beads")
     return tuple(
         [key for key in TOP if key not in tables]
         + _under("retry", RETRY)
@@ -241,6 +256,7 @@ def _documented() -> tuple[str, ...]:
         + ["models.NAME"]
         + _under("prices.NAME", PRICE)
         + _under("telemetry", TELEMETRY)
+        + _under("beads", BEADS)
         + list(SECTIONS)
     )
 

@@ -1,0 +1,138 @@
+"""Working on queues that others keep: `loop` takes the ready issues of Beads."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli import render
+from penstock.cli.session import config_of, finish, hearing_interrupts, one_of, opened
+from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    from penstock.cli.logs import Log
+    from penstock.config import Config
+    from penstock.intake.beads.loop import Pace
+
+app = typer.Typer()
+
+INTERRUPTED = 130
+_ENDS = ("closed", "blocked", "given-back", "changed")  # what becomes of an issue that was claimed
+_LOGGED = ("task", "kind", "priority", "host", "ran_s", "title", "output", "error", "detail")
+_LEAST_INTERVAL_S = 0.1
+
+
+@app.command(
+    "loop",
+    epilog="\b\nExamples:\n"
+    "  penstock loop --beads .\n"
+    "  penstock loop --beads ~/project --once --json\n"
+    "  penstock loop --beads . --interval 300 --log-format json 2>> penstock.log",
+)
+def loop(
+    context: typer.Context,
+    beads: Annotated[
+        str,
+        typer.Option("--beads", metavar="DIR", help="The folder that has .beads; its ready issues are done."),
+    ],
+    once: Annotated[
+        bool, typer.Option("--once", help="Until nothing is ready and nothing runs, then end.")
+    ] = False,
+    interval: Annotated[
+        str,
+        typer.Option(
+            "--interval", metavar="S", help="Also look every S seconds, whether or not files changed."
+        ),
+    ] = "60",
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print a record per line as issues are closed, blocked or given back."),
+    ] = False,
+    log_format: Annotated[
+        str, typer.Option("--log-format", metavar="text|json", help="Of the lines on stderr.")
+    ] = "text",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and failures.")] = False,
+) -> int:
+    """Take the ready issues of Beads as tasks: claim, run, close with the result or block with the error.
+
+    Works through bd where there is a database, else straight on issues.jsonl. Ctrl-C or SIGTERM gives back what
+    waits and finishes what runs; the second time what runs is given back too. Exit status 1 when --once ends and
+    an issue was blocked or could not be taken.
+    """
+    from penstock.intake.beads.loop import Pace
+
+    log_json = one_of("--log-format", log_format, ("text", "json")) == "json"
+    pace = Pace(once, _seconds("--interval", interval))
+    config = config_of(context)
+    return finish(_loop(config, Path(beads).expanduser(), pace, (as_json, log_json, quiet)))
+
+
+def _seconds(option: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not _LEAST_INTERVAL_S <= seconds <= 1e6:
+        raise UsageError(f"{option}: {text!r} must be a number of seconds, at least {_LEAST_INTERVAL_S:g}")
+    return seconds
+
+
+class _Teller:
+    """What happens to issues, for people on stderr and for programs on stdout."""
+
+    def __init__(self, log: Log, *, as_json: bool) -> None:
+        self._log = log
+        self._as_json = as_json
+
+    def __call__(self, what: str, issue: str, fields: Mapping[str, Any]) -> None:
+        told = {name: value for name, value in fields.items() if value is not None}
+        if what == "trouble":
+            self._log.warning(str(told["detail"]))
+        elif what == "left":
+            self._log.warning(f"{issue} is left alone: {told['error']}")
+        else:
+            self._log.line(what, issue=issue, **{name: told[name] for name in _LOGGED if name in told})
+        if self._as_json and what in _ENDS:
+            render.emit_line({"issue": issue, "status": what, **told})
+
+
+async def _loop(config: Config, folder: Path, pace: Pace, shown: tuple[bool, bool, bool]) -> int:
+    from penstock.cli.logs import Log, telling
+    from penstock.intake.beads.loop import BeadsLoop
+    from penstock.intake.beads.tracker import find_place, open_tracker
+    from penstock.wiring import are_traced
+
+    as_json, log_json, quiet = shown
+    place = find_place(folder)
+    tracker = open_tracker(place, config.beads)
+    log = Log(as_json=log_json, quiet=quiet, traced=are_traced(config))
+    heard: list[int] = []
+    with hearing_interrupts() as interrupts, telling(log.warning):
+        async with opened(config, dispatch=True, listeners=[log]) as client:
+            work = BeadsLoop(client, place, tracker, _Teller(log, as_json=as_json), pace)
+
+            def stop(number: int) -> None:
+                heard.append(number)
+                if len(heard) == 1:
+                    log.line(
+                        "stopping",
+                        detail="giving back what waits, finishing what runs; once more puts it back",
+                    )
+                elif len(heard) == 2:
+                    log.line("stopping", detail="giving back what runs")
+                work.stop()
+
+            log.line("ready", detail=f"taking issues from {tracker.name}")
+            interrupts.tell(stop)
+            try:
+                await work.run()
+            finally:
+                interrupts.tell(heard.append)
+    log.line("stopped", detail=render.counted(work.failures, "issue") + " blocked or left alone")
+    if heard and (pace.once or heard[0] == signal.SIGINT):
+        return INTERRUPTED
+    return 1 if pace.once and work.failures else 0

@@ -1,0 +1,114 @@
+"""A file that is there whole or not at all, and one that is exchanged: what was in its place is handed back.
+
+An exchange overwrites nothing. Whatever stood there at that very moment, written by whomever, is what is handed
+back, so that a change that came in between can be seen and merged. Where the system cannot exchange, the file is
+compared once more and then replaced, which leaves a gap of some microseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_CANNOT = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP)
+
+
+Settled = Callable[[Callable[[], bytes]], bytes]
+
+
+class Exchange(NamedTuple):
+    was: bytes  # what stood there
+    put: bool  # whether the new file stands there now
+
+
+def replaced(path: Path, data: bytes) -> None:
+    """Put a file there, durably."""
+    beside = _written(path, data)
+    try:
+        os.replace(beside, path)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise
+    _sync_folder(path.parent)
+
+
+def exchanged(path: Path, data: bytes, expected: bytes, settled: Settled) -> Exchange:
+    """Put a file in the place of one that is there, durably; what was there may not be what was expected.
+
+    `settled` reads what was there, as often as it likes: somebody may be writing to it still.
+    """
+    beside = _written(path, data)
+    try:
+        if not _swap(beside, path):
+            was = settled(path.read_bytes)
+            if was != expected:
+                return Exchange(was, False)
+            os.replace(beside, path)
+            _sync_folder(path.parent)
+            return Exchange(was, True)
+        _sync_folder(path.parent)
+        return Exchange(settled(beside.read_bytes), True)
+    finally:
+        with suppress(OSError):
+            beside.unlink()
+
+
+def _written(path: Path, data: bytes) -> Path:
+    """A file beside, with the rights of the one whose place it will take."""
+    beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
+    file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        with os.fdopen(file, "wb") as out:
+            with suppress(OSError):
+                old = path.stat()
+                os.fchmod(out.fileno(), old.st_mode & 0o7777)
+                os.fchown(out.fileno(), old.st_uid, old.st_gid)
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise
+    return beside
+
+
+def _swap(one: Path, other: Path) -> bool:
+    """Whether the two files changed places; False where that is not possible."""
+    rename = _renameat2()
+    if rename is None:
+        return False
+    if rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _CANNOT:
+        return False
+    raise OSError(number, os.strerror(number), str(other))
+
+
+@cache
+def _renameat2() -> Any:
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        return None
+    call.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+    call.restype = ctypes.c_int
+    return call
+
+
+def _sync_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

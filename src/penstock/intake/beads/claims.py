@@ -1,0 +1,191 @@
+"""Who works on what. A loop keeps its claims in a file beside the issues, under a lock that dies with its process.
+
+What Beads itself knows of a claim is a status and a name; it cannot tell whether whoever has that name is still
+alive. Here a claim belongs to an owner: a process with a lock file of its own. Whoever finds the lock free knows
+that the owner is dead, and goes on with its claims. A claim is written before the issue is touched, and forgotten
+after the issue has been told how it ended, so that no death in between loses it.
+
+The key of a claim is the key of its task: to submit it again gives the same task, whatever it has come to
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import UsageError
+from penstock.intake.beads.atomic import replaced
+
+FOLDER = "penstock"  # inside .beads
+_IGNORE = "# What Penstock keeps while it works on issues.\n*\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    issue: str
+    key: str
+    at: float
+    task: str | None = None  # once it was submitted
+
+
+class Claims:
+    """The claims of this process, for one store. Methods that change them are called under `exclusive()`."""
+
+    def __init__(self, beads: Path, store: str) -> None:
+        self._folder = beads / FOLDER
+        self._store = store
+        self._machine = platform.node()
+        self._name = f"{os.getpid()}-{secrets.token_hex(6)}"
+        self._lock: int | None = None
+        self._mine: dict[str, Claim] = {}
+
+    # ---- life
+
+    def open(self) -> None:
+        try:
+            self._folder.mkdir(exist_ok=True)
+            ignore = self._folder / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text(_IGNORE)
+            with self.exclusive():  # nobody takes a lock file for dead that is about to be locked
+                self._lock = os.open(
+                    self._lock_file(self._name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+                )
+                fcntl.flock(self._lock, fcntl.LOCK_EX)
+        except OSError as error:
+            raise UsageError(
+                f"{self._folder}: claims cannot be kept there ({error.strerror}); check who may write to it"
+            ) from None
+
+    def close(self) -> None:
+        """Let go. Claims that are left are those of a dead owner from now on."""
+        if self._lock is None:
+            return
+        if not self._mine:
+            with suppress(OSError):
+                self._file(self._name).unlink()
+            with suppress(OSError):
+                self._lock_file(self._name).unlink()
+        os.close(self._lock)
+        self._lock = None
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """One process at a time, on this machine, claims issues of this folder."""
+        from filelock import FileLock
+
+        lock = FileLock(self._folder / "lock", thread_local=False, is_singleton=False)
+        with lock.acquire(poll_interval=0.01):
+            yield
+
+    # ---- claims
+
+    @property
+    def mine(self) -> Mapping[str, Claim]:
+        return self._mine
+
+    def add(self, issues: Iterable[str], at: float) -> list[Claim]:
+        made = [Claim(issue, f"beads:{issue}:{secrets.token_hex(8)}", at) for issue in issues]
+        self._write({**self._mine, **{claim.issue: claim for claim in made}})
+        return made
+
+    def submitted(self, tasks: Mapping[str, str]) -> None:
+        """Which task does which issue."""
+        known = {
+            issue: replace(self._mine[issue], task=task)
+            for issue, task in tasks.items()
+            if issue in self._mine
+        }
+        self._write({**self._mine, **known})
+
+    def drop(self, issues: Iterable[str]) -> None:
+        gone = set(issues)
+        self._write({issue: claim for issue, claim in self._mine.items() if issue not in gone})
+
+    def taken(self) -> set[str]:
+        """Issues that a living owner has claimed, ourselves included."""
+        return set(self._mine).union(*(claims.issues for _, claims in self._others() if claims.alive))
+
+    def adopt(self) -> list[Claim]:
+        """Take over what dead owners of this store have left. Claims for other stores are theirs to go on with."""
+        found: dict[str, Claim] = {}
+        names = []
+        for name, claims in self._others():
+            if claims.alive or (claims.issues and claims.store != self._store):
+                continue
+            found |= {issue: claim for issue, claim in claims.issues.items() if issue not in self._mine}
+            names.append(name)
+        if found:
+            self._write({**self._mine, **found})
+        for name in names:  # only when they are ours
+            for file in (self._file(name), self._lock_file(name)):
+                with suppress(OSError):
+                    file.unlink()
+        return list(found.values())
+
+    # ---- files
+
+    def _write(self, claims: dict[str, Claim]) -> None:
+        told = {
+            "store": self._store,
+            "machine": self._machine,
+            "claims": [asdict(claim) for claim in claims.values()],
+        }
+        replaced(self._file(self._name), json.dumps(told, indent=1).encode())
+        self._mine = claims
+
+    def _others(self) -> Iterator[tuple[str, _Kept]]:
+        for lock in self._folder.glob("owner-*.lock"):
+            name = lock.name.removeprefix("owner-").removesuffix(".lock")
+            if name == self._name:
+                continue
+            kept = _read(self._file(name))
+            local = kept.machine in ("", self._machine)
+            yield name, replace(kept, alive=not local or _is_locked(lock))
+
+    def _file(self, name: str) -> Path:
+        return self._folder / f"owner-{name}.json"
+
+    def _lock_file(self, name: str) -> Path:
+        return self._folder / f"owner-{name}.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    issues: Mapping[str, Claim]
+    store: str = ""
+    machine: str = ""
+    alive: bool = False
+
+
+def _read(file: Path) -> _Kept:
+    """What an owner has written; nothing when it has not, or when that is not ours."""
+    try:
+        told: Any = json.loads(file.read_bytes())
+        claims = [Claim(**one) for one in told["claims"]]
+        return _Kept({claim.issue: claim for claim in claims}, str(told["store"]), str(told["machine"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return _Kept({})
+
+
+def _is_locked(lock: Path) -> bool:
+    try:
+        file = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: those who only look do not meet
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False

@@ -1,0 +1,379 @@
+"""Look, claim, submit, report; until stopped, or until nothing is left to do.
+
+An issue that is ready is claimed, its task submitted under the key of the claim, and told how it ended. A restart
+after any death finds its claims, submits them again under their keys, which runs nothing twice, and goes on.
+
+Stopped once, nothing more is claimed or started, what waits is given back and what runs is finished; stopped
+twice, what runs is put back and its issue given back as well. No issue is left in progress.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from penstock.client import Client
+from penstock.config import TaskChecker
+from penstock.config.keys import MODEL_TYPES
+from penstock.errors import UsageError
+from penstock.intake.beads import mapping, outputs, reports
+from penstock.intake.beads.claims import Claim, Claims
+from penstock.intake.beads.issues import BLOCKED, CLOSED, Issue
+from penstock.intake.beads.tracker import Place, Tracker, TrackerFault, is_ours, may_claim
+from penstock.lifecycle import ENDED
+from penstock.model import State, Task, TaskRecord
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Tell = Callable[[str, str, Mapping[str, Any]], None]  # what happened, to which issue, and more about it
+
+_SETTLE_MS = 50
+_FIRST_GAP_S, _MOST_GAP_S = 0.5, 5.0  # between two looks that cost much, where changes bring nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """`once`: until nothing is ready and nothing runs. Else it also looks every `interval_s`, changes or not."""
+
+    once: bool = False
+    interval_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    issue: Issue
+    claim: Claim
+
+
+class BeadsLoop:
+    def __init__(self, client: Client, place: Place, tracker: Tracker, tell: Tell, pace: Pace) -> None:
+        rules = client.config.beads
+        self._client = client
+        self._tracker = tracker
+        self._rules = rules
+        self._tell = tell
+        self._pace = pace
+        self._root = place.root if rules.root is None else Path(rules.root)
+        self._beads = place.beads
+        self._thread = ThreadPoolExecutor(1, "penstock claims")
+        self._claims = Claims(place.beads, client.config.store)
+        self._checker = TaskChecker(client.config)
+        self._models = [host for host in client.config.plant.hosts if host.type in MODEL_TYPES]
+        self._working: dict[str, _Work] = {}  # by the id of the task
+        self._left: dict[str, str] = {}  # issues that cannot be taken, and why; told once
+        self._changed = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._stops = 0
+        self._group: asyncio.TaskGroup | None = None
+        self._troubles: set[str] = set()  # told already
+        self.failures = 0
+
+    # ---- life
+
+    async def run(self) -> None:
+        await self._keep(self._claims.open)
+        try:
+            await self._tracker.open()
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                beside = [group.create_task(self._report_endings())]
+                if not self._pace.once:
+                    beside.append(group.create_task(self._watch()))
+                await self._look_on()
+                await self._wind_down()
+                for one in beside:
+                    one.cancel()
+        except TrackerFault as fault:
+            raise UsageError(str(fault)) from None
+        except BaseExceptionGroup as group:
+            first = group.exceptions[0]
+            raise UsageError(str(first)) if isinstance(first, TrackerFault) else first from None
+        finally:
+            await self._keep(self._claims.close)
+            self._thread.shutdown()
+
+    def stop(self) -> None:
+        """The first time: finish what runs. The second time: put it back."""
+        self._stops += 1
+        self._stopping.set()
+        self._changed.set()
+        if self._stops <= 2 and self._group is not None:
+            self._group.create_task(self._client.stop_dispatching(put_back=self._stops == 2))
+
+    async def _look_on(self) -> None:
+        gap_s = 0.0
+        while not self._stopping.is_set():
+            self._changed.clear()
+            next_at, found = None, False
+            try:
+                await self._resume()
+                next_at, found = await self._look()
+                self._troubles.clear()
+            except TrackerFault as fault:
+                self._trouble(fault)
+            if self._pace.once and not self._working and not found:
+                return
+            await self._pause(self._pace.interval_s, next_at)
+            if self._tracker.is_costly and not self._stopping.is_set():
+                gap_s = 0.0 if found else min(_MOST_GAP_S, max(_FIRST_GAP_S, 2 * gap_s))
+                await self._rest(gap_s)
+
+    async def _pause(self, most_s: float, next_at: float | None) -> None:
+        """Until something may be new."""
+        if next_at is not None:
+            most_s = min(most_s, max(0.0, next_at - time.time()) + 0.001)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(most_s):
+                await self._changed.wait()
+
+    async def _rest(self, gap_s: float) -> None:
+        """Changes may come in quick succession, and mean nothing to us."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(gap_s):
+                await self._stopping.wait()
+
+    def _trouble(self, fault: TrackerFault) -> None:
+        """It is tried again; `--once` is not there to wait for better times."""
+        if self._pace.once:
+            raise fault
+        if str(fault) not in self._troubles:
+            self._troubles.add(str(fault))
+            self._tell("trouble", "", {"detail": f"{fault}; it is tried again"})
+
+    async def _watch(self) -> None:
+        from watchfiles import awatch
+
+        seen = self._tracker.signature()
+        changes = awatch(
+            self._beads,
+            watch_filter=lambda _, path: self._tracker.is_data(path),
+            recursive=self._tracker.is_nested,
+            debounce=4 * _SETTLE_MS,
+            step=_SETTLE_MS,
+        )
+        try:
+            async with aclosing(changes):
+                async for _ in changes:
+                    now = await asyncio.to_thread(self._tracker.signature)
+                    if now != seen:
+                        seen = now
+                        self._changed.set()
+        except (OSError, RuntimeError) as error:  # no more watches to be had, or none on this file system
+            every = f"it is looked at every {self._pace.interval_s:g} s"
+            self._tell("trouble", "", {"detail": f"{self._beads} cannot be watched ({error}); {every}"})
+
+    # ---- what is kept of claims
+
+    async def _keep(self, change: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """In a thread of its own: one thing after the other, and a lock is freed by whoever took it."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, partial(change, *args, **kwargs)
+        )
+
+    @asynccontextmanager
+    async def _exclusive(self) -> AsyncIterator[None]:
+        lock = self._claims.exclusive()
+        await self._keep(lock.__enter__)
+        try:
+            yield
+        finally:
+            await self._keep(lock.__exit__, None, None, None)
+
+    # ---- claiming
+
+    async def _look(self) -> tuple[float | None, bool]:
+        """Take what is ready; when to look again at the latest, and whether there was anything."""
+        found = await self._tracker.look(time.time())
+        mine = {work.issue.id for work in self._working.values()}
+        wanted: dict[str, tuple[Issue, str]] = {}
+        for issue in found.ready:
+            if issue.id not in mine and may_claim(issue, self._rules.actor):
+                kind = self._kind(issue)
+                if kind is not None:
+                    wanted[issue.id] = issue, kind
+        self._left = {id: why for id, why in self._left.items() if any(i.id == id for i in found.ready)}
+        room = self._rules.max_claimed
+        names = list(wanted) if room is None else list(wanted)[: max(0, room - len(self._working))]
+        taken = False
+        for start in range(0, len(names), self._tracker.at_once):
+            if self._stopping.is_set():
+                break
+            some = names[start : start + self._tracker.at_once]
+            taken |= await self._take({id: wanted[id][1] for id in some})
+        return found.next_at, taken
+
+    def _kind(self, issue: Issue) -> str | None:
+        """The kind of an issue that can be worked on here; why the others cannot is told once."""
+        kind = mapping.kind_of(issue, self._rules)
+        if kind is None:
+            why = "no rule gives it a kind; add one to [beads] in penstock.toml, or `kind` for the rest"
+        else:
+            found = self._checker.problems(mapping.task_of(issue, kind, self._rules, "key"))
+            why = "; ".join(f"{field}: {what}" for field, what in found)
+        if not why:
+            return kind
+        if self._left.get(issue.id) != why:
+            self._left[issue.id] = why
+            self._tell("left", issue.id, {"error": why})
+            self.failures += 1
+        return None
+
+    async def _take(self, kinds: Mapping[str, str]) -> bool:
+        now = time.time()
+        claims = await self._claimed(list(kinds), now)
+        tasks: list[tuple[Issue, Claim, Task]] = []
+        for issue, claim in claims:
+            problem = self._output_problem(issue)
+            if problem is not None:
+                await self._finish(issue, reports.refusal(problem, now), {})
+                continue
+            kind = kinds[issue.id]
+            self._tell("claimed", issue.id, {"kind": kind, "priority": issue.priority, "title": issue.title})
+            tasks.append((issue, claim, self._task(issue, kind, claim)))
+        await self._submit(tasks)
+        return bool(claims)
+
+    async def _claimed(self, ids: Sequence[str], now: float) -> list[tuple[Issue, Claim]]:
+        """Claim issues, all under the lock: whoever else of ours comes finds them taken."""
+        async with self._exclusive():
+            taken = await self._keep(self._claims.taken)
+            free = [id for id in ids if id not in taken]
+            if not free:
+                return []
+            made = {claim.issue: claim for claim in await self._keep(self._claims.add, free, now)}
+            won = await self._tracker.claim(free, now)
+            if lost := [id for id in free if id not in won]:
+                await self._keep(self._claims.drop, lost)
+            return [(won[id], made[id]) for id in free if id in won]
+
+    def _task(self, issue: Issue, kind: str, claim: Claim) -> Task:
+        for_models = any(host.serves_kind(kind) for host in self._models)
+        return mapping.task_of(issue, kind, self._rules, claim.key, with_issue=not for_models)
+
+    async def _submit(self, tasks: Sequence[tuple[Issue, Claim, Task]]) -> None:
+        if not tasks:
+            return
+        run = await self._client.submit_many([task for _, _, task in tasks])
+        for (issue, claim, _), id in zip(tasks, run.task_ids, strict=True):
+            self._working[id] = _Work(issue, claim)
+        done_by = {issue.id: id for (issue, _, _), id in zip(tasks, run.task_ids, strict=True)}
+        await self._keep(self._claims.submitted, done_by)
+
+    async def _resume(self) -> None:
+        """Go on with what somebody left who died: ourselves, or another loop of this store."""
+        async with self._exclusive():
+            left = await self._keep(self._claims.adopt)
+        if not left:
+            return
+        found = await self._tracker.find([claim.issue for claim in left])
+        tasks: list[tuple[Issue, Claim, Task]] = []
+        for claim in left:
+            issue = found.get(claim.issue)
+            if issue is None or not is_ours(issue, self._rules.actor):
+                await self._forget(claim)
+                continue
+            kind = self._kind(issue)
+            if kind is None:
+                await self._give_back([issue.id])
+                continue
+            self._tell("resumed", issue.id, {"kind": kind, "task": claim.task})
+            tasks.append((issue, claim, self._task(issue, kind, claim)))
+        await self._submit(tasks)
+
+    async def _forget(self, claim: Claim) -> None:
+        """An issue that is not ours any more: its task must not run for nobody."""
+        if claim.task is not None:
+            states = await self._client.states([claim.task])
+            if states.get(claim.task, State.DONE) not in ENDED:
+                await self._client.cancel(claim.task)
+        await self._keep(self._claims.drop, [claim.issue])
+
+    # ---- reporting
+
+    async def _report_endings(self) -> None:
+        async with self._client.watching() as watch:
+            while True:
+                for id, state in (await self._client.states(list(self._working))).items():
+                    if state in ENDED:
+                        try:
+                            await self._ended(await self._client.get(id))
+                        except TrackerFault as fault:
+                            self._trouble(fault)
+                await watch()
+
+    async def _ended(self, record: TaskRecord) -> None:
+        work = self._working[record.task.id]
+        if record.state is State.CANCELLED and self._stopping.is_set():
+            await self._give_back([work.issue.id])
+        else:
+            saved, trouble = await self._saved(work.issue, record)
+            report = reports.report_of(record, saved=saved, trouble=trouble)
+            await self._finish(work.issue, report, dict(report.metadata))
+        del self._working[record.task.id]
+        self._changed.set()  # others may have waited for it
+
+    async def _saved(self, issue: Issue, record: TaskRecord) -> tuple[str | None, str | None]:
+        """Where the result was saved, or why it could not be; neither when nobody asked for it."""
+        wanted = mapping.output_path(issue)
+        if wanted is None or record.state is not State.DONE:
+            return None, None
+        try:
+            text = reports.result_text(record.value)
+            return await asyncio.to_thread(outputs.save, wanted, self._root, text), None
+        except outputs.BadOutput as error:
+            return None, str(error)
+
+    def _output_problem(self, issue: Issue) -> str | None:
+        wanted = mapping.output_path(issue)
+        if wanted is None:
+            return None
+        try:
+            outputs.checked(wanted, self._root)
+        except outputs.BadOutput as error:
+            return str(error)
+        return None
+
+    async def _finish(self, issue: Issue, report: reports.Report, fields: Mapping[str, Any]) -> None:
+        ours = await self._tracker.finish(issue.id, report)
+        await self._keep(self._claims.drop, [issue.id])
+        if report.status == BLOCKED:
+            self.failures += 1
+        if not ours:
+            self._tell(
+                "changed",
+                issue.id,
+                {**fields, "detail": "somebody else has changed it; its status is theirs"},
+            )
+        else:
+            told = {"reason": report.reason} if report.status == CLOSED else {"error": report.reason}
+            self._tell(report.status, issue.id, {**fields, "title": issue.title, **told})
+
+    async def _give_back(self, ids: Sequence[str]) -> None:
+        for id in await self._tracker.give_back(ids, time.time()):
+            self._tell("given-back", id, {})
+        await self._keep(self._claims.drop, ids)
+
+    # ---- the end
+
+    async def _wind_down(self) -> None:
+        """Give back what waits, and see what runs to its end."""
+        while self._working:
+            self._changed.clear()
+            states = await self._client.states(list(self._working))
+            stopped = self._stops >= 2
+            unstarted = [
+                id
+                for id, state in states.items()
+                if state is State.QUEUED or (stopped and state not in ENDED)
+            ]
+            if unstarted and self._stops:
+                await self._client.cancel(*unstarted)
+            if self._working:
+                await self._changed.wait()
