@@ -22,6 +22,8 @@ from typing import Any, ParamSpec, TypeVar
 from penstock.client import Client
 from penstock.config import TaskChecker
 from penstock.config.keys import MODEL_TYPES
+from penstock.config.outputs import own_files
+from penstock.engine.outputs import as_bytes
 from penstock.errors import UsageError
 from penstock.intake.beads import mapping, outputs, reports
 from penstock.intake.beads.claims import Claim, Claims
@@ -325,8 +327,7 @@ class BeadsLoop:
         if wanted is None or record.state is not State.DONE:
             return None, None
         try:
-            text = reports.result_text(record.value)
-            return await asyncio.to_thread(outputs.save, wanted, self._root, text), None
+            return await asyncio.to_thread(outputs.save, wanted, self._root, as_bytes(record.value)), None
         except outputs.BadOutput as error:
             return None, str(error)
 
@@ -335,7 +336,9 @@ class BeadsLoop:
         if wanted is None:
             return None
         try:
-            outputs.checked(wanted, self._root)
+            path = self._root / outputs.checked(wanted, self._root)
+            if str(path) in own_files(self._client.config):
+                return f"Output path {wanted!r} is a file of Penstock's own; choose another"
         except outputs.BadOutput as error:
             return str(error)
         return None

@@ -40,13 +40,13 @@ def checked(path: str, root: Path) -> PurePosixPath:
     return pure
 
 
-def save(path: str, root: Path, text: str) -> str:
+def save(path: str, root: Path, content: bytes) -> str:
     """Write a result; its path below the root. BadOutput when that is not allowed or not possible."""
     pure = checked(path, root)
     try:
         folder = _opened_folder(pure, root)
         try:
-            _replace(folder, pure.name, text.encode(errors="replace"))
+            _replace(folder, pure.name, content)
         finally:
             os.close(folder)
     except OSError as error:

@@ -67,8 +67,8 @@ def refusal(problem: str, at: float) -> Report:
     return Report(BLOCKED, reason, f"[penstock {stamp(at)}] {reason}", metadata, at)
 
 
-def result_text(value: Any) -> str:
-    """A result as a file has it: a text as it is, a table's `text`, anything else as JSON."""
+def _result_text(value: Any) -> str:
+    """A text as it is, a table's `text`, anything else as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping) and isinstance(value.get("text"), str):
@@ -87,7 +87,7 @@ def appended(notes: str, more: str) -> str:
 
 
 def _text(record: TaskRecord) -> str:
-    text = result_text(record.value).rstrip()
+    text = _result_text(record.value).rstrip()
     if len(text) <= MAX_RESULT:
         return text
     return f"{text[:MAX_RESULT]}…\n(cut here; `penstock show {record.task.id} --json` has all of it)"
