@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli import render
-from penstock.cli.session import config_of, finish, hearing_interrupts, one_of, opened
+from penstock.cli.dispatching import DispatcherOption, OnStopOption, dispatching_of
+from penstock.cli.session import STOP_WORDS, config_of, finish, hearing_interrupts, one_of, opened
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.cli.logs import Log
     from penstock.config import Config
     from penstock.intake.beads.loop import Pace
+    from penstock.wiring import Dispatching
 
 app = typer.Typer()
 
@@ -56,19 +58,22 @@ def loop(
         str, typer.Option("--log-format", metavar="text|json", help="Of the lines on stderr.")
     ] = "text",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and failures.")] = False,
+    dispatcher: DispatcherOption = "async",
+    on_stop: OnStopOption = "requeue",
 ) -> int:
     """Take the ready issues of Beads as tasks: claim, run, close with the result or block with the error.
 
     Works through bd where there is a database, else straight on issues.jsonl. Ctrl-C or SIGTERM gives back what
-    waits and finishes what runs; the second time what runs is given back too. Exit status 1 when --once ends and
-    an issue was blocked or could not be taken.
+    waits and finishes what runs; the second time what runs is given back or blocked. Exit status 1 when --once ends
+    and an issue was blocked or could not be taken.
     """
     from penstock.intake.beads.loop import Pace
 
     log_json = one_of("--log-format", log_format, ("text", "json")) == "json"
     pace = Pace(once, _seconds("--interval", interval))
+    dispatching = dispatching_of(dispatcher, on_stop)
     config = config_of(context)
-    return finish(_loop(config, Path(beads).expanduser(), pace, (as_json, log_json, quiet)))
+    return finish(_loop(config, Path(beads).expanduser(), pace, dispatching, (as_json, log_json, quiet)))
 
 
 def _seconds(option: str, text: str) -> float:
@@ -100,7 +105,9 @@ class _Teller:
             render.emit_line({"issue": issue, "status": what, **told})
 
 
-async def _loop(config: Config, folder: Path, pace: Pace, shown: tuple[bool, bool, bool]) -> int:
+async def _loop(
+    config: Config, folder: Path, pace: Pace, dispatching: Dispatching, shown: tuple[bool, bool, bool]
+) -> int:
     from penstock.cli.logs import Log, telling
     from penstock.intake.beads.loop import BeadsLoop
     from penstock.intake.beads.tracker import find_place, open_tracker
@@ -111,19 +118,18 @@ async def _loop(config: Config, folder: Path, pace: Pace, shown: tuple[bool, boo
     tracker = open_tracker(place, config.beads)
     log = Log(as_json=log_json, quiet=quiet, traced=are_traced(config))
     heard: list[int] = []
+    does, doing = STOP_WORDS[dispatching.on_stop]
     with hearing_interrupts() as interrupts, telling(log.warning):
-        async with opened(config, dispatch=True, listeners=[log]) as client:
+        async with opened(config, dispatching=dispatching, listeners=[log]) as client:
             work = BeadsLoop(client, place, tracker, _Teller(log, as_json=as_json), pace)
 
             def stop(number: int) -> None:
                 heard.append(number)
                 if len(heard) == 1:
-                    log.line(
-                        "stopping",
-                        detail="giving back what waits, finishing what runs; once more puts it back",
-                    )
+                    told = f"giving back what waits, finishing what runs; once more {does}"
+                    log.line("stopping", detail=told)
                 elif len(heard) == 2:
-                    log.line("stopping", detail="giving back what runs")
+                    log.line("stopping", detail=doing)
                 work.stop()
 
             log.line("ready", detail=f"taking issues from {tracker.name}")

@@ -4,7 +4,8 @@ An issue that is ready is claimed, its task submitted under the key of the claim
 after any death finds its claims, submits them again under their keys, which runs nothing twice, and goes on.
 
 Stopped once, nothing more is claimed or started, what waits is given back and what runs is finished; stopped
-twice, what runs is put back and its issue given back as well. No issue is left in progress.
+twice, what runs is put back and its issue given back as well, or both are blocked where the client's `on_stop` says
+so. No issue is left in progress.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class BeadsLoop:
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._stops = 0
+        self._blocking = False  # what runs is being blocked
         self._group: asyncio.TaskGroup | None = None
         self._troubles: set[str] = set()  # told already
         self.failures = 0
@@ -102,12 +104,19 @@ class BeadsLoop:
             self._thread.shutdown()
 
     def stop(self) -> None:
-        """The first time: finish what runs. The second time: put it back."""
+        """The first time: finish what runs. The second time: put it back, or block it."""
         self._stops += 1
+        if self._stops == 2:  # what another process dispatches is not ours to block
+            self._blocking = self._client.dispatches and self._client.on_stop == "block"
         self._stopping.set()
         self._changed.set()
         if self._stops <= 2 and self._group is not None:
-            self._group.create_task(self._client.stop_dispatching(put_back=self._stops == 2))
+            self._group.create_task(self._stop_dispatching(put_back=self._stops == 2))
+
+    async def _stop_dispatching(self, *, put_back: bool) -> None:
+        await self._client.stop_dispatching(put_back=put_back)
+        self._blocking = False  # what could be blocked is
+        self._changed.set()
 
     async def _look_on(self) -> None:
         gap_s = 0.0
@@ -374,7 +383,7 @@ class BeadsLoop:
             unstarted = [
                 id
                 for id, state in states.items()
-                if state is State.QUEUED or (stopped and state not in ENDED)
+                if state is State.QUEUED or (stopped and state not in ENDED and not self._blocking)
             ]
             if unstarted and self._stops:
                 await self._client.cancel(*unstarted)
