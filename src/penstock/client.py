@@ -164,6 +164,10 @@ class Client:
     ) -> list[StoredEvent]:
         return await self._store.events(after, task=task, limit=limit)
 
+    async def last_event(self) -> int:
+        """The number of the newest event: `events` after it are those to come."""
+        return await self._store.last_event()
+
     async def snapshot(self) -> Snapshot:
         return await self._store.snapshot(time.time())
 

@@ -50,6 +50,7 @@ COMMANDS = {
     "import": "exchange",
     "serve": "serve",
     "loop": "loop",
+    "watch": "watch",
     "token": "tokens",
 }
 
