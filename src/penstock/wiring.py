@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import AVAILABLE, Config, HostTypes, load
-from penstock.config.own_calls import calls_through_us
+from penstock.config.own_calls import calls_through_us, own_lanes
 from penstock.errors import ConfigError, UsageError
 from penstock.model import OnStop
 
 if TYPE_CHECKING:
     from penstock.clock import Clock
+    from penstock.dispatcher.doorway import Doorway
     from penstock.dispatcher.loop import Dispatcher
     from penstock.engine.base import MakeEngine
     from penstock.hosts.base import Adapter
-    from penstock.hosts.own_door import OwnDoor
+    from penstock.hosts.own_door import Entrance, OwnDoor
     from penstock.model import Host
     from penstock.store.base import Store
     from penstock.telemetry.traces import Traces
@@ -41,6 +43,7 @@ _ADAPTERS = {
 _PLUG_INS = "penstock.hosts"
 DISPATCHERS = ("async", "threads")
 ON_STOP = tuple(str(choice) for choice in OnStop)
+_PRIVATE_DOOR = "penstock.web.private_door:opened"  # it stands above us, and only some configs need it
 _OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
@@ -162,13 +165,25 @@ def make_dispatcher(
 
     owner = Owner(os.getpid(), platform.node(), dispatching.named(command))
     traces = make_traces(config) if traced else None
-    make_engine = _local_engine(config, make_door(config))
+    door = make_door(config)
+    make_engine = _local_engine(config, door)
+    doorway = None if door is None else _doorway(config, store, door)
     if dispatching.has_threads:
         from penstock.engine.kinds import thread_per_kind
 
         make_engine = thread_per_kind(make_engine)
         config = replace(config, plant=replace(config.plant, thread_per_kind=True))
-    return Dispatcher(config, store, make_engine, owner, traces, OnStop(dispatching.on_stop))
+    return Dispatcher(config, store, make_engine, owner, traces, OnStop(dispatching.on_stop), doorway)
+
+
+def _doorway(config: Config, store: Store, door: OwnDoor) -> Doorway:
+    from penstock.dispatcher.doorway import Doorway
+
+    def open_privately(dispatcher: Dispatcher) -> AbstractAsyncContextManager[Entrance]:
+        opened: AbstractAsyncContextManager[Entrance] = _named(_PRIVATE_DOOR)(config, store, dispatcher)
+        return opened
+
+    return Doorway(door, open_privately, own_lanes(config.plant))
 
 
 def make_door(config: Config) -> OwnDoor | None:
@@ -237,10 +252,14 @@ def _local_engine(config: Config, door: OwnDoor | None) -> MakeEngine:
 def _maker(type: str) -> MakeAdapter:
     target = _ADAPTERS.get(type)
     if target is not None:
-        module, _, name = target.partition(":")
-        made: MakeAdapter = getattr(import_module(module), name)
+        made: MakeAdapter = _named(target)
         return made
     return _plug_ins()[type]()
+
+
+def _named(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)
 
 
 def _plug_ins() -> dict[str, Callable[[], MakeAdapter]]:

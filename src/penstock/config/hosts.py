@@ -11,7 +11,7 @@ from penstock.config import keys
 from penstock.config.keys import HostTypes
 from penstock.config.problems import Near, quoted
 from penstock.config.tables import Table
-from penstock.model import ANY_MODEL, AutoSlots, BreakerRule, Fallback, Host, Price, Rate
+from penstock.model import ANY_MODEL, CALL_KINDS, AutoSlots, BreakerRule, Fallback, Host, Price, Rate
 
 _NO_SECRETS = (
     'a secret does not belong in this file; keep it in an environment variable: key_env = "ITS_NAME"'
@@ -29,7 +29,10 @@ def read_host(
     model = table.text("model", None)
     if model is None and type_ == "local":
         model = _local_model(options.get("gguf"))
-    has_models = type_ in keys.MODEL_TYPES
+    is_run = type_ in keys.RUN_TYPES
+    has_models = type_ in keys.MODEL_TYPES or is_run
+    if is_run:
+        _refuse_calls(table, serves)
     return Host(
         name=name,
         type=type_,
@@ -38,13 +41,22 @@ def read_host(
         units=_units(table),
         serves=serves,
         model=model,
-        models=_models(table, model, serves, has_models),
+        models=_models(table, model, serves, type_),
         rate=_rate(table),
         fallback=_fallback(table),
         breaker=_breaker(table),
-        prices=(prices or {}) if has_models or type_ in keys.RUN_TYPES else {},
+        # What comes back to us is paid where it is answered, and would be counted twice.
+        prices=(prices or {}) if has_models and not (is_run and "url" not in options) else {},
         options=options,
+        takes_calls=not is_run,
     )
+
+
+def _refuse_calls(table: Table, serves: tuple[str, ...]) -> None:
+    for kind in CALL_KINDS:
+        if kind in serves:
+            message = f"{kind} is a call of a model, which such a host makes and does not take; name another kind"
+            table.refuse(message, "serves")
 
 
 def _type(table: Table, types: HostTypes) -> str:
@@ -95,17 +107,20 @@ def _local_model(gguf: Any) -> str:
     return Path(gguf).stem[: keys.MAX_MODEL] or keys.PACKAGED_MODEL
 
 
-def _models(table: Table, model: str | None, serves: tuple[str, ...], has_models: bool) -> tuple[str, ...]:
+def _models(table: Table, model: str | None, serves: tuple[str, ...], type_: str) -> tuple[str, ...]:
     """The names a call may ask for this host by: its models, the kinds it serves, and `auto`."""
-    if not has_models:
+    if type_ not in keys.MODEL_TYPES + keys.RUN_TYPES:
         if "models" in table:
             table.refuse(f"belongs to a host of type {' or '.join(keys.MODEL_TYPES)}", "models")
         return ()
-    return _all_models(model, table.texts("models", (), most=keys.MAX_MODELS), serves)
+    return _all_models(model, table.texts("models", (), most=keys.MAX_MODELS), serves, type_)
 
 
-def _all_models(model: str | None, own: Sequence[str], serves: Sequence[str]) -> tuple[str, ...]:
-    if model is None and not own:
+def _all_models(
+    model: str | None, own: Sequence[str], serves: Sequence[str], type_: str
+) -> tuple[str, ...]:
+    # Where attempts call models, the host's own is but the one for tasks that name none.
+    if not own and (model is None or type_ in keys.RUN_TYPES):
         own = (ANY_MODEL,)
     kinds = [kind for kind in serves if kind != "*"]
     return tuple(dict.fromkeys([*([model] if model else []), *own, *kinds, keys.AUTO_MODEL]))
@@ -115,7 +130,7 @@ def _own_models(host: Host) -> list[str]:
     """Those that `models` of its table must name: what it has by its kinds goes where these go."""
     implied = (ANY_MODEL, keys.AUTO_MODEL, host.model, *host.serves)
     own = [model for model in host.models if model not in implied]
-    if not host.models or _all_models(host.model, own, host.serves) == host.models:
+    if not host.models or _all_models(host.model, own, host.serves, host.type) == host.models:
         return own
     return [model for model in host.models if model != host.model]
 

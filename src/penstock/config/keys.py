@@ -147,10 +147,12 @@ FOLDER_OPTIONS = (
     "gguf",
     "key_file",
     "path",
+    "root",
     "work_dir",
 )  # relative to the config, wherever the dispatcher is started
+_TYPES = ("command", "file_prompt", "local", "openai", "python", "researcher", "simulated")
 AVAILABLE: HostTypes = {
-    name: OPTIONS[name] for name in ("command", "local", "openai", "python", "researcher", "simulated")
+    name: OPTIONS[name] for name in _TYPES
 }
 
 # A secret in a file ends up in a repository, a backup or a bug report.

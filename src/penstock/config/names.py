@@ -19,7 +19,7 @@ EVERY_NAME = "*"  # as an alias: names that nothing else is known by
 class Names:
     def __init__(self, config: Config) -> None:
         self._aliases = config.models
-        hosts = [host for host in config.plant.hosts if host.models]
+        hosts = [host for host in config.plant.hosts if host.models and host.takes_calls]
         self._owners: dict[str, list[str]] = {}
         for host in hosts:
             for name in host.models:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.config.keys import CALLS_LANE, RUN_TYPES
-from penstock.model import Host
+from penstock.model import Host, Plant
 
 
 def calls_through_us(host: Host) -> bool:
@@ -14,3 +14,8 @@ def calls_through_us(host: Host) -> bool:
 def calls_lane(host: Host) -> str:
     """The lane of those calls."""
     return str(host.options.get("calls_lane") or CALLS_LANE)
+
+
+def own_lanes(plant: Plant) -> tuple[str, ...]:
+    """Every lane of such calls."""
+    return tuple(dict.fromkeys(calls_lane(host) for host in plant.hosts if calls_through_us(host)))

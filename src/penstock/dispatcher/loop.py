@@ -23,6 +23,7 @@ from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.dispatcher.chores import beat, prune
+from penstock.dispatcher.doorway import Doorway
 from penstock.dispatcher.health import HealthBook, watch_health
 from penstock.dispatcher.launching import Launcher
 from penstock.dispatcher.mailbox import Mailbox, states_of
@@ -33,6 +34,7 @@ from penstock.dispatcher.requests import Desk, OnTokens
 from penstock.engine.base import MakeEngine, Stall
 from penstock.errors import StoreError, TaskError, Unreachable
 from penstock.hosts.base import Job
+from penstock.hosts.own_door import Entrance
 from penstock.hosts.relay import Relay
 from penstock.model import OnCrash, OnStop, Outcome, Task, Verdict
 from penstock.scheduling.figures import Statistics
@@ -77,6 +79,7 @@ class Dispatcher:
         owner: Owner,
         traces: Traces | None = None,
         on_stop: OnStop = OnStop.REQUEUE,
+        doorway: Doorway | None = None,
     ) -> None:
         self._config = config
         self._blocks = on_stop is OnStop.BLOCK
@@ -85,6 +88,7 @@ class Dispatcher:
         self._clock = SystemClock()
         self._engine = make_engine(self._report, self._on_stall)
         self._traces = traces
+        self._doorway = doorway or Doorway()
         self._payloads = Payloads(store, traced=traces is not None)
         self._events: list[Event] = []
         self._unwritten = 0
@@ -117,11 +121,13 @@ class Dispatcher:
         on_ready: Callable[[], None] | None = None,
         on_decisions: Callable[[Sequence[Decision]], None] | None = None,
         on_tokens: OnTokens | None = None,
+        entrance: Entrance | None = None,
     ) -> None:
         """Dispatch until stopped, until nothing is left to do, or just until every request is answered.
 
         `on_decisions` hears of everything that was decided, before those who listen to the story; `on_tokens` that
-        the store's tokens are others than before, and whoever changed them waits for it.
+        the store's tokens are others than before, and whoever changed them waits for it. `entrance` is where
+        attempts that call models find those of this dispatcher; for want of one it opens its own.
         """
         self._loop = asyncio.get_running_loop()
         self._on_decisions = on_decisions
@@ -129,7 +135,11 @@ class Dispatcher:
         owner = replace(self._owner, answers_only=answer_only)
         epoch, before = await self._store.acquire(owner, self._clock.now(), self._config.plant)
         try:
-            async with self._closing_at_the_end(), asyncio.TaskGroup() as self._tasks:
+            async with (
+                self._doorway.opened(self, entrance, answer_only=answer_only),
+                self._closing_at_the_end(),
+                asyncio.TaskGroup() as self._tasks,
+            ):
                 bell, seen = await self._open(epoch, before, answer_only)
                 self._until_empty = until_empty
                 wanted = [
@@ -169,9 +179,10 @@ class Dispatcher:
         """Drain: finish what runs, start nothing. The second time: put back what runs, or block it, now."""
         if not self._draining:
             self._draining = True
-            self._tell(Drain())
+            self._tell(Drain(except_lanes=self._doorway.lanes))
         elif not self._putting_back:
             self._putting_back = True
+            self._tell(Drain())
             for task, attempt in self._scheduler.running():
                 self._launcher.stop(task, attempt, put_back=True)
             self._loop.call_later(_PUT_BACK_S, self._stopped.set)
@@ -182,7 +193,7 @@ class Dispatcher:
         The scheduler hears of it at once; the store is told as well, but nobody waits for the disk. It ends as
         cancelled when the dispatcher does: the way back to its caller is gone.
         """
-        if self._draining or self._closing:
+        if self._closing or (self._draining and not self._is_of_a_run(task)):
             raise Unreachable("the dispatcher is stopping; ask again when it is back")
         if self._held and self._store.trouble is not None:
             raise StoreError(f"nothing starts until it can be recorded: {self._store.trouble}")
@@ -368,9 +379,15 @@ class Dispatcher:
     def _let_calls_go(self) -> None:
         """What waits when the dispatcher stops will never begin: its callers need not wait for that."""
         if self._draining and not self._closing:
-            for task in self._calls:
-                if self._scheduler.waiting_reason(task) is not None:
-                    self._tell(CancelAsked(task))
+            for id in self._calls:
+                task = self._payloads.task(id)
+                goes_on = task is not None and self._is_of_a_run(task)
+                if not goes_on and self._scheduler.waiting_reason(id) is not None:
+                    self._tell(CancelAsked(id))
+
+    def _is_of_a_run(self, call: Task) -> bool:
+        """What runs is finished before the dispatcher stops, and cannot be without its own calls."""
+        return call.lane in self._doorway.lanes and not self._putting_back
 
     def _act(self, decisions: list[Decision]) -> None:
         written = self._store.record(decisions)

@@ -50,6 +50,7 @@ ONE_SLOT = Needs()
 class LaneState:
     __slots__ = (
         "budget",
+        "carries_on",
         "fair_at",
         "gates",
         "lane",
@@ -78,6 +79,7 @@ class LaneState:
         self.line: list[tuple[float, int, int, WorkClass]] = []  # classes that would start if it had room
         self.fair_at = 0.0  # start-time fair queueing: when this lane's turn is, in shares
         self.paused = False
+        self.carries_on = False  # its tasks start also while the dispatcher stops
         self.was_full = False  # at the end of the last step
         self.waiting: dict[WorkClass, None] = {}
         self.gates: list[GateState] = []  # gates that read this lane's running count

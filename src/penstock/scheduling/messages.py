@@ -104,6 +104,7 @@ class Drain(NamedTuple):
     answering: bool = (
         False  # it was never to start anything: it only answers requests while nobody dispatches
     )
+    except_lanes: tuple[str, ...] = ()  # what runs cannot finish without the tasks of these
 
 
 class Tick(NamedTuple):

@@ -30,16 +30,17 @@ class Reasons:
     def is_held(self, work_class: WorkClass) -> bool:
         """Paused or gated before any host is looked at."""
         world, shape = self._world, work_class.shape
-        if not (world.draining or world.paused or shape.lane.paused):
+        draining = world.draining and not shape.lane.carries_on
+        if not (draining or world.paused or shape.lane.paused):
             for gate in shape.gates:
                 if not gate.open:
                     work_class.wait_for(f"gate:{gate.name}", gate.detail)
                     break
             else:
                 return False
-        elif world.answering:
+        elif draining and world.answering:
             work_class.wait_for("dispatcher-down", "a request was answered, and nothing more")
-        elif world.draining:
+        elif draining:
             work_class.wait_for("paused", "the dispatcher is stopping")
         elif world.paused:
             work_class.wait_for("paused", "everything is paused")
@@ -127,7 +128,7 @@ class Reasons:
         world, shape = self._world, work_class.shape
         lane = shape.lane
         waits = work_class.n > 0
-        held = world.paused or world.draining or lane.paused
+        held = world.paused or lane.paused or (world.draining and not lane.carries_on)
         for gate in shape.gates:
             held = held or not gate.open
         if not waits:

@@ -256,6 +256,8 @@ class Scheduler:
     def _drain(self, event: Drain, now: float) -> None:
         if not self._world.draining:
             self._world.draining, self._world.answering = True, event.answering
+        for lane in self._world.lanes.values():
+            lane.carries_on = lane.name in event.except_lanes
         self._agenda.wake_all()
 
     # ---- time

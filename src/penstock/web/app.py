@@ -96,6 +96,20 @@ def build_app(parts: Parts) -> App:
     )
 
 
+def build_private_app(parts: Parts) -> App:
+    """What attempts of the dispatcher's own hosts reach: `/v1`, and nothing else."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    openai_api.add_routes(app, parts)
+    _answer_errors(app)
+    return Door(
+        openai_api.Calls(app, parts),
+        tokens=parts.tokens,
+        origins=Origins(parts.bound, ()),
+        body_limit_bytes=parts.config.server.body_limit_bytes,
+        metrics=parts.metrics,
+    )
+
+
 def framework(parts: Parts) -> FastAPI:
     app = FastAPI(
         title="Penstock",

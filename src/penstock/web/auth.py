@@ -4,20 +4,24 @@ Without any token the server is open to programs on this machine, and to nothing
 only, answers only to loopback's names (another name is a web page that has its own name point here), and to
 no page of another site. From the first token on every request needs one. A server that has had tokens stays
 shut when the last is revoked; an unknown secret that has the form of ours is refused even where none is needed.
+
+Guests are the attempts of the dispatcher's own hosts. Their keys are kept nowhere but here, open `/v1` and nothing
+else, and change nothing for others: a server without tokens stays open.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.config.server import Server
+from penstock.hosts.own_door import Guest
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY
 from penstock.store.base import Token
-from penstock.store.tokens import PREFIX, SCOPES, id_of, is_secret_of
+from penstock.store.tokens import PREFIX, SCOPES, digest_of, id_of, is_secret_of, new_secret
 from penstock.web.refusals import Refused
 
 LOCAL = "local"  # the name of whoever comes without a token
@@ -37,6 +41,7 @@ class Caller:
     priority: int | None = None
     requests_per_min: float | None = None
     token_id: str = ""  # "" for the one without a token
+    guest: Guest | None = None  # an attempt of the dispatcher's own
 
     def must_have(self, scope: str) -> None:
         if scope not in self.scopes:
@@ -83,6 +88,7 @@ class Tokens:
         self._local = Caller(
             LOCAL, frozenset(SCOPES), server.max_queued, requests_per_min=server.requests_per_min
         )
+        self._guests: dict[str, tuple[Token, Caller]] = {}  # by id
         self._gone: dict[str, asyncio.Event] = {}  # by id: set when its streams must end
         self._told: dict[str, dict[object, Callable[[], None]]] = {}  # by id: who hears when it is shut out
         self.is_open = loopback
@@ -96,16 +102,34 @@ class Tokens:
             self.is_open = False
             gone.append("")
         for id in gone:
-            if id in self._gone:
-                self._gone.pop(id).set()
-            for tell in list(self._told.pop(id, {}).values()):
-                tell()
+            self._shut_out(id)
+
+    def _shut_out(self, id: str) -> None:
+        if id in self._gone:
+            self._gone.pop(id).set()
+        for tell in list(self._told.pop(id, {}).values()):
+            tell()
+
+    def invite(self, guest: Guest) -> str:
+        """A key for the calls of an attempt, to be handed to that attempt alone."""
+        id, secret = new_secret()
+        token = Token(f"task {guest.task}", id, digest_of(secret), ("submit",), guest.lane, guest.priority)
+        caller = replace(self._caller(token), requests_per_min=None, guest=guest)
+        self._guests[id] = token, caller
+        return secret
+
+    def dismiss(self, key: str) -> None:
+        """The attempt is over: its calls end, and its key opens nothing."""
+        id = id_of(key)
+        if id is not None and self._guests.pop(id, None) is not None:
+            self._shut_out(id)
 
     def caller(self, headers: Mapping[bytes, bytes]) -> Caller:
         secret = _secret(headers)
         id = None if secret is None else id_of(secret)
-        if secret is not None and id in self._known:
-            token, caller = self._known[id]
+        found = None if id is None else self._known.get(id) or self._guests.get(id)
+        if secret is not None and found is not None:
+            token, caller = found
             if is_secret_of(token, secret):
                 return caller
         if self.is_open and (secret is None or not secret.startswith(PREFIX)):
@@ -137,7 +161,8 @@ class Tokens:
         return forget
 
     def _is_in(self, caller: Caller) -> bool:
-        return caller.token_id in self._known or (caller.token_id == "" and self.is_open)
+        id = caller.token_id
+        return id in self._known or id in self._guests or (id == "" and self.is_open)
 
     def _caller(self, token: Token) -> Caller:
         server = self._server

@@ -20,6 +20,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _OPEN = frozenset({"/health"})
+_CALLS = "/v1/"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _MOST_DIGITS = 19  # of a length: more than anybody has
 
@@ -67,7 +68,9 @@ class Door:
         self._origins.check_origin(scope.get("method", "GET"), headers)
         state = scope.setdefault("state", {})
         try:
-            state["caller"] = self._tokens.caller(headers)
+            state["caller"] = caller = self._tokens.caller(headers)
+            if caller.guest is not None and not scope["path"].startswith(_CALLS):
+                raise Refused(403, "forbidden", "the key of an attempt opens /v1 and nothing else")
         except Refused:
             if scope["path"] not in _OPEN or scope["type"] != "http":
                 raise

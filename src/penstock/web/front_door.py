@@ -20,6 +20,7 @@ from penstock.config import Config, TaskChecker
 from penstock.config.names import Names
 from penstock.config.problems import meant
 from penstock.config.tasks import ID
+from penstock.hosts.own_door import RUNS
 from penstock.model import PRIORITIES, OnCrash, Task
 from penstock.store.ids import new_ids
 from penstock.telemetry.metrics import Metrics
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from penstock.web.auth import Caller, Tokens
 
 KINDS = {"chat/completions": "chat", "completions": "completion", "embeddings": "embedding"}
-_RUNS = "v1-"  # what the runs of calls begin with
 _LONGEST_PATIENCE_S = 86_400.0
 _SHORTEST_PATIENCE_S = 0.05  # enough to start where there is room
 _MOST_SHAPES = 10_000  # clients may ask for any name where a host takes any
@@ -120,8 +120,11 @@ class FrontDoor:
         headers: Mapping[str, str],
     ) -> Task:
         now = self._dispatcher.now
-        patience_s = _patience(headers.get("x-penstock-patience"), self._server.patience_s)
-        run = _run(headers.get("x-penstock-run"))
+        guest = caller.guest
+        # A run waits for its calls as long as it lives: its own time limit is the bound.
+        patient_s = self._server.patience_s if guest is None else _LONGEST_PATIENCE_S
+        patience_s = _patience(headers.get("x-penstock-patience"), patient_s)
+        run = _run(headers.get("x-penstock-run")) if guest is None else guest.run
         figures = {"endpoint": endpoint, "model": head.model, "stream": bool(head.stream), "bytes": len(body)}
         payload: Any = {**figures, "caller": caller.name}
         if self._record_bodies:
@@ -177,7 +180,7 @@ def _head(body: bytes) -> _Head:
 def _run(asked: str | None) -> str:
     """A run of calls, and of nothing else: whoever may only call adds nothing to the runs of others' tasks."""
     run = asked or strftime("%Y-%m-%d")
-    run = run if run.startswith(_RUNS) else _RUNS + run
+    run = run if run.startswith(RUNS) else RUNS + run
     if not ID.fullmatch(run):
         raise _wrong_header("X-Penstock-Run", "letters, digits, '_', '.' and '-', at most 125")
     return run

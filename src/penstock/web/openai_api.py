@@ -188,7 +188,10 @@ def _let_in(parts: Parts, request: Request) -> Any:
         caller.must_have("submit")
     parts.limits.admit(caller)
     if request.method == "POST":
-        parts.must_take_in()
+        if caller.guest is None:
+            parts.must_take_in()
+        else:  # what runs is finished before the dispatcher stops, and so are its calls
+            parts.must_dispatch()
     return caller
 
 

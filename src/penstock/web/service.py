@@ -29,7 +29,9 @@ from penstock.web.app import Parts, build_app
 from penstock.web.auth import Tokens
 from penstock.web.calls import STALLED_S
 from penstock.web.connections import Connection
+from penstock.web.door import App
 from penstock.web.events import Feed
+from penstock.web.own_entrance import OwnEntrance
 
 _GRACE_S = 5  # for answers under way when all work is done
 _TICK_S = 1.0
@@ -105,11 +107,25 @@ def urls(sockets: Sequence[socket.socket]) -> list[str]:
 # ---- the server
 
 
-class _Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """uvicorn without its hold on signals, and without waking ten times a second."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
+    def __init__(self, app: App) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=Connection,
+                ws="auto",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=_GRACE_S,
+                backlog=_BACKLOG,
+                ws_max_size=65_536,
+            )
+        )
         self._stop = asyncio.Event()
 
     @contextmanager
@@ -129,7 +145,7 @@ class _Server(uvicorn.Server):
             ticks += 10  # of a tenth of a second
 
 
-class _Faults(logging.Handler):
+class Faults(logging.Handler):
     """uvicorn's errors in a line of ours: of what kind, and where. What was asked is left out: it may be secret."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -158,21 +174,7 @@ class Service:
             bound=[config.server.host, *(one.getsockname()[0] for one in sockets)],
         )
         dispatcher.story.listen(self.parts.metrics)
-        self._server = _Server(
-            uvicorn.Config(
-                build_app(self.parts),
-                http=Connection,
-                ws="auto",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=_GRACE_S,
-                backlog=_BACKLOG,
-                ws_max_size=65_536,
-            )
-        )
+        self._server = HttpServer(build_app(self.parts))
 
     async def check(self) -> None:
         """Promise 8: nothing listens beyond loopback without a token."""
@@ -194,7 +196,7 @@ class Service:
     ) -> None:
         """Dispatch and serve until stopped."""
         try:
-            with handled("uvicorn", _Faults(logging.ERROR)):
+            with handled("uvicorn", Faults(logging.ERROR)):
                 await self._run(on_ready)
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
@@ -213,6 +215,7 @@ class Service:
                     on_ready=dispatched.set,
                     on_decisions=parts.limits.decided,
                     on_tokens=self._read_tokens,
+                    entrance=OwnEntrance(self._sockets, parts.tokens),
                 )
             finally:
                 parts.dispatching = False
