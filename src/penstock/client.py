@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.config import Config, TaskChecker
 from penstock.config.problems import nearest
 from penstock.errors import TaskError, UnknownTask, Unreachable
+from penstock.hosts.own_door import RUNS
 from penstock.lifecycle import ENDED
 from penstock.model import Attempt, OnCrash, Result, State, Task, TaskRecord
 from penstock.store.base import Answer, Request, Snapshot, Store, StoredEvent, TaskFilter, Token
@@ -131,7 +132,7 @@ class Client:
         if name == "last":
             newest = await self._store.tasks(TaskFilter(limit=1, newest=True))
             if newest:
-                return newest[0].task.run
+                return await self._caller_of(newest[0].task.run)
         matches = await self._store.find_runs(name) if name else []
         if len(matches) == 1:
             return matches[0]
@@ -141,6 +142,13 @@ class Client:
         if near := nearest(name, {record.task.run for record in recent}):
             raise UnknownTask(f"there is no run {name!r}; did you mean {near!r}?")
         raise UnknownTask(f"there is no run {name!r}; `penstock tasks --json` tells the runs of all tasks")
+
+    async def _caller_of(self, run: str) -> str:
+        """The run whose own calls a run consists of, or that run itself."""
+        caller = run.removeprefix(RUNS)
+        if caller != run and await self._store.tasks(TaskFilter(run=caller, limit=1)):
+            return caller
+        return run
 
     async def recording(self, run: str) -> Recording:
         """A run as it was, or has been so far: for its timeline, for diagnosis, for a replay."""

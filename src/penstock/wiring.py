@@ -34,6 +34,7 @@ MakeAdapter = Callable[["Host", "Clock"], "Adapter"]
 
 _ADAPTERS = {
     "command": "penstock.hosts.command:make",
+    "file_prompt": "penstock.hosts.file_prompt:make",
     "local": "penstock.hosts.local:make",
     "openai": "penstock.hosts.openai:make",
     "python": "penstock.hosts.python:make",
@@ -106,11 +107,27 @@ def _placed(config: Config, host: Host, door: OwnDoor | None) -> Host:
         if "/" in str(options.get("python", "")) and config.path is not None:
             # Not as other paths: a plain name is looked up on the PATH.
             options["python"] = os.path.join(config.path.absolute().parent, options["python"])
+    if host.type == "file_prompt":
+        options["root"] = options.get("root") or _folder(config)
+        options["forbidden"] = _secret_files(config)
     if calls_through_us(host):
         from penstock.hosts.own_door import OwnDoor
 
         options["door"] = door or OwnDoor()
-    return replace(host, options=options)
+    return replace(host, options=options) if options != host.options else host
+
+
+def _folder(config: Config) -> str:
+    """That of the config, or where we are when it came from no file."""
+    return os.getcwd() if config.path is None else str(config.path.absolute().parent)
+
+
+def _secret_files(config: Config) -> list[str]:
+    """What no task may have read to a model: the store, the config, the keys."""
+    from penstock.config.outputs import own_files
+
+    keys = [host.options.get("key_file") for host in config.plant.hosts]
+    return sorted({*own_files(config), *(key for key in keys if isinstance(key, str))})
 
 
 def work_dir(config: Config, host: Host) -> str:
@@ -190,9 +207,10 @@ def make_door(config: Config) -> OwnDoor | None:
     """The way from this config's hosts to the models of their own dispatcher, where some go it."""
     if not any(map(calls_through_us, config.plant.hosts)):
         return None
+    from penstock.config.deadlocks import lanes_without_runs
     from penstock.hosts.own_door import OwnDoor
 
-    return OwnDoor()
+    return OwnDoor(lanes_without_runs(config.plant))
 
 
 def are_traced(config: Config) -> bool:

@@ -253,7 +253,7 @@ MISTAKES: dict[KeyPath, Any] = {
     ("hosts", "surtr", "api_key"): "sk",
     ("hosts", "surtr", "units", "vram_gb"): math.nan,
     ("hosts", "surtr", "serves"): [],
-    ("hosts", "fenrir", "type"): "researcher",
+    ("hosts", "fenrir", "type"): "agent",
     ("hosts", "fenrir", "model"): 3,
     ("hosts", "fenrir", "rate", "requests_per_min"): 0,
     ("hosts", "fenrir", "breaker"): {"reset_s": 9, "max_reset_s": 1},

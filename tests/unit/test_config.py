@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock import config
-from penstock.config import Config, find, load, parse
+from penstock.config import AVAILABLE, Config, find, load, parse
 from penstock.config.keys import KEYS
 from penstock.errors import ConfigError
 from penstock.model import AutoSlots, BreakerRule, Fallback, Gate, Host, Lane, OnCrash, Plant, Rate, RetryRule
@@ -316,7 +316,7 @@ def test_values_that_may_be_secret_are_not_repeated() -> None:
 def test_a_type_of_a_later_version_is_named_as_such() -> None:
     assert only('[hosts.a]\ntype = "agent"\nurl = "http://x/v1"') == (
         "penstock.toml:2: hosts.a.type: host type 'agent' is not available in this version; "
-        "available: command, local, openai, python, researcher, simulated"
+        f"available: {', '.join(sorted(AVAILABLE))}"
     )
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from penstock.config.keys import TOLERANCE, shown
+from penstock.config.keys import MODEL_TYPES, RUN_TYPES, TOLERANCE, shown
 from penstock.config.problems import Near, Problems, quoted
 from penstock.model import Gate, Host, Lane
 
@@ -26,6 +26,7 @@ def cross_check(parts: Parts, problems: Problems) -> None:
         _check_reserve(lane, parts, problems)
     _check_reserve_sums(parts.lanes, parts.hosts, problems)
     _check_gates(parts, problems)
+    _check_run_kinds(parts.hosts.values(), problems)
 
 
 def capacity(host: Host, unit: str) -> float:
@@ -82,6 +83,26 @@ def _of(amount: float, unit: str) -> str:
 def _has(host: Host, unit: str) -> str:
     fewest = " at its fewest" if unit == "slots" and host.auto is not None else ""
     return f"host {quoted(host.name)} has {shown(capacity(host, unit))}{fewest}"
+
+
+def _check_run_kinds(hosts: Collection[Host], problems: Problems) -> None:
+    """What is meant for a host that calls models must not go to the model itself, which cannot read it."""
+    models = [host for host in hosts if host.type in MODEL_TYPES]
+    for run in hosts:
+        if run.type not in RUN_TYPES:
+            continue
+        if "*" in run.serves and models:
+            message = f'"*" would also take what is meant for {models[0].name}; name the kinds of its runs'
+            problems.add(("hosts", run.name, "serves"), message)
+            continue
+        for model in models:
+            shared = next((kind for kind in run.serves if kind in model.serves or "*" in model.serves), None)
+            if shared is not None:
+                message = (
+                    f"it would also take kind {quoted(shared)}, which is meant for {run.name}; name its own kinds: "
+                    'serves = ["chat"]'
+                )
+                problems.add(("hosts", model.name, "serves"), message)
 
 
 def _check_gates(parts: Parts, problems: Problems) -> None:

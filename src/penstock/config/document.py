@@ -13,6 +13,7 @@ from penstock.config.beads import Beads, beads_document, check_beads, read_beads
 from penstock.config.crosschecks import Parts, cross_check
 from penstock.config.hosts import given, host_document, read_host
 from penstock.config.keys import AVAILABLE, HostTypes
+from penstock.config.own_calls import with_own_lane
 from penstock.config.problems import Near, Problems, file_shown, kind_of
 from penstock.config.rules import gate_document, lane_document, read_gate, read_lane, read_retry
 from penstock.config.server import (
@@ -86,6 +87,10 @@ def read_document(
     """
     problems = Problems()
     config = _read(Table(document, (), problems, any_names=any_names), path, types)
+    if not problems and not any_names:  # what is replayed makes no calls
+        from penstock.config.deadlocks import check_own_calls
+
+        check_own_calls(config, problems)
     if problems:
         raise ConfigError(problems.told(file_shown(path), lines, settings))
     return config
@@ -102,6 +107,7 @@ def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
     most_lanes = keys.MAX_LANES + (DEFAULT_LANE in _declared(top, "lanes"))  # that one is always there
     lanes = {name: read_lane(name, table) for name, table in top.named_tables("lanes", most_lanes)}
     lanes.setdefault(DEFAULT_LANE, Lane(DEFAULT_LANE))
+    with_own_lane(hosts.values(), lanes)
     gates = {name: read_gate(name, table) for name, table in top.named_tables("gates", keys.MAX_GATES)}
     retry = read_retry(top)
     parts = Parts(hosts, lanes, gates, _declared(top, "hosts"), _declared(top, "lanes"))

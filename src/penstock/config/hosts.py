@@ -25,7 +25,7 @@ def read_host(
     options = _options(table, type_, types)
     options |= {key: _placed(options[key], folder) for key in keys.FOLDER_OPTIONS if key in options}
     slots, auto = _slots(table)
-    serves = _serves(table)
+    serves = _serves(table, type_)
     model = table.text("model", None)
     if model is None and type_ == "local":
         model = _local_model(options.get("gguf"))
@@ -55,7 +55,9 @@ def read_host(
 def _refuse_calls(table: Table, serves: tuple[str, ...]) -> None:
     for kind in CALL_KINDS:
         if kind in serves:
-            message = f"{kind} is a call of a model, which such a host makes and does not take; name another kind"
+            message = (
+                f"{kind} is a call of a model, which such a host makes and does not take; name another kind"
+            )
             table.refuse(message, "serves")
 
 
@@ -116,9 +118,7 @@ def _models(table: Table, model: str | None, serves: tuple[str, ...], type_: str
     return _all_models(model, table.texts("models", (), most=keys.MAX_MODELS), serves, type_)
 
 
-def _all_models(
-    model: str | None, own: Sequence[str], serves: Sequence[str], type_: str
-) -> tuple[str, ...]:
+def _all_models(model: str | None, own: Sequence[str], serves: Sequence[str], type_: str) -> tuple[str, ...]:
     # Where attempts call models, the host's own is but the one for tasks that name none.
     if not own and (model is None or type_ in keys.RUN_TYPES):
         own = (ANY_MODEL,)
@@ -174,10 +174,11 @@ def _units(table: Table) -> dict[str, float]:
     return found
 
 
-def _serves(table: Table) -> tuple[str, ...]:
+def _serves(table: Table, type_: str) -> tuple[str, ...]:
     if table.raw.get("serves") in ([], ()):
         table.refuse('is empty, so the host would never work; name kinds, or "*" for all', "serves")
-    return table.names("serves", ("*",), wildcard=True, most=keys.MAX_SERVES)
+    default = (type_,) if type_ == "file_prompt" else ("*",)  # its payloads are for nobody else
+    return table.names("serves", default, wildcard=True, most=keys.MAX_SERVES)
 
 
 def _rate(table: Table) -> Rate | None:

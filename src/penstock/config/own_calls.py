@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from penstock.config.keys import CALLS_LANE, RUN_TYPES
-from penstock.model import Host, Plant
+from penstock.model import Host, Lane, Plant
 
 
 def calls_through_us(host: Host) -> bool:
@@ -19,3 +21,9 @@ def calls_lane(host: Host) -> str:
 def own_lanes(plant: Plant) -> tuple[str, ...]:
     """Every lane of such calls."""
     return tuple(dict.fromkeys(calls_lane(host) for host in plant.hosts if calls_through_us(host)))
+
+
+def with_own_lane(hosts: Iterable[Host], lanes: dict[str, Lane]) -> None:
+    """The lane of calls that nobody named is there by itself."""
+    if any(calls_through_us(host) and calls_lane(host) == CALLS_LANE for host in hosts):
+        lanes.setdefault(CALLS_LANE, Lane(CALLS_LANE))

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from penstock.config.deadlocks import RunRules
 from penstock.config.document import Config
 from penstock.config.keys import (
     COUNT_OR_NONE,
@@ -47,11 +48,14 @@ def check_task(config: Config, task: Task) -> None:
 
 
 class TaskChecker:
-    """Checks tasks against one config; without a config, only what holds under any."""
+    """Checks tasks against one config; without a config, only what holds under any.
 
-    def __init__(self, config: Config | None = None) -> None:
+    With `own_calls` they are the calls of runs, which have lanes to themselves.
+    """
+
+    def __init__(self, config: Config | None = None, *, own_calls: bool = False) -> None:
         self._config = config
-        self._rules = None if config is None else _Rules(config)
+        self._rules = None if config is None else _Rules(config, own_calls)
         self._good: set[tuple[object, ...]] = set()
         # Good values of the last task: in a bulk submit they are mostly the same.
         self._last_run = ""
@@ -238,8 +242,10 @@ def _text_wanted(value: object) -> str:
 
 
 class _Rules:
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, own_calls: bool) -> None:
         plant = config.plant
+        self._runs = RunRules(config)
+        self._own_calls = own_calls
         self._hosts = {host.name: host for host in plant.hosts}
         self._lanes = frozenset(lane.name for lane in plant.lanes)
         self._kinds = {kind for host in plant.hosts for kind in host.serves if kind != "*"}
@@ -254,6 +260,8 @@ class _Rules:
         if task.lane not in self._lanes:
             found.append(("lane", f"no lane {quoted(task.lane)}{meant(task.lane, self._lanes, 'lanes')}"))
         hosts = self._serving(task, found)
+        if (wrong := self._runs.lane_problem(task.lane, hosts)) is not None and not self._own_calls:
+            found.append(("lane", wrong))
         if task.model is not None and hosts:
             models = {model for host in hosts for model in (host.model, *host.models) if model}
             hosts = [host for host in hosts if host.has_model(task.model) or ANY_MODEL in host.models]
@@ -264,6 +272,8 @@ class _Rules:
                 verb = "does not have" if task.host else "has"
                 hint = meant(task.model, models, "models")
                 found.append(("model", f"{where} {verb} model {quoted(task.model)}{hint}"))
+        if hosts and (wrong := self._runs.model_problem(task.model, hosts)) is not None:
+            found.append(("model", wrong))
         if hosts and not found:
             self._check_room(task, hosts, found)
 

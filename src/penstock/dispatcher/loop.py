@@ -218,6 +218,10 @@ class Dispatcher:
         """Whether all hosts that may take such a task are down."""
         return self._scheduler.hosts_down(task)
 
+    def waits_for_hosts(self, task: Task) -> bool:
+        """Whether a task has not ended and waits while all hosts that may take it are down."""
+        return self._scheduler.waiting_reason(task.id) is not None and self._scheduler.hosts_down(task)
+
     @property
     def now(self) -> float:
         """The time as the dispatcher reckons it."""

@@ -164,7 +164,9 @@ class CallResponse(Response):
         task: Task,
         relay: ConnectionRelay,
         when_gone: Callable[[Callable[[], None]], Callable[[], None]],
+        down_patience_s: float | None = None,
     ) -> None:
+        """A call with `down_patience_s` is given up when its hosts stay down for about that long."""
         self._dispatcher = dispatcher
         self._task = task
         self._relay = relay
@@ -173,6 +175,9 @@ class CallResponse(Response):
         )
         self._is_shut_out = False
         self._has_left = False
+        self._down_patience_s = down_patience_s
+        self._down_watch: asyncio.TimerHandle | None = None
+        self._is_given_up = False
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -185,10 +190,13 @@ class CallResponse(Response):
             await relay.refuse(refusal_of(error))
             return
         forget = self._when_gone(self._shut_out)
+        self._watch_hosts(was_down=False)
         try:
             await self._see_through(receive, ended)
         finally:
             forget()
+            if self._down_watch is not None:
+                self._down_watch.cancel()
             if not ended.done():  # the server gives this connection up
                 self._dispatcher.cancel_call(self._task.id)
             relay.waits_no_more()
@@ -196,6 +204,20 @@ class CallResponse(Response):
     def _shut_out(self) -> None:
         self._is_shut_out = True
         self._dispatcher.cancel_call(self._task.id)
+
+    def _watch_hosts(self, *, was_down: bool) -> None:
+        if self._down_patience_s is not None:
+            loop = asyncio.get_running_loop()
+            self._down_watch = loop.call_later(self._down_patience_s, self._look_at_hosts, was_down)
+
+    def _look_at_hosts(self, was_down: bool) -> None:
+        """Down when looked at twice in a row, and nothing of the call under way: nobody is left to wait for."""
+        down = self._dispatcher.waits_for_hosts(self._task)
+        if down and was_down:
+            self._is_given_up = True
+            self._dispatcher.cancel_call(self._task.id)
+        else:
+            self._watch_hosts(was_down=down)
 
     async def _see_through(self, receive: Receive, ended: asyncio.Future[End]) -> None:
         """Until the client has its answer, or has left.
@@ -254,6 +276,11 @@ class CallResponse(Response):
         end = ended.result()
         if self._is_shut_out and end.state is State.CANCELLED:
             return Refused(401, "unauthorized", "the token was revoked", "use another")
+        if self._is_given_up and end.state is State.CANCELLED:
+            why = self._relay.last_error or "they did not come back"
+            return Refused(
+                503, "hosts_down", f"no host that could answer is up: {why}", retry_after_s=RETRY_LATER_S
+            )
         if end.step == "expire" and self._relay.started_at is None:
             return self._too_late(end)
         if end.state is State.CANCELLED and self._dispatcher.is_stopping:

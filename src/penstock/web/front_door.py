@@ -60,8 +60,8 @@ class FrontDoor:
         self._server = config.server
         self._record_bodies = config.server.record_bodies
         self._lanes = {lane.name for lane in config.plant.lanes}
-        self._check = TaskChecker(config)
-        self._fitting: set[tuple[str, str, str | None]] = set()  # kind, lane and model that some host takes
+        self._checks = {own_calls: TaskChecker(config, own_calls=own_calls) for own_calls in (False, True)}
+        self._fitting: set[tuple[str, str, str | None, bool]] = set()  # shapes that some host takes
         self._dispatcher = dispatcher
         self._tokens = tokens
         self._limits = limits
@@ -94,7 +94,14 @@ class FrontDoor:
             on_answer=lambda status: self._answered(endpoint, task, status),
             kept=KeptAnswer() if self._record_bodies else None,
         )
-        return CallResponse(self._dispatcher, task, relay, partial(self._tokens.when_gone, caller))
+        return CallResponse(
+            self._dispatcher,
+            task,
+            relay,
+            partial(self._tokens.when_gone, caller),
+            # Others have a deadline for that; a run's calls wait longer for their turn, but not for nobody.
+            self._server.down_patience_s if caller.guest is not None else None,
+        )
 
     def _leave(self, caller: Caller, size_bytes: int) -> None:
         self._limits.leave_call(caller, size_bytes)
@@ -156,9 +163,10 @@ class FrontDoor:
         return lane
 
     def _admit(self, caller: Caller, task: Task, size_bytes: int) -> None:
-        shape = task.kind, task.lane, task.model
+        is_own = caller.guest is not None
+        shape = task.kind, task.lane, task.model, is_own
         if shape not in self._fitting:
-            if found := self._check.problems(Task(task.kind, lane=task.lane, model=task.model)):
+            if found := self._checks[is_own].problems(Task(task.kind, lane=task.lane, model=task.model)):
                 raise Refused(400, "unfit", "; ".join(f"{field}: {what}" for field, what in found))
             if len(self._fitting) < _MOST_SHAPES:
                 self._fitting.add(shape)

@@ -1,0 +1,183 @@
+"""Plants in which a run could wait for ever for its own calls, refused before it does.
+
+A run holds its slot and its place in its lane while it waits for the calls it makes through Penstock itself. It
+ends if those can always start once others have ended, so nothing that runs hold may be what a call waits for:
+
+  - calls have lanes of their own, in which there is nothing but calls, and hosts that are no run's host;
+  - no gate that counts a lane of runs holds calls; nor one that reads the memory which waiting runs fill;
+  - some host that has the model has room for the lane of the calls outside of others' reserves.
+
+All else that calls wait for (slots, rates, other calls, fallback, a budget's next day) passes without any run
+ending. What a config alone can tell is refused with the config, what it takes a task to tell with the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.config.crosschecks import capacity
+from penstock.config.document import Config
+from penstock.config.keys import RUN_TYPES, TOLERANCE
+from penstock.config.names import Names
+from penstock.config.own_calls import calls_lane, calls_through_us, own_lanes
+from penstock.config.problems import Near, Problems, quoted
+from penstock.model import CALL_KINDS, DEFAULT_LANE, Gate, Host, Lane, Plant
+
+_HELD_MEMORY = ("psutil:memory_free_gb", "psutil:memory_percent")
+
+# ---- what a task tells
+
+
+def lanes_without_runs(plant: Plant) -> dict[str, str]:
+    """The lanes in which no run may be, each with what is wrong about it."""
+    ours = own_lanes(plant)
+    found = {
+        lane: f"lane {quoted(lane)} is for the calls that runs make, and for nothing else; name another"
+        for lane in ours
+    }
+    for gate in plant.gates if ours else ():
+        if gate.lane is not None and (held := _held_calls(gate, plant)):
+            found.setdefault(
+                gate.lane,
+                f"gate {quoted(gate.name)} counts lane {quoted(gate.lane)} and holds {held}, so a run there would "
+                "wait for calls that wait for it; submit it to another lane, or have the gate hold something else",
+            )
+    return found
+
+
+def _held_calls(gate: Gate, plant: Plant) -> str:
+    """What of a gate's may hold calls of runs, in words."""
+    if lane := next((lane for lane in gate.holds_lanes if lane in own_lanes(plant)), None):
+        return f"lane {quoted(lane)} of their calls"
+    if kind := next((kind for kind in gate.holds_kinds if kind in CALL_KINDS), None):
+        return f"calls of kind {quoted(kind)}"
+    takers = {host.name for host in _takers(plant)}
+    if host := next((host for host in gate.holds_hosts if host in takers), None):
+        return f"host {quoted(host)}, which answers their calls"
+    return ""
+
+
+class RunRules:
+    """Whether tasks that may go to such a host could ever end there."""
+
+    def __init__(self, config: Config) -> None:
+        self._plant = config.plant
+        self._refused = lanes_without_runs(config.plant)
+        self._lanes = frozenset(own_lanes(config.plant))
+        self._names = Names(config)
+
+    def lane_problem(self, lane: str, hosts: Iterable[Host]) -> str | None:
+        """What is wrong with a task in that lane, for which there are these hosts."""
+        if lane in self._lanes or any(map(calls_through_us, hosts)):
+            return self._refused.get(lane)
+        return None
+
+    def model_problem(self, model: str | None, hosts: Iterable[Host]) -> str | None:
+        """Why no call of a run could be answered, when that is so on all hosts there are for it."""
+        told = None
+        for host in hosts:
+            if not calls_through_us(host):
+                return None
+            told = self._unanswered(model or host.model, calls_lane(host))
+            if told is None:
+                return None
+        return told
+
+    def _unanswered(self, model: str | None, lane: str) -> str | None:
+        asked = self._names.asked(model)
+        if asked is None:
+            return self._names.unknown(model or "")
+        takers = self._plant.hosts_for(CALL_KINDS[0], None, asked)
+        if any(_has_room(host, lane, self._plant) for host in takers):
+            return None
+        names = ", ".join(host.name for host in takers[:4])
+        return (
+            f"other lanes reserve every slot of the hosts that have it ({names}), so no call of lane "
+            f"{quoted(lane)} could start; reserve fewer, or reserve one for {quoted(lane)}"
+        )
+
+
+def _has_room(host: Host, lane: str, plant: Plant) -> bool:
+    """Whether calls of a lane could ever start there, however the others fare."""
+    if host.fallback is not None and host.fallback.budget_usd_per_day == 0:
+        return False
+    reserved = sum(
+        other.reserve.get(host.name, {}).get("slots", 0.0) for other in plant.lanes if other.name != lane
+    )
+    return capacity(host, "slots") - reserved >= 1 - TOLERANCE
+
+
+# ---- what the config tells
+
+
+def check_own_calls(config: Config, problems: Problems) -> None:
+    """Called when all else is right."""
+    plant = config.plant
+    for host in plant.hosts:
+        if host.type in RUN_TYPES and not calls_through_us(host):
+            _check_url(host, config, problems)
+    runs = [host for host in plant.hosts if calls_through_us(host)]
+    if not runs:
+        return
+    lanes = {lane.name: lane for lane in plant.lanes}
+    rules = RunRules(config)
+    for host in runs:
+        lane = lanes.get(calls_lane(host))
+        if lane is None or lane.name == DEFAULT_LANE:
+            _refuse_lane(host, lanes, problems)
+            continue
+        if not _takers(plant):
+            message = (
+                "calls models through Penstock itself, but no host here has any; add one of type openai or local, "
+                "or give this one a url"
+            )
+            problems.add(("hosts", host.name), message)
+        elif (wrong := rules.model_problem(None, [host])) is not None:
+            problems.add(("hosts", host.name, *(("model",) if host.model else ())), wrong)
+        elif lane.budget_usd_per_day == 0 and all(h.costs_money for h in _takers(plant)):
+            message = "is 0, and every host that has models costs money: no call could ever start; raise it"
+            problems.add(("lanes", lane.name, "budget_usd_per_day"), message)
+    for gate in plant.gates:
+        if gate.probe in _HELD_MEMORY and (held := _held_calls(gate, plant)):
+            message = (
+                f"holds {held}, but runs that wait for their calls keep their memory, so it might never open; "
+                "have it hold the lane of the runs"
+            )
+            problems.add(("gates", gate.name, "holds"), message)
+
+
+def _takers(plant: Plant) -> list[Host]:
+    return [host for host in plant.hosts if host.takes_calls and host.models]
+
+
+def _refuse_lane(host: Host, lanes: dict[str, Lane], problems: Problems) -> None:
+    path = ("hosts", host.name, "calls_lane")
+    name = calls_lane(host)
+    if name == DEFAULT_LANE:
+        problems.add(path, f"{quoted(name)} is the lane of tasks that name none; name one for calls alone")
+    else:
+        problems.add(path, f"no lane {quoted(name)}", Near(name, list(lanes), "lanes"))
+
+
+def _check_url(host: Host, config: Config, problems: Problems) -> None:
+    """One that leads back here would call in whatever lane comes, and may wait for itself."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(str(host.options.get("url")))
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        return  # its adapter tells what is wrong
+    name = (parts.hostname or "").lower()
+    if port == config.server.port and (name in ("localhost", config.server.host) or _is_loopback(name)):
+        message = "is Penstock's own address; leave it out: its calls then go there in a lane of their own"
+        problems.add(("hosts", host.name, "url"), message)
+
+
+def _is_loopback(name: str) -> bool:
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
