@@ -323,8 +323,7 @@ def test_a_type_of_a_later_version_is_named_as_such() -> None:
 def test_an_unknown_type_and_a_missing_one() -> None:
     assert only('[hosts.a]\ntype = "pyhton"').endswith("unknown host type 'pyhton'; did you mean 'python'?")
     assert only("[hosts.a]\nslots = 2") == (
-        'penstock.toml:1: hosts.a: has no type; add type = "…", one of: command, local, openai, python, '
-        "researcher, simulated"
+        'penstock.toml:1: hosts.a: has no type; add type = "…", one of: ' + ", ".join(sorted(AVAILABLE))
     )
 
 

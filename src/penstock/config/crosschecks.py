@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from penstock.config.keys import MODEL_TYPES, RUN_TYPES, TOLERANCE, shown
 from penstock.config.problems import Near, Problems, quoted
-from penstock.model import Gate, Host, Lane
+from penstock.model import CALL_KINDS, Gate, Host, Lane
 
 
 class Parts(NamedTuple):
@@ -96,7 +96,10 @@ def _check_run_kinds(hosts: Collection[Host], problems: Problems) -> None:
             problems.add(("hosts", run.name, "serves"), message)
             continue
         for model in models:
-            shared = next((kind for kind in run.serves if kind in model.serves or "*" in model.serves), None)
+            kinds = [
+                kind for kind in run.serves if kind not in CALL_KINDS
+            ]  # those are refused with their host
+            shared = next((kind for kind in kinds if kind in model.serves or "*" in model.serves), None)
             if shared is not None:
                 message = (
                     f"it would also take kind {quoted(shared)}, which is meant for {run.name}; name its own kinds: "

@@ -151,9 +151,7 @@ FOLDER_OPTIONS = (
     "work_dir",
 )  # relative to the config, wherever the dispatcher is started
 _TYPES = ("command", "file_prompt", "local", "openai", "python", "researcher", "simulated")
-AVAILABLE: HostTypes = {
-    name: OPTIONS[name] for name in _TYPES
-}
+AVAILABLE: HostTypes = {name: OPTIONS[name] for name in _TYPES}
 
 # A secret in a file ends up in a repository, a backup or a bug report.
 SECRETS = frozenset({"access_token", "api-key", "api_key", "apikey", "key", "password", "secret", "token"})
