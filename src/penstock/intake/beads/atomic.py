@@ -25,9 +25,33 @@ _CANNOT = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP)
 Settled = Callable[[Callable[[], bytes]], bytes]
 
 
+class Displaced:
+    """A file in whose place another was put. It is kept open, to see whether somebody still writes to it."""
+
+    def __init__(self, file: int, settled: Settled) -> None:
+        self._file = file
+        self.take(settled)
+
+    def take(self, settled: Settled) -> None:
+        """Read it, again."""
+        self._seen = self._look()  # first: what is written while it is read is seen the next time
+        self.content = settled(lambda: _contents(self._file))
+
+    def has_changed(self) -> bool:
+        return self._look() != self._seen
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _look(self) -> tuple[int, int]:
+        found = os.fstat(self._file)
+        return found.st_mtime_ns, found.st_size
+
+
 class Exchange(NamedTuple):
     was: bytes  # what stood there
     put: bool  # whether the new file stands there now
+    displaced: Displaced | None  # the file that stood there: who had it open before may write to it still
 
 
 def replaced(path: Path, data: bytes) -> None:
@@ -52,15 +76,26 @@ def exchanged(path: Path, data: bytes, expected: bytes, settled: Settled) -> Exc
         if not _swap(beside, path):
             was = settled(path.read_bytes)
             if was != expected:
-                return Exchange(was, False)
+                return Exchange(was, False, None)
             os.replace(beside, path)
             _sync_folder(path.parent)
-            return Exchange(was, True)
+            return Exchange(was, True, None)
         _sync_folder(path.parent)
-        return Exchange(settled(beside.read_bytes), True)
+        displaced = Displaced(os.open(beside, os.O_RDONLY | os.O_CLOEXEC), settled)
+        return Exchange(displaced.content, True, displaced)
     finally:
         with suppress(OSError):
             beside.unlink()
+
+
+def _contents(file: int) -> bytes:
+    """All that an open file holds."""
+    parts = []
+    place = 0
+    while part := os.pread(file, 1 << 20, place):
+        parts.append(part)
+        place += len(part)
+    return b"".join(parts)
 
 
 def _written(path: Path, data: bytes) -> Path:

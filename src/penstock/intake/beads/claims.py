@@ -84,7 +84,7 @@ class Claims:
         from filelock import FileLock
 
         lock = FileLock(self._folder / "lock", thread_local=False, is_singleton=False)
-        with lock.acquire(poll_interval=0.01):
+        with lock.acquire(poll_interval=0.03):
             yield
 
     # ---- claims

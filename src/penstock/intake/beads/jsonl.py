@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.intake.beads.atomic import Settled, exchanged
+from penstock.intake.beads.atomic import Displaced, Settled, exchanged
 from penstock.intake.beads.claims import FOLDER
 from penstock.intake.beads.issues import BLOCKED, CLOSED, IN_PROGRESS, OPEN, Issue, stamp
 from penstock.intake.beads.lines import REMOVED, Changes, Document, Inside, merged
 from penstock.intake.beads.readiness import Readiness, ready
 from penstock.intake.beads.reports import OURS, Report, appended
-from penstock.intake.beads.tracker import Place, TrackerFault, is_ours, may_claim
+from penstock.intake.beads.tracker import Place, TrackerFault, is_unclaimed_by_others, may_claim
 
 Choose = Callable[[Document], Changes]
 
 _ROUNDS = 1000  # of merging with those who write meanwhile
+_KEPT = 32  # files that were in place before, and that somebody may have open still
 _SETTLE_S = 0.5  # how long somebody may take to write the rest of a line
 _SETTLE_STEP_S = 0.01
 
@@ -35,10 +37,23 @@ class JsonlFile:
     def __init__(self, path: Path, lock: Path) -> None:
         self.path = path
         self._lock = lock
+        self._displaced: list[Displaced] = []
+        self._unsettled: bytes | None = None  # what it was when we waited in vain
+        self._one_at_a_time = threading.RLock()  # of the threads of this process
+
+    def close(self) -> None:
+        if any(one.has_changed() for one in self._displaced):
+            self.change(lambda _: {})
+        for one in self._displaced:
+            one.close()
+        self._displaced = []
 
     def read(self) -> Document:
         """What it holds; a line that is just being written is waited for, a little."""
-        return Document(_settled(self._bytes, lambda document: not document.is_half_written))
+        with self._one_at_a_time:
+            if any(one.has_changed() for one in self._displaced):
+                self.change(lambda _: {})
+            return Document(self._settled(self._bytes, lambda document: not document.is_half_written))
 
     def change(self, choose: Choose, about: Sequence[str] = ()) -> tuple[Document, Changes]:
         """Set what `choose` says; the file as it was before, with others' changes, and what was set.
@@ -51,18 +66,25 @@ class JsonlFile:
             return not document.is_half_written and all(id in document.lines for id in about)
 
         lock = FileLock(self._lock, thread_local=False, is_singleton=False)
-        with lock.acquire(poll_interval=0.01):
-            return self._changed(choose, lambda read: _settled(read, is_whole))
+        try:
+            with self._one_at_a_time, lock.acquire(poll_interval=0.03):
+                return self._changed(choose, lambda read: self._settled(read, is_whole))
+        except OSError as error:
+            raise TrackerFault(
+                f"{self.path}: {error.strerror}; check the disk, and who may write there"
+            ) from None
 
     def _changed(self, choose: Choose, settled: Settled) -> tuple[Document, Changes]:
-        document = Document(settled(self._bytes))
-        there = document.data  # what stands in the file, as far as we know
+        there = settled(self._bytes)  # what stands in the file, as far as we know
+        document = Document(self._with_late_changes(there, settled))
         for _ in range(_ROUNDS):
             changes = choose(document)
             wanted = document.changed(changes)
             if wanted == there:
                 return document, changes
-            was, put = exchanged(self.path, wanted, there, settled)
+            was, put, displaced = exchanged(self.path, wanted, there, settled)
+            if displaced is not None:
+                self._displaced.append(displaced)
             if was == there:
                 return document, changes
             # Somebody else wrote. What they changed goes into the file as it would be without us.
@@ -73,6 +95,33 @@ class JsonlFile:
             f"{self.path} is rewritten all the time by somebody else; stop them, or use a database"
         )
 
+    def _with_late_changes(self, data: bytes, settled: Settled) -> bytes:
+        """With what was written to a file after we had put another in its place, by whoever had it open."""
+        for one in self._displaced:
+            if one.has_changed():
+                before = one.content
+                one.take(settled)
+                data = merged(before, one.content, data)
+        for one in self._displaced[:-_KEPT]:
+            one.close()
+        self._displaced = self._displaced[-_KEPT:]
+        return data
+
+    def _settled(self, read: Callable[[], bytes], is_whole: Callable[[Document], bool]) -> bytes:
+        """What is read once it looks whole, or has not for too long; what was waited for once is not again."""
+        end = time.monotonic() + _SETTLE_S
+        seen: bytes | None = None
+        while True:
+            data = read()
+            if data != seen:
+                if data == self._unsettled or is_whole(Document(data)):
+                    return data
+                seen = data
+            if time.monotonic() > end:
+                self._unsettled = data
+                return data
+            time.sleep(_SETTLE_STEP_S)
+
     def _bytes(self) -> bytes:
         try:
             return self.path.read_bytes()
@@ -80,16 +129,6 @@ class JsonlFile:
             return b""
         except OSError as error:
             raise TrackerFault(f"{self.path}: {error.strerror}; check who may read it") from None
-
-
-def _settled(read: Callable[[], bytes], is_whole: Callable[[Document], bool]) -> bytes:
-    """What is read once it looks whole, or has not for too long."""
-    end = time.monotonic() + _SETTLE_S
-    while True:
-        data = read()
-        if is_whole(Document(data)) or time.monotonic() > end:
-            return data
-        time.sleep(_SETTLE_STEP_S)
 
 
 class JsonlTracker:
@@ -104,6 +143,9 @@ class JsonlTracker:
 
     async def open(self) -> None:
         await asyncio.to_thread(self._file.read)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._file.close)
 
     async def look(self, now: float) -> Readiness:
         document = await asyncio.to_thread(self._file.read)
@@ -131,7 +173,7 @@ class JsonlTracker:
             if line is None:
                 kept = False
                 return {}
-            kept = is_ours(line.issue, self._actor)
+            kept = is_unclaimed_by_others(line.issue, self._actor)
             return {id: _told(line.issue, report) | (_ended(report) if kept else {})}
 
         await asyncio.to_thread(self._file.change, choose, [id])
@@ -141,7 +183,9 @@ class JsonlTracker:
         def choose(document: Document) -> Changes:
             lines = {id: document.lines[id] for id in ids if id in document.lines}
             fields = {"status": OPEN, "assignee": REMOVED, "updated_at": stamp(now)}
-            return {id: fields for id, line in lines.items() if is_ours(line.issue, self._actor)}
+            return {
+                id: fields for id, line in lines.items() if is_unclaimed_by_others(line.issue, self._actor)
+            }
 
         _, changes = await asyncio.to_thread(self._file.change, choose, ids)
         return list(changes)

@@ -29,6 +29,7 @@ from penstock.errors import UsageError
 from penstock.intake.beads import mapping, outputs, reports
 from penstock.intake.beads.claims import Claim, Claims
 from penstock.intake.beads.issues import BLOCKED, CLOSED, Issue
+from penstock.intake.beads.readiness import is_work
 from penstock.intake.beads.tracker import Place, Tracker, TrackerFault, is_ours, may_claim
 from penstock.lifecycle import ENDED
 from penstock.model import State, Task, TaskRecord
@@ -100,6 +101,7 @@ class BeadsLoop:
             first = group.exceptions[0]
             raise UsageError(str(first)) if isinstance(first, TrackerFault) else first from None
         finally:
+            await self._tracker.close()
             await self._keep(self._claims.close)
             self._thread.shutdown()
 
@@ -284,10 +286,12 @@ class BeadsLoop:
         if not left:
             return
         found = await self._tracker.find([claim.issue for claim in left])
+        unclaimed = [issue.id for issue in found.values() if is_work(issue, time.time())]
+        again = await self._tracker.claim(unclaimed, time.time())  # whoever died had not come that far
         tasks: list[tuple[Issue, Claim, Task]] = []
         for claim in left:
             issue = found.get(claim.issue)
-            if issue is None or not is_ours(issue, self._rules.actor):
+            if issue is None or not (issue.id in again or is_ours(issue, self._rules.actor)):
                 await self._forget(claim)
                 continue
             kind = self._kind(issue)

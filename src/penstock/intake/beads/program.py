@@ -20,7 +20,7 @@ from penstock.intake.beads.issues import CLOSED, IN_PROGRESS, OPEN, Issue
 from penstock.intake.beads.lines import issues_of
 from penstock.intake.beads.readiness import Readiness, is_work, order
 from penstock.intake.beads.reports import OURS, Report, appended, one_line
-from penstock.intake.beads.tracker import Place, TrackerFault, is_ours, may_claim
+from penstock.intake.beads.tracker import Place, TrackerFault, is_ours, is_unclaimed_by_others, may_claim
 
 _TIMEOUT_S = 120.0
 _TRIES = 6  # while the database is locked by somebody else
@@ -49,8 +49,11 @@ class ProgramTracker:
 
     async def open(self) -> None:
         """Find out what the program can do, and that it can read the issues at all."""
-        self._options = {command: await self._help(command) for command in ("ready", "update", "close")}
+        self._options = {command: await self._help(command) for command in ("update", "close")}
         await self._must("ready", "--limit", "1")
+
+    async def close(self) -> None:
+        pass
 
     # ---- reading
 
@@ -95,7 +98,7 @@ class ProgramTracker:
         issue = (await self.find([id])).get(id)
         if issue is None:
             return False
-        ours = is_ours(issue, self._actor)
+        ours = is_unclaimed_by_others(issue, self._actor)
         told = self._told(issue, report)
         if not ours:
             await self._changed(id, *told)
@@ -108,7 +111,8 @@ class ProgramTracker:
         return True
 
     async def give_back(self, ids: Sequence[str], now: float) -> Sequence[str]:
-        ours = [id for id, issue in (await self.find(ids)).items() if is_ours(issue, self._actor)]
+        found = await self.find(ids)
+        ours = [id for id, issue in found.items() if is_unclaimed_by_others(issue, self._actor)]
         for id in ours:
             await self._changed(id, "--status", OPEN, "--assignee", "")
         return ours

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from penstock.config.beads import Beads
 from penstock.errors import UsageError
-from penstock.intake.beads.issues import IN_PROGRESS, Issue
+from penstock.intake.beads.issues import IN_PROGRESS, OPEN, Issue
 from penstock.intake.beads.readiness import Readiness
 from penstock.intake.beads.reports import Report
 
@@ -40,6 +40,8 @@ class Tracker(Protocol):
 
     async def open(self) -> None: ...
 
+    async def close(self) -> None: ...
+
     async def look(self, now: float) -> Readiness: ...
 
     async def find(self, ids: Sequence[str]) -> Mapping[str, Issue]:
@@ -63,6 +65,11 @@ class Tracker(Protocol):
 
 def is_ours(issue: Issue, actor: str) -> bool:
     return issue.status == IN_PROGRESS and issue.assignee == actor
+
+
+def is_unclaimed_by_others(issue: Issue, actor: str) -> bool:
+    """Whether what we claimed is still for us to end. Somebody may have written an older state over our claim."""
+    return issue.status in (OPEN, IN_PROGRESS) and issue.assignee in ("", actor)
 
 
 def may_claim(issue: Issue, actor: str) -> bool:
