@@ -20,14 +20,17 @@ from penstock.hosts.own_door import RUNS
 from penstock.lifecycle import ENDED
 from penstock.model import Attempt, OnCrash, Result, State, Task, TaskRecord
 from penstock.store.base import Answer, Request, Snapshot, Store, StoredEvent, TaskFilter, Token
+from penstock.store.joining import joining
 from penstock.telemetry.ambient import current as current_trace
 from penstock.wiring import Dispatching, make_dispatcher, open_store, read_config
 
 if TYPE_CHECKING:
+    from penstock.diagnosis.history import History
     from penstock.diagnosis.recording import Recording
     from penstock.diagnosis.summary import Summary
     from penstock.diagnosis.waits import Explainer
     from penstock.diagnosis.why.answer import Why
+    from penstock.diagnosis.why.prediction import Prediction
     from penstock.diagnosis.why.waiting import Waiting
     from penstock.dispatcher.background import BackgroundDispatcher
     from penstock.dispatcher.loop import Dispatcher
@@ -67,11 +70,12 @@ class Client:
         return run.task_ids[0]
 
     async def submit_many(
-        self, tasks: Iterable[Task], *, run: str | None = None, trace: str | None = None
+        self, tasks: Iterable[Task], *, run: str | None = None, trace: str | None = None, join: bool = False
     ) -> Run:
         """Keep these tasks as one run, all or none; they are durable when this returns.
 
         Those that bring no trace belong to `trace`, or to the OpenTelemetry span that they are submitted in.
+        With `join` an output that a task of the store is about to make is not made twice: that task is waited for.
         """
         tasks = list(tasks)
         trace = current_trace() if trace is None else trace
@@ -81,6 +85,8 @@ class Client:
             raise TaskError("there is no task to submit; give at least one")
         for task in tasks:
             self._check(task)
+        if join:
+            tasks = await joining(self._store, tasks)
         if self.config.on_crash is OnCrash.BLOCK:
             tasks = [replace(task, on_crash=OnCrash.BLOCK) for task in tasks]
         name = run or tasks[0].run or _new_run()
@@ -211,6 +217,18 @@ class Client:
 
         now = time.time()
         return await why_host(self._store, self.config.plant, host, now - within_s, now)
+
+    async def past_of_kinds(self, kinds: Iterable[str]) -> list[History]:
+        """What was done of these kinds of late: what others like it will cost, and how long they take."""
+        from penstock.store.outlook import past_of_kinds
+
+        return await past_of_kinds(self._store, kinds)
+
+    async def foresee_end(self, tasks: Sequence[Task]) -> Prediction:
+        """When the last of these would end, were they submitted now; nothing is."""
+        from penstock.store.outlook import foresee_end
+
+        return await foresee_end(self._store, self.config.plant, tasks, time.time())
 
     async def wait(self, task_id: str) -> Result:
         """The result of one task, when it has ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from penstock.diagnosis.history import Ran
 from penstock.model import State, Task, Verdict
 from penstock.store.base import Ahead, Store, TaskFilter
+from penstock.store.joining import joining
 from tests.conformance.store_rig import EVERY, ME, T0, MakeSpot, done, failed, opened, start
 
 
@@ -90,3 +92,31 @@ async def test_what_runs_what_ran_and_how_dependencies_ended(store: Store) -> No
         Ran(host, "count", None, "default", 1, T0, T0 + 1, T0 + 4, Verdict.DONE),
     ], "the newest first"
     assert queue.ran[0].verdict is not Verdict.DONE
+
+
+async def test_a8_the_newest_task_that_ended_with_an_output(store: Store) -> None:
+    """A8."""
+    await store.acquire(ME, T0)
+    made = {"a": "x", "b": "x", "c": "x", "d": "y", "e": None}
+    await store.submit([task(id, 0.0, output=output) for id, output in made.items()])
+    assert await store.ended_of_outputs(["x", "y", "z"]) == {}
+    await store.record([start("b"), start("a"), done("b"), failed("a"), start("d"), done("d")])
+    assert await store.ended_of_outputs(["x", "y", "z"]) == {"x": "b", "y": "d"}
+    assert await store.ended_of_outputs(["y"]) == {"y": "d"}
+
+
+async def test_a8_an_output_is_made_by_one_task_at_a_time(store: Store) -> None:
+    """A8: while it lives it is joined; when it has ended the next one makes it anew, under another id."""
+    await store.acquire(ME, T0)
+    wanted = [task("a", 0.0, output="x" * 400), task("b", 0.0, after=("a",), output="y"), task("c", 0.0)]
+    first = await store.submit(await joining(store, wanted[:2]))
+    assert first == ["a", "b"]
+    again = await joining(store, wanted)
+    assert again[1].after == (again[0].id,) != ("a",)
+    assert (await store.submit(again))[:2] == ["a", "b"]
+    await store.record([start("a"), failed("a")])
+    third = await store.submit(await joining(store, wanted[:2]))
+    assert third[0] not in ("a", "b")
+    assert third[1] == "b"
+    mine = replace(wanted[0], key="mine")
+    assert await joining(store, [mine]) == [mine], "a key of the user's own stays"

@@ -246,7 +246,7 @@ def test_submit_loads_no_engine_and_no_terminal(cli: Cli) -> None:
     ours = tuple(f"penstock.{part}" for part in ("engine", "hosts", "dispatcher", "compare", "demo"))
     assert not [name for name in loaded if name.startswith((*heavy, *ours))]
     assert {name for name in loaded if name.startswith("penstock.cli.")} == {
-        f"penstock.cli.{name}" for name in ("app", "render", "session", "submit")
+        f"penstock.cli.{name}" for name in ("app", "planning", "render", "session", "submit")
     }
 
 

@@ -52,14 +52,18 @@ def test_defaults_in_the_docs_are_the_defaults() -> None:
 
 def test_task_files_in_the_docs_are_valid(tmp_path: Path) -> None:
     """A8."""
+    (tmp_path / "inputs/energy").mkdir(parents=True)
+    (tmp_path / "inputs/energy/heat.md").write_text("a question")
     for number, (language, suffix) in enumerate([("json", "jsonl"), ("yaml", "yaml"), ("toml", "toml")]):
         for text in blocks("task-files.md", language):
             file = tmp_path / f"{number}.{suffix}"
             file.write_text(text)
             tasks = read(file)
             assert tasks
-            if "matrix" in text:
+            if "id: heat" in text:
                 assert [task.id for task in tasks] == [f"heat-{index}" for index in range(1, 25)]
+            if "input =" in text:
+                assert len(tasks) == 12
 
 
 def test_every_field_is_documented() -> None:

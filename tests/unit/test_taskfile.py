@@ -265,10 +265,10 @@ def test_a8_one_entry_many_models_and_repeats() -> None:
     }
     tasks = read(write("t.jsonl", jsonl(entry)))
     assert [(task.id, task.key, task.model, task.payload) for task in tasks] == [
-        ("r-1", "k-1", "a/1", {"topic": "rust", "out": "a/1-1.md", "repeat": 1}),
-        ("r-2", "k-2", "a/1", {"topic": "rust", "out": "a/1-2.md", "repeat": 2}),
-        ("r-3", "k-3", "b", {"topic": "rust", "out": "b-1.md", "repeat": 1}),
-        ("r-4", "k-4", "b", {"topic": "rust", "out": "b-2.md", "repeat": 2}),
+        ("r-1", "k-1", "a/1", {"topic": "rust", "out": "a/1-1.md"}),
+        ("r-2", "k-2", "a/1", {"topic": "rust", "out": "a/1-2.md"}),
+        ("r-3", "k-3", "b", {"topic": "rust", "out": "b-1.md"}),
+        ("r-4", "k-4", "b", {"topic": "rust", "out": "b-2.md"}),
     ]
 
 
@@ -288,13 +288,14 @@ def test_a8_other_names_fill_the_payload() -> None:
     assert {(task.id, task.key) for task in tasks} == {("", None)}
 
 
-def test_a_payload_that_is_no_table_gets_no_index() -> None:
+def test_repeats_add_nothing_to_a_payload() -> None:
+    """Hosts refuse fields they do not know: a copy's number is where the file says so."""
     tasks = read(write("t.jsonl", jsonl({"kind": "k", "payload": "say {repeat}", "matrix": {"repeat": 2}})))
     assert [task.payload for task in tasks] == ["say 1", "say 2"]
     tasks = read(write("t.jsonl", jsonl({"kind": "k", "matrix": {"repeat": 2}})))
     assert [task.payload for task in tasks] == [None, None]
-    own = {"kind": "k", "payload": {"repeat": "mine"}, "matrix": {"repeat": 1}}
-    assert read(write("t.jsonl", jsonl(own)))[0].payload == {"repeat": "mine"}
+    table = {"kind": "k", "payload": {"seed": "{repeat}"}, "matrix": {"repeat": 2}}
+    assert [task.payload for task in read(write("t.jsonl", jsonl(table)))] == [{"seed": 1}, {"seed": 2}]
 
 
 def test_waiting_for_a_matrix_is_waiting_for_all_of_it() -> None:

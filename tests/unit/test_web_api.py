@@ -86,6 +86,11 @@ WRONG_BODIES: list[tuple[bytes, int, str]] = [
     (b'{"tasks": [{"kind": "a"}, 3]}', 422, "tasks[2]: a task must be a table"),
     (b'{"tasks": [{"kind": "a"}, {"kind": "b", "timeout_s": -1}]}', 422, "tasks[2].timeout_s: must be"),
     (b'{"kind": "a", "matrix": {"repeat": 10001}}', 422, "10001 tasks are too many"),
+    (
+        b'{"kind": "a", "payload": "{text}", "matrix": {"input": "/etc/*"}}',
+        422,
+        "matrix.input: reads folders of this machine, which only task files on it may",
+    ),
     (b'{"tasks": [' + b'{"kind":"a"},' * 10_000 + b'{"kind":"a"}]}', 422, "10001 tasks are too many"),
 ]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli import render
+from penstock.cli import planning, render
 from penstock.cli.session import Interrupts, config_of, finish, hearing_interrupts, opened
 from penstock.errors import UsageError
 from penstock.trace import of_environment
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from penstock.client import Client, Run
     from penstock.config import Config
+    from penstock.intake.skipping import Plan
     from penstock.model import Result, Task
 
 app = typer.Typer()
@@ -91,6 +92,8 @@ def submit(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the result and print it; dispatch if nobody does.")
     ] = False,
+    redo: Annotated[bool, typer.Option("--redo", help=planning.REDO)] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help=planning.DRY_RUN)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Put a task, or a file of tasks, into the queue.
@@ -119,7 +122,12 @@ def submit(
         if kind is not None or text or given:
             extra = "KIND" if kind is not None else "--text" if text else _option(given[0])
             raise UsageError(f"submit: {extra} cannot be used with --file; write it into {file}")
-        return finish(_submit(config, read_tasks(config, file, run), run, wait, as_json))
+        plan = planning.read_plan(config, file, run, redo=redo)
+        if dry_run:
+            return planning.show(config, file, plan, as_json=as_json)
+        return finish(_submit_file(config, plan, run, wait, as_json))
+    if redo or dry_run:
+        raise UsageError(f"submit: {'--redo' if redo else '--dry-run'} goes with --file; name a task file")
     if kind is None:
         raise UsageError("submit: name a KIND, or a file with --file; see `penstock submit --help`")
     entry |= {"kind": kind, "payload": _payload(payload, text), "run": run}
@@ -180,13 +188,35 @@ async def _submit_one(config: Config, entry: dict[str, Any], *, wait: bool, as_j
     return await _submit(config, tasks, None, wait, as_json)
 
 
-async def _submit(config: Config, tasks: Sequence[Task], run: str | None, wait: bool, as_json: bool) -> int:
+async def _submit_file(config: Config, plan: Plan, run: str | None, wait: bool, as_json: bool) -> int:
+    planning.tell_there(plan)
+    skipped = [planning.skipped_record(task) for task in plan.there]
+    if as_json and wait:
+        for record in skipped:
+            render.emit_line(record)
+    if plan.todo:
+        return await _submit(config, plan.todo, run, wait, as_json, skipped)
+    if as_json and not wait:
+        render.emit({"run": None, "task_ids": [], "skipped": skipped})
+    return 0
+
+
+async def _submit(
+    config: Config,
+    tasks: Sequence[Task],
+    run: str | None,
+    wait: bool,
+    as_json: bool,
+    skipped: Sequence[dict[str, Any]] | None = None,
+) -> int:
+    """`skipped` are the rest of a file, and None for a task from the command line."""
     with hearing_interrupts() if wait else nullcontext() as interrupts:
         async with opened(config, dispatch=wait) as client:
-            submitted = await client.submit_many(tasks, run=run, trace=of_environment(os.environ))
+            trace = of_environment(os.environ)
+            submitted = await client.submit_many(tasks, run=run, trace=trace, join=skipped is not None)
             if interrupts is not None:
                 return await _wait(client, submitted, interrupts, as_json)
-            return await _submitted(client, submitted, as_json)
+            return await _submitted(client, submitted, as_json, skipped or ())
 
 
 def _option(field: str) -> str:
@@ -195,20 +225,10 @@ def _option(field: str) -> str:
     return "--" + field.removesuffix("_s").replace("_", "-")
 
 
-def read_tasks(config: Config, file: str, run: str | None) -> list[Task]:
-    """The tasks of a file, held to the config. Not in a loop: Ctrl-C must end the reading of a terminal."""
-    from penstock.config import TaskChecker
-    from penstock.intake import taskfile
-
-    tasks = taskfile.read(file, run=run, checker=TaskChecker(config), on_crash=config.on_crash)
-    if not tasks:
-        raise UsageError(f"{file}: holds no task; write at least one")
-    return tasks
-
-
-async def _submitted(client: Client, run: Run, as_json: bool) -> int:
+async def _submitted(client: Client, run: Run, as_json: bool, skipped: Sequence[dict[str, Any]]) -> int:
     if as_json:
-        render.emit({"run": run.name, "task_ids": list(run.task_ids)})
+        record: dict[str, Any] = {"run": run.name, "task_ids": list(run.task_ids)}
+        render.emit({**record, "skipped": skipped} if skipped else record)
     else:
         render.say(run.task_ids[0] if len(run.task_ids) == 1 else run.name)
     if sys.stdout.isatty() and (await client.snapshot()).epoch is None:

@@ -6,14 +6,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from penstock.cli import render
+from penstock.cli import planning, render
 from penstock.cli.dispatching import DispatcherOption, OnStopOption, dispatching_of
 from penstock.cli.session import Interrupts, Stops, config_of, finish, hearing_interrupts, one_of, opened
 from penstock.trace import of_environment
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from penstock.cli.tally import Tally
     from penstock.client import Client, Run
     from penstock.config import Config
+    from penstock.intake.skipping import Plan
     from penstock.model import Result, Task, TaskRecord
     from penstock.wiring import Dispatching
 
 app = typer.Typer()
+
+Tell: TypeAlias = "Callable[[Mapping[str, Any]], None]"  # a result record, to who wants it
 
 INTERRUPTED = 130
 _REST = 10.0  # of the time between two looks at what runs, looking takes at most a tenth
@@ -41,6 +44,7 @@ _REST = 10.0  # of the time between two looks at what runs, looking takes at mos
     epilog="\b\nExamples:\n"
     "  penstock run tasks.jsonl\n"
     "  penstock run tasks.yaml --run nightly --out results.jsonl\n"
+    "  penstock run tasks.toml --dry-run\n"
     "  make-tasks | penstock run - --json | jq .value",
 )
 def run(
@@ -61,6 +65,8 @@ def run(
         str | None,
         typer.Option("--log-format", metavar="text|json", help="Lines on stderr instead of progress."),
     ] = None,
+    redo: Annotated[bool, typer.Option("--redo", help=planning.REDO)] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help=planning.DRY_RUN)] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress and no summary, only failures.")
     ] = False,
@@ -70,16 +76,17 @@ def run(
     """Submit a task file and work until all of it has ended.
 
     Where another process dispatches, it does the work and this command watches. Ctrl-C once finishes what
-    runs, twice puts it back or blocks it; the rest stays queued. Exit status 1 when a task failed.
+    runs, twice puts it back or blocks it; the rest stays queued. A task whose output is there is skipped. Exit
+    status 1 when a task failed.
     """
-    from penstock.cli.submit import read_tasks
-
     dispatching = dispatching_of(dispatcher, on_stop)
     config = config_of(context)
     log = None if log_format is None else _log_of(config, log_format, quiet)
-    tasks = read_tasks(config, file, name)
+    plan = planning.read_plan(config, file, name, redo=redo)
+    if dry_run:
+        return planning.show(config, file, plan, as_json=as_json)
     return finish(
-        _run(config, tasks, name, Path(out) if out else None, log, dispatching, as_json=as_json, quiet=quiet)
+        _run(config, plan, name, Path(out) if out else None, log, dispatching, as_json=as_json, quiet=quiet)
     )
 
 
@@ -93,7 +100,7 @@ def _log_of(config: Config, log_format: str, quiet: bool) -> Log:
 
 async def _run(
     config: Config,
-    tasks: Sequence[Task],
+    plan: Plan,
     name: str | None,
     out: Path | None,
     log: Log | None,
@@ -107,17 +114,24 @@ async def _run(
     from penstock.cli.progress import Logged, choose
 
     with ExitStack() as stack:
-        tells: list[Callable[[Result], None]] = []
+        tells: list[Tell] = []
         if as_json:
-            tells.append(lambda result: render.emit_line(result.as_record()))
+            tells.append(render.emit_line)
         if out is not None:  # opened first: what cannot be written is found out before anything is done
             tells.append(_record_writer(stack.enter_context(replacing(out)).write))
+        if not quiet:
+            planning.tell_there(plan)
+        for record in map(planning.skipped_record, plan.there) if tells else ():
+            for tell in tells:
+                tell(record)
+        if not plan.todo:
+            return 0
         interrupts = stack.enter_context(hearing_interrupts())
         displays: list[Display] = []
         stack.enter_context(telling(lambda text: (displays[0].tell if displays else render.note)(text)))
         async with opened(config, dispatching=dispatching, listeners=() if log is None else [log]) as client:
             since = time.time()
-            run = await client.submit_many(tasks, run=name, trace=of_environment(os.environ))
+            run = await client.submit_many(plan.todo, run=name, trace=of_environment(os.environ), join=True)
             on_terminal = as_json and sys.stdout.isatty()
             display: Display = (
                 choose(run.name, config.plant.hosts, quiet=quiet, records_on_terminal=on_terminal)
@@ -125,24 +139,38 @@ async def _run(
                 else Logged(log)
             )
             displays.append(display)
-            worker = _RunWorker(client, run, tasks, display, tells)
+            worker = _RunWorker(client, run, plan.todo, display, tells)
             if not await worker.work(interrupts):
                 await _say_what_is_left(client, run, worker.tally, out)
                 raise typer.Exit(INTERRUPTED)  # leaves the file as it was
             if not quiet and log is None:
-                from penstock.cli.summary import print_summary
-
-                print_summary(await client.summary(run.name, since=since), stderr=as_json)
+                await _sum_up(client, run, since, stderr=as_json)
     return 1 if worker.tally.failed else 0
 
 
-def _record_writer(write: Callable[[bytes], object]) -> Callable[[Result], None]:
+async def _sum_up(client: Client, run: Run, since: float, *, stderr: bool) -> None:
+    from penstock.cli.summary import print_summary
+    from penstock.errors import UnknownTask
+
+    try:
+        summary = await client.summary(run.name, since=since)
+    except UnknownTask:  # a key led every task to one of another run
+        joined = len(run.task_ids)
+    else:
+        joined = len(run.task_ids) - summary.tasks
+        print_summary(summary, stderr=stderr)
+    if joined > 0:
+        what = f"{joined} of {render.counted(len(run.task_ids), 'task')}"
+        render.note(f"{what} had been submitted before, and {'has' if joined == 1 else 'have'} ended as well")
+
+
+def _record_writer(write: Callable[[bytes], object]) -> Tell:
     import msgspec
 
     encode = msgspec.json.Encoder().encode
 
-    def tell(result: Result) -> None:
-        write(encode(result.as_record()) + b"\n")
+    def tell(record: Mapping[str, Any]) -> None:
+        write(encode(record) + b"\n")
 
     return tell
 
@@ -156,7 +184,7 @@ class _RunWorker:
         run: Run,
         tasks: Sequence[Task],
         display: Display,
-        tells: Sequence[Callable[[Result], None]],
+        tells: Sequence[Tell],
     ) -> None:
         from penstock.cli.results import ResultLines
         from penstock.cli.tally import Tally
@@ -197,8 +225,9 @@ class _RunWorker:
         self._display.tell(text)
 
     def _tell(self, result: Result) -> None:
+        record = result.as_record()
         for tell in self._tells:
-            tell(result)
+            tell(record)
 
     @asynccontextmanager
     async def _shown(self) -> AsyncIterator[None]:

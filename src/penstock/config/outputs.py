@@ -33,12 +33,17 @@ def output_problem(output: object, config: Config | None = None) -> str | None:
 
 def _misplaced(output: str, config: Config) -> str | None:
     root = config.outputs
-    path = os.path.normpath(os.path.join(root, output))
+    path = saved_at(output, root)
     if not is_inside(path, root):
         return f"{quoted(output)} is outside of {root}; write a path inside it, or set `output_root`"
     if path in own_files(config):
         return f"{quoted(output)} is a file of Penstock's own; choose another"
     return None
+
+
+def saved_at(output: str, root: str) -> str:
+    """The path of an output, absolute and without dots."""
+    return os.path.normpath(os.path.join(root, output))
 
 
 def is_inside(path: str, root: str) -> bool:

@@ -24,7 +24,7 @@ from penstock.config.keys import (
     Bounds,
     shown,
 )
-from penstock.config.outputs import output_problem
+from penstock.config.outputs import output_problem, saved_at
 from penstock.config.problems import kind_of, meant, quoted
 from penstock.errors import TaskError
 from penstock.model import ANY_MODEL, PRIORITIES, Host, OnCrash, Task
@@ -82,6 +82,10 @@ class TaskChecker:
                 self._good.clear()
             self._good.add(_shape(task))
         return shape_found + self._own_problems(task)
+
+    def saved_at(self, output: str) -> str | None:
+        """The file that an output means; None without a config."""
+        return None if self._config is None else saved_at(output, self._config.outputs)
 
     def _own_problems(self, task: Task) -> Found:
         found: Found = []

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.config.outputs import is_inside
+from penstock.config.outputs import is_inside, saved_at
 from penstock.model import Outcome, Verdict
 
 TEXT = "text"  # the field of a table that is saved alone
@@ -42,7 +42,7 @@ class Outputs:
         return outcome
 
     def _save(self, output: str, content: bytes) -> None:
-        path = os.path.normpath(os.path.join(self._root, output))
+        path = saved_at(output, self._root)
         root = os.path.realpath(self._root)
         folder = os.path.realpath(os.path.dirname(path))  # where links lead, also before the folder is made
         if folder != root and not is_inside(folder, root):

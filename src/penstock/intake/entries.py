@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from penstock.config import TaskChecker
 from penstock.config.problems import Problem, kind_of, meant, quoted
-from penstock.intake.matrix import copies, read_axes
+from penstock.intake.inputs import NoInputs
+from penstock.intake.matrix import Axis, Copy, copies, read_axes, read_output
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, OnCrash, Task
 
 FIELDS = (
@@ -56,10 +58,17 @@ class Setting:
     run: str = ""
     on_crash: OnCrash = OnCrash.RETRY
     checker: TaskChecker = field(default_factory=TaskChecker)
+    folder: Path | None = None  # where its inputs are looked for; None: whoever wrote it may not read folders
 
 
 def read_entry(raw: object, setting: Setting) -> tuple[list[Task], list[Problem]]:
     """The tasks of an entry; with problems, none."""
+    made, problems = read_copies(raw, setting)
+    return [copy.task for copy in made], problems
+
+
+def read_copies(raw: object, setting: Setting) -> tuple[list[Copy], list[Problem]]:
+    """The same, each with what its output is known by."""
     if not isinstance(raw, Mapping):
         return [], [Problem((), f"a task must be a table like {{kind: …}}, not {kind_of(raw)}")]
     found = [
@@ -90,22 +99,39 @@ def read_entry(raw: object, setting: Setting) -> tuple[list[Task], list[Problem]
     )
     if (payload_problem := _json_problem(task.payload)) is not None:
         found.append(payload_problem)
-    if "matrix" not in entry:
-        return _checked([task], setting, found)
-    axes = read_axes(entry["matrix"], task, found)
+    axes = read_axes(entry["matrix"], task, setting.folder, found) if "matrix" in entry else []
+    output = read_output(task, axes, found)
+    _check_key(task, axes, found)
+    try:
+        made = [] if found else list(copies(task, axes, output))
+    except NoInputs as error:  # one whose text cannot be read
+        found.append(Problem(("matrix", "input"), str(error)))
+        made = []
     # A product is made only of sound parts; one copy is enough to look for what is wrong with the rest.
-    return _checked([task] if found else list(copies(task, axes)), setting, found)
+    return _checked(made or [Copy(_any_of(task, axes))], setting, found)
 
 
-def _checked(tasks: list[Task], setting: Setting, found: list[Problem]) -> tuple[list[Task], list[Problem]]:
-    for task in tasks:
+def _any_of(task: Task, axes: list[Axis]) -> Task:
+    """The entry as a task: what an axis would set is sound, and a template is no path."""
+    kinds = next((axis.values for axis in axes if axis.name == "kind"), (task.kind,))
+    return replace(task, kind=kinds[0], output=None if isinstance(task.output, str) else task.output)
+
+
+def _check_key(task: Task, axes: list[Axis], found: list[Problem]) -> None:
+    """Files come and go, and with them the numbers of the copies: such a key would soon mean another task."""
+    if isinstance(task.key, str) and any(axis.name == "input" for axis in axes) and "{input}" not in task.key:
+        found.append(Problem(("key",), "must say {input}, so that it stays with its file when others come"))
+
+
+def _checked(made: list[Copy], setting: Setting, found: list[Problem]) -> tuple[list[Copy], list[Problem]]:
+    for copy in made:
         if len(found) >= _ENOUGH:  # of a million copies
             break
-        for where, what in setting.checker.problems(task):
+        for where, what in setting.checker.problems(copy.task):
             problem = Problem(tuple(where.split(".", 1)), what)
             if problem not in found:
                 found.append(problem)
-    return ([] if found else tasks), found
+    return ([] if found else made), found
 
 
 def _after(entry: Mapping[str, Any]) -> Any:

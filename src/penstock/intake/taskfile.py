@@ -10,8 +10,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from os.path import normpath
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -22,7 +23,8 @@ from penstock.config.problems import Problem, dotted, file_shown, kind_of, meant
 from penstock.config.tasks import MAX_AFTER, find_circle
 from penstock.errors import TaskError
 from penstock.intake.documents import Document, json_error, no_collecting, opened, read_document
-from penstock.intake.entries import FIELDS, SINGLE_FIELDS, Setting, read_entry
+from penstock.intake.entries import FIELDS, SINGLE_FIELDS, Setting, read_copies
+from penstock.intake.skipping import without_outputs
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, OnCrash, Task
 
 MAX_PROBLEMS = 20
@@ -35,29 +37,42 @@ STDIN = "-"
 Place: TypeAlias = int | KeyPath
 
 
-def read(
+class TaskFile(NamedTuple):
+    """`patterns` has, by output, what the outputs are known by that have a uid: any will do."""
+
+    tasks: list[Task]
+    patterns: dict[str, str]
+
+
+def read(path: Path | str, **options: Any) -> list[Task]:
+    """The tasks of a file, in its order; the options are those of `read_file`."""
+    return read_file(path, **options).tasks
+
+
+def read_file(
     path: Path | str,
     *,
     run: str | None = None,
     checker: TaskChecker | None = None,
     on_crash: OnCrash = OnCrash.RETRY,
     now: float | None = None,
-) -> list[Task]:
-    """The tasks of a file, in its order; `-` is JSONL on standard input.
+) -> TaskFile:
+    """The tasks of a file, in its order; `-` is JSONL on standard input, whose inputs lie in the current folder.
 
     `run` and `on_crash` are for tasks that do not say; `checker` holds them to a config, so that a wrong
     lane is told with its line; `now` is where relative times start.
     """
+    path = Path(path)
     setting = Setting(
         now=SystemClock().now() if now is None else now,
         run=run or "",
         on_crash=on_crash,
         checker=checker or TaskChecker(),
+        folder=Path() if str(path) == STDIN else path.parent,
     )
     if str(path) == STDIN:
-        return _TaskFile("<stdin>", setting).read_lines(sys.stdin.buffer)
-    path = Path(path)
-    file = _TaskFile(file_shown(path), setting)
+        return _Reading("<stdin>", setting).read_lines(sys.stdin.buffer)
+    file = _Reading(file_shown(path), setting)
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         with opened(path, file.name) as lines, no_collecting():
             return file.read_lines(lines)
@@ -89,6 +104,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     id: str = ""
 
 
+_BRACES = frozenset("{}")
 _decode_line = msgspec.json.Decoder(_Line).decode
 
 
@@ -96,21 +112,29 @@ class _Enough(Exception):
     """As many problems as are worth telling."""
 
 
-class _TaskFile:
+class _Found(NamedTuple):
+    where: Place
+    problem: Problem
+    other: Place | None = None  # another entry that has to do with it
+
+
+class _Reading:
     """The tasks of one file as they are gathered, and what is wrong with them."""
 
     def __init__(self, name: str, setting: Setting) -> None:
         self.name = name
         self._setting = setting
         self._tasks: list[Task] = []
-        self._found: list[tuple[Place, Problem]] = []
+        self._patterns: dict[str, str] = {}
+        self._found: list[_Found] = []
         self._places: dict[str, Place] = {}  # task id -> its entry
+        self._outputs: dict[str, Place] = {}  # output -> its entry
         self._copies: dict[str, tuple[str, ...]] = {}  # id of an entry with a matrix -> its tasks
         self._waiting = False  # some task waits for another
 
     # ---- JSONL
 
-    def read_lines(self, file: IO[bytes]) -> list[Task]:
+    def read_lines(self, file: IO[bytes]) -> TaskFile:
         try:
             for number, line in self._lines(file):
                 self._add_line(line, number)
@@ -165,7 +189,8 @@ class _TaskFile:
             entry.id,
             output=entry.output,
         )
-        if setting.checker.problems(task):
+        is_template = entry.output is not None and not _BRACES.isdisjoint(entry.output)
+        if is_template or setting.checker.problems(task):
             self._add_odd_line(line, number)
         else:
             self._keep(task, number)
@@ -191,7 +216,7 @@ class _TaskFile:
 
     # ---- documents
 
-    def read_document(self, document: Document) -> list[Task]:
+    def read_document(self, document: Document) -> TaskFile:
         try:
             data = document.data
             if isinstance(data, Mapping):
@@ -239,17 +264,21 @@ class _TaskFile:
 
     def _add_entry(self, raw: object, where: Place, defaults: Mapping[str, Any] | None = None) -> None:
         entry = {**defaults, **raw} if defaults and isinstance(raw, Mapping) else raw
-        tasks, problems = read_entry(entry, self._setting)
+        made, problems = read_copies(entry, self._setting)
+        if any(copy.input is not None and copy.task.output is not None for copy in made):
+            made, problems = without_outputs(made, self._setting.checker)
         for problem in problems:
             field = problem.path[0] if problem.path else None
             if defaults and field in defaults and isinstance(raw, Mapping) and field not in raw:
                 self._refuse((), Problem(("defaults", *problem.path), problem.message))
             else:
                 self._refuse(where, problem)
-        if tasks and isinstance(entry, Mapping) and entry.get("matrix") and entry.get("id"):
-            self._name_copies(entry["id"], tasks, where)
-        for task in tasks:
-            self._keep(task, where)
+        if made and isinstance(entry, Mapping) and entry.get("matrix") and entry.get("id"):
+            self._name_copies(entry["id"], [copy.task for copy in made], where)
+        for copy in made:
+            if copy.pattern is not None and copy.task.output is not None:
+                self._patterns[copy.task.output] = copy.pattern
+            self._keep(copy.task, where)
 
     def _name_copies(self, base: str, tasks: list[Task], where: Place) -> None:
         if self._is_new(base, where):
@@ -257,6 +286,8 @@ class _TaskFile:
 
     def _keep(self, task: Task, where: Place) -> None:
         if task.id and not self._is_new(task.id, where):
+            return
+        if task.output is not None and not self._is_own(task.output, where):
             return
         if task.after:
             self._waiting = True
@@ -267,12 +298,23 @@ class _TaskFile:
     def _is_new(self, task_id: str, where: Place) -> bool:
         first = self._places.setdefault(task_id, where)
         if first != where:
-            at = f" on line {first}" if isinstance(first, int) else ""
-            self._refuse(
-                where, Problem(("id",), f"{task_id!r} is already the id of a task{at}; give another")
-            )
+            self._refuse(where, Problem(("id",), f"{task_id!r} is already the id of a task"), first)
             return False
         return True
+
+    def _is_own(self, output: str, where: Place) -> bool:
+        """Nobody would know which of two results he reads."""
+        path = self._setting.checker.saved_at(output) or normpath(output)
+        if path not in self._outputs:
+            self._outputs[path] = where
+            return True
+        first = self._outputs[path]
+        if first == where:
+            what = f"two of its tasks have {output!r}; tell them apart: {{n}}, {{model}}, {{dir}} or {{uid}}"
+            self._refuse(where, Problem(("output",), what))
+        else:
+            self._refuse(where, Problem(("output",), f"{output!r} is already the output of a task"), first)
+        return False
 
     def _finish(self) -> None:
         """What can be said only when every task is known."""
@@ -298,20 +340,28 @@ class _TaskFile:
 
     # ---- problems
 
-    def _refuse(self, where: Place, problem: Problem) -> None:
-        if (where, problem) not in self._found:  # a wrong default is wrong in every entry
-            self._found.append((where, problem))
+    def _refuse(self, where: Place, problem: Problem, other: Place | None = None) -> None:
+        found = _Found(where, problem, other)
+        if found not in self._found:  # a wrong default is wrong in every entry
+            self._found.append(found)
         if len(self._found) >= MAX_PROBLEMS:
             raise _Enough
 
-    def _tasks_or_error(self, lines: Lines) -> list[Task]:
+    def _tasks_or_error(self, lines: Lines) -> TaskFile:
         if not self._found:
-            return self._tasks
+            return TaskFile(self._tasks, self._patterns)
         told = []
-        for where, (path, message) in self._found:
-            line = where if isinstance(where, int) else place(lines, (*where, *path))
+        for where, (path, message), other in self._found:
+            line = _line(lines, where, path)
+            if other is not None:
+                first = _line(lines, other, path)
+                message += ("" if first is None else f" on line {first}") + "; give another"
             start = self.name if line is None else f"{self.name}:{line}"
             told.append(f"{start}: {dotted(path)}: {message}" if path else f"{start}: {message}")
         if len(told) >= MAX_PROBLEMS:
             told.append(f"{self.name}: there may be more; these are the first {MAX_PROBLEMS} problems")
         raise TaskError("\n".join(told))
+
+
+def _line(lines: Lines, where: Place, path: KeyPath) -> int | None:
+    return where if isinstance(where, int) else place(lines, (*where, *path))

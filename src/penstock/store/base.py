@@ -216,6 +216,9 @@ class Store(Protocol):
     async def runs_of(self, ids: Iterable[str]) -> dict[str, str]:
         """The runs of these tasks; those that are not known are left out."""
 
+    async def ended_of_outputs(self, outputs: Sequence[str]) -> dict[str, str]:
+        """Of each of these outputs, word for word, the newest task that has ended."""
+
     async def ended_in_run(self, run: str, after: int) -> list[tuple[int, TaskRecord]]:
         """Tasks of a run that ended, with the number of the ending event, in that order, beyond `after`."""
 

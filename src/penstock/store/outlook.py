@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from penstock.diagnosis.history import History
 from penstock.diagnosis.why.present import HostNow, Present
 from penstock.errors import UnknownTask
 from penstock.lifecycle import LIVE
-from penstock.model import Plant, State, TaskRecord
+from penstock.model import Plant, State, Task, TaskRecord
 from penstock.scheduling.budget import day_of
 from penstock.scheduling.messages import Spent
 from penstock.store.base import Ahead, Store, TaskFilter
 
 if TYPE_CHECKING:
     from penstock.diagnosis.why.answer import Why
+    from penstock.diagnosis.why.prediction import Prediction
     from penstock.diagnosis.why.waiting import Waiting
 
 MOST_SUMMED = 20_000  # tasks of a lane or host, the newest
 MOST_IN_RUN = 100_000
+MOST_FORESEEN = 20_000  # tasks that nobody has submitted
+_MOST_ALIKE = 500  # tasks of a kind that tell of others
+_IMAGINED = "\1"  # the run of tasks that are only thought of: nobody's own
 
 
 async def present_of(store: Store, plant: Plant, ahead: Ahead, now: float) -> Present:
@@ -96,3 +102,44 @@ async def why_host(store: Store, plant: Plant, host: str, since: float, now: flo
     history = await store.history(chosen=chosen, others=False)
     summed = await asyncio.to_thread(of_host, host, history, plant, now, since)
     return replace(summed, cut_short=len(history.records) >= MOST_SUMMED)
+
+
+async def past_of_kinds(store: Store, kinds: Iterable[str]) -> list[History]:
+    """The newest tasks of these kinds that were done: what others like them will cost, and how long they take."""
+    done = (State.DONE,)
+    return [
+        await store.history(
+            chosen=TaskFilter(kind=kind, states=done, limit=_MOST_ALIKE, newest=True), others=False
+        )
+        for kind in sorted(kinds)
+    ]
+
+
+async def foresee_end(store: Store, plant: Plant, tasks: Sequence[Task], now: float) -> Prediction:
+    """When the last of these tasks would end, were they submitted now, behind all that is queued."""
+    from penstock.diagnosis.why.prediction import Prediction, predict_end
+
+    if len(tasks) > MOST_FORESEEN:
+        return Prediction(now, unknown=f"over {MOST_FORESEEN} tasks are too many to be played through")
+    present = await present_of(store, plant, Ahead(plant.aging_s), now)
+    unknown = sorted({task.kind for task in tasks} - {ran.kind for ran in present.queue.ran})
+    if unknown:
+        return Prediction(now, unknown=f"no attempt of kind {', '.join(unknown)} has ended in this store")
+    ids = {task.id: f"{_IMAGINED}{place}" for place, task in enumerate(tasks) if task.id}
+    imagined = [
+        TaskRecord(
+            replace(
+                task,
+                id=f"{_IMAGINED}{place}",
+                run=_IMAGINED,
+                queued_at=now,
+                payload=None,
+                after=tuple(ids[other] for other in task.after if other in ids),
+            ),
+            2**62 + place,
+            State.QUEUED,
+        )
+        for place, task in enumerate(tasks)
+    ]
+    queue = replace(present.queue, queued=[*present.queue.queued, *imagined])
+    return await asyncio.to_thread(predict_end, replace(present, queue=queue), _IMAGINED)

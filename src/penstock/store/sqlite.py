@@ -214,6 +214,10 @@ class SQLiteStore:
     async def runs_of(self, ids: Iterable[str]) -> dict[str, str]:
         return dict(await self._rows("runs_of", json_text(list(ids))))
 
+    async def ended_of_outputs(self, outputs: Sequence[str]) -> dict[str, str]:
+        wanted = json_text(list(outputs))
+        return dict(await self._scan(lambda c: c.execute(QUERIES["ended_of_outputs"], (wanted,)).fetchall()))
+
     async def ended_in_run(self, run: str, after: int) -> list[tuple[int, TaskRecord]]:
         return await self._scan(partial(read_ended, run=run, after=after))
 

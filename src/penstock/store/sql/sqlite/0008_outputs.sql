@@ -1,6 +1,7 @@
 -- Version 8. A task may name the file that its value is saved in.
 
 ALTER TABLE tasks ADD COLUMN output TEXT;
+CREATE INDEX IF NOT EXISTS tasks_by_output ON tasks (output) WHERE output IS NOT NULL;
 
 DROP VIEW records;
 CREATE VIEW records AS

@@ -1,0 +1,71 @@
+"""A task file as a plan: what is left to do of it, what is told of the rest, and what a dry run shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli import render
+from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    from penstock.config import Config
+    from penstock.intake.skipping import Plan
+    from penstock.model import Task
+
+REDO = "Also tasks whose output is there."
+DRY_RUN = "Only show what would run, what it would cost and how long it would take."
+SKIPPED = "skipped"
+
+
+def read_plan(config: Config, file: str, run: str | None, *, redo: bool) -> Plan:
+    """The tasks of a file, held to the config. Not in a loop: Ctrl-C must end the reading of a terminal."""
+    from penstock.config import TaskChecker
+    from penstock.intake import taskfile
+    from penstock.intake.skipping import Plan, left_to_do
+
+    tasks, patterns = taskfile.read_file(file, run=run, checker=TaskChecker(config), on_crash=config.on_crash)
+    if not tasks:
+        raise UsageError(f"{file}: holds no task; write at least one")
+    return Plan(tasks, []) if redo else left_to_do(tasks, patterns, config.outputs)
+
+
+def tell_there(plan: Plan) -> None:
+    if not plan.there:
+        return
+    there = len(plan.there)
+    outputs = there + sum(task.output is not None for task in plan.todo)
+    if plan.todo:
+        render.note(f"{there} of {render.counted(outputs, 'output')} are there; --redo makes them again")
+    elif there == 1:
+        render.note("its output is there, nothing is left to do; --redo makes it again")
+    else:
+        render.note(f"all {there} outputs are there, nothing is left to do; --redo makes them again")
+
+
+def skipped_record(task: Task) -> dict[str, Any]:
+    """A result record of a task that was not submitted."""
+    return {
+        "task_id": None,
+        "run": None,
+        "kind": task.kind,
+        "lane": task.lane,
+        "priority": task.priority,
+        "state": SKIPPED,
+        "host": None,
+        "attempts": 0,
+        "queued_at": None,
+        "started_at": None,
+        "ended_at": None,
+        "value": None,
+        "error": None,
+        "waits": [],
+        "model": task.model,
+        "output": task.output,
+    }
+
+
+def show(config: Config, file: str, plan: Plan, *, as_json: bool) -> int:
+    from penstock.cli import dryrun
+    from penstock.cli.session import finish
+
+    return finish(dryrun.show(config, file, plan, as_json))

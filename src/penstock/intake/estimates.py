@@ -1,0 +1,139 @@
+"""What tasks that have not run would cost and how long each would take: by those like them, else by the price list.
+
+Nothing is made up. Where such tasks have ended in the store, they cost as much as those did; else a single call of
+a model with a price costs at most its prompt and all the tokens it may answer with; anything else is not known.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock.config import Config
+from penstock.diagnosis.history import History
+from penstock.model import Host, State, Task, Verdict
+
+BYTES_PER_TOKEN = 4
+PAST, PRICES = "past", "prices"
+_CALLS = ("openai", "local", "simulated")  # types of hosts of which an attempt is one call
+_FILE_PROMPT = "file_prompt"
+_FILES = ("instructions", "file_a", "document", "file_b")
+_LIMITS = ("max_completion_tokens", "max_tokens")
+
+
+class Estimate(NamedTuple):
+    """Of one task. `usd_from` is where it comes from: the past, or prices, which is the most it may be."""
+
+    usd: float | None = None
+    usd_from: str | None = None
+    seconds: float | None = None
+
+
+@dataclass(slots=True)
+class _Sum:
+    count: int = 0
+    total: float = 0.0
+
+    def add(self, amount: float) -> None:
+        self.count += 1
+        self.total += amount
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.count
+
+
+class Estimates:
+    def __init__(self, config: Config, past: Iterable[History] = ()) -> None:
+        self._config = config
+        self._usd: defaultdict[tuple[str, str | None], _Sum] = defaultdict(_Sum)
+        self._seconds: defaultdict[tuple[str, str | None], _Sum] = defaultdict(_Sum)
+        for history in past:
+            self._learn(history)
+
+    def _learn(self, history: History) -> None:
+        tasks = {record.task.id: record.task for record in history.records if record.state is State.DONE}
+        usd: dict[str, float] = {}
+        for (task_id, _), cost in history.costs.items():
+            usd[task_id] = usd.get(task_id, 0.0) + cost  # attempts that failed were paid too
+        for task_id, cost in usd.items():
+            if task_id in tasks:
+                _add(self._usd, tasks[task_id], cost)
+        for attempt in history.attempts:
+            if attempt.verdict is Verdict.DONE and attempt.ended_at is not None and attempt.task in tasks:
+                _add(self._seconds, tasks[attempt.task], attempt.ended_at - attempt.started_at)
+
+    def of(self, task: Task) -> Estimate:
+        seconds = _mean(self._seconds, task)
+        # Another model's cost says nothing where this one has run and told none: it may be free.
+        sort = (task.kind, task.model)
+        usd = None if sort in self._seconds and sort not in self._usd else _mean(self._usd, task)
+        if usd is not None:
+            return Estimate(usd, PAST, seconds)
+        hosts = self._config.plant.hosts_for(task.kind, task.host, task.model)
+        most = [self._by_prices(task, host) for host in hosts]
+        known = [amount for amount in most if amount is not None]
+        if known and len(known) == len(most):  # it may go to any of them
+            return Estimate(max(known), PRICES, seconds)
+        return Estimate(seconds=seconds)
+
+    def _by_prices(self, task: Task, host: Host) -> float | None:
+        payload = task.payload if isinstance(task.payload, Mapping) else {}
+        asked = None if task.model in host.serves else task.model  # a kind's name stands for the host's own
+        model = asked or host.model or payload.get("model")
+        price = self._config.prices.get(model) if isinstance(model, str) else None
+        prompt = None if price is None else self._prompt_bytes(task, host)
+        answer = _most_tokens(payload, host)
+        if price is None or prompt is None or answer is None:
+            return None
+        return (max(1, prompt // BYTES_PER_TOKEN) * price.input + answer * price.output) / 1_000_000
+
+    def _prompt_bytes(self, task: Task, host: Host) -> int | None:
+        if host.type in _CALLS:
+            return len(msgspec.json.encode(task.payload))
+        if host.type != _FILE_PROMPT or not isinstance(task.payload, Mapping):
+            return None  # who knows how often it calls
+        size = 0
+        root = str(host.options.get("root") or ".")
+        if not os.path.isabs(root):
+            folder = os.getcwd() if self._config.path is None else self._config.path.absolute().parent
+            root = os.path.join(folder, root)
+        for name, value in task.payload.items():
+            if name in _FILES:
+                try:
+                    size += os.path.getsize(os.path.join(root, str(value)))
+                except OSError:
+                    return None
+            elif name in ("prompt", "text"):
+                size += len(str(value).encode())
+        return size
+
+
+def _add(sums: defaultdict[tuple[str, str | None], _Sum], task: Task, amount: float) -> None:
+    sums[task.kind, task.model].add(amount)
+    if task.model is not None:
+        sums[task.kind, None].add(amount)
+
+
+def _mean(sums: Mapping[tuple[str, str | None], _Sum], task: Task) -> float | None:
+    """Of the same kind and model, else of that kind."""
+    found = sums.get((task.kind, task.model)) or sums.get((task.kind, None))
+    return None if found is None else found.mean
+
+
+def _most_tokens(payload: Mapping[str, Any], host: Host) -> int | None:
+    """That the answer may have; None where nothing bounds it."""
+    if "input" in payload:  # embeddings are no tokens
+        return 0
+    overrides, defaults = payload.get("overrides"), host.options.get("defaults")
+    for table in (overrides, payload, defaults):
+        for name in _LIMITS:
+            value = table.get(name) if isinstance(table, Mapping) else None
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return value
+    return None
