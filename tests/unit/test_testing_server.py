@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from penstock.errors import UsageError
-from penstock.testing import ModelBehaviour, ModelServer, RateLimit
+from penstock.testing import Fault, ModelBehaviour, ModelServer, RateLimit
 
 CHAT = "/chat/completions"
 
@@ -379,3 +379,47 @@ def test_a_taken_port_is_told() -> None:
         ModelServer.in_thread(port=server.port),
     ):
         pass
+
+
+# ---- what it saw
+
+
+async def test_it_tells_when_calls_came_got_a_slot_and_were_over(http: aiohttp.ClientSession) -> None:
+    async with ModelServer(ModelBehaviour(slots=1, first_token_s=0.02, faults=[Fault.refuse(500)])) as server:
+        await post(http, server, asking("refused"))
+        await asyncio.gather(*(post(http, server, asking(text)) for text in ("first", "second")))
+        spans = list(server.spans)
+    assert (spans[0].request.last_text, spans[0].fate) == ("refused", "refused")
+    assert spans[0].began is None
+    assert [span.fate for span in spans[1:]] == ["served", "served"]
+    for span in spans[1:]:
+        assert span.began is not None
+        assert span.arrived <= span.began < span.ended
+    assert spans[1].ended <= (spans[2].began or 0.0), "one slot"
+
+
+async def test_a_call_under_way_when_it_is_killed_is_told_as_aborted(http: aiohttp.ClientSession) -> None:
+    async with ModelServer(ModelBehaviour(slots=1)) as server:
+        server.hold()
+        async with asyncio.TaskGroup() as group:
+            call = group.create_task(_broken(http, server))
+            await server.wait_for(lambda stats: stats.in_flight == 1)
+            await server.kill()
+        assert call.result()
+        assert [span.fate for span in server.spans] == ["aborted"]
+
+
+async def test_a_call_that_is_accepted_in_the_moment_of_the_end_is_reset(http: aiohttp.ClientSession) -> None:
+    async with ModelServer() as server:
+        assert server._service is not None
+        server._service.stopping = True
+        assert await _broken(http, server)
+        assert server.stats.received == 0
+
+
+async def _broken(http: aiohttp.ClientSession, server: ModelServer) -> bool:
+    try:
+        await post(http, server, asking())
+    except aiohttp.ClientError:
+        return True
+    return False

@@ -41,6 +41,7 @@ COMMANDS = {
     "timeline": "timeline",
     "diagnose": "diagnose",
     "whatif": "whatif",
+    "compare": "compare",
     "status": "status",
     "cancel": "queue",
     "retry": "queue",

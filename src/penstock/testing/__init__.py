@@ -9,13 +9,14 @@ async with ModelServer(ModelBehaviour(style="vllm", slots=4, tokens_per_s=50)) a
 from __future__ import annotations
 
 from penstock.testing.behaviour import ModelBehaviour, RateLimit
-from penstock.testing.calls import ModelRequest
+from penstock.testing.calls import CallSpan, ModelRequest
 from penstock.testing.faults import Fault
 from penstock.testing.process import ServerProcess
 from penstock.testing.server import ModelServer
 from penstock.testing.stats import ServerStats
 
 __all__ = [
+    "CallSpan",
     "Fault",
     "ModelBehaviour",
     "ModelRequest",

@@ -1,4 +1,5 @@
-"""What a simulated model server was asked: one call as its tests see it, and how many tokens its prompt has."""
+"""What a simulated model server was asked, and when: one call as its tests see it, and how many tokens its
+prompt has."""
 
 from __future__ import annotations
 
@@ -51,6 +52,17 @@ class ModelRequest:
         """The text that is answered: the last message, or the whole prompt."""
         texts = self.texts
         return texts[-1] if texts else ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallSpan:
+    """A call that is over, as the server saw it, in seconds of `time.monotonic`."""
+
+    request: ModelRequest
+    arrived: float
+    began: float | None  # when it got a slot; None: it never did
+    ended: float
+    fate: str  # served, refused, disconnected or aborted
 
 
 def count_tokens(text: str) -> int:

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from penstock.errors import UsageError
 from penstock.testing.behaviour import ModelBehaviour
-from penstock.testing.calls import ModelRequest
+from penstock.testing.calls import CallSpan, ModelRequest
 from penstock.testing.faults import Fault
 from penstock.testing.process import ServerProcess, server_process
 from penstock.testing.service import Service
@@ -56,6 +56,8 @@ class ModelServer:
         self.stats = ServerStats()
         # What was asked, the last `remember` calls.
         self.requests: deque[ModelRequest] = deque(maxlen=remember)
+        # When they came, got a slot and were over, in the order of their ends.
+        self.spans: deque[CallSpan] = deque(maxlen=remember)
         self._watch = Watch(self.stats)
         self._service: Service | None = None
         self._server: web.Server | None = None
@@ -104,7 +106,7 @@ class ModelServer:
         if self._runner is not None:
             raise UsageError(f"the simulated server on {self.root_url} runs already")
         self._loop = asyncio.get_running_loop()
-        service = Service(self._behaviour, self.stats, self.requests, self._watch)
+        service = Service(self._behaviour, self.stats, self.requests, self.spans, self._watch)
         server = web.Server(
             service.handle,
             request_factory=_with_large_body,

@@ -14,7 +14,7 @@ from aiohttp import web
 from penstock.testing import refusals, wire
 from penstock.testing.answers import reply_to
 from penstock.testing.behaviour import ModelBehaviour
-from penstock.testing.calls import ModelRequest
+from penstock.testing.calls import CallSpan, ModelRequest
 from penstock.testing.delivery import JSON, Delivery, LeftOff
 from penstock.testing.faults import Fault
 from penstock.testing.refusals import Refusal
@@ -26,15 +26,38 @@ CALLS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 MODELS = "/v1/models"
 
 
+class _Call:
+    """What is known so far of a call under way."""
+
+    __slots__ = ("arrived", "began", "request")
+
+    def __init__(self, arrived: float) -> None:
+        self.arrived = arrived
+        self.began: float | None = None
+        self.request: ModelRequest | None = None
+
+    def over(self, now: float, fate: str) -> CallSpan | None:
+        """None for one that could not even be read."""
+        if self.request is None:
+            return None
+        return CallSpan(self.request, self.arrived, self.began, now, fate)
+
+
 class Service:
     """Runs on one loop. `behaviour` may be replaced at any time; what is under way keeps its answer."""
 
     def __init__(
-        self, behaviour: ModelBehaviour, stats: ServerStats, requests: deque[ModelRequest], watch: Watch
+        self,
+        behaviour: ModelBehaviour,
+        stats: ServerStats,
+        requests: deque[ModelRequest],
+        spans: deque[CallSpan],
+        watch: Watch,
     ) -> None:
         self.behaviour = behaviour
         self.stats = stats
         self.requests = requests
+        self.spans = spans
         self.watch = watch
         self.active = 0
         self.stopping = False
@@ -63,6 +86,10 @@ class Service:
     # ---- requests
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self.stopping:  # it was accepted in the very moment of the end, and nobody else will reset it
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError("the server has ended")
         path = request.path
         self.stats.endpoints[path] += 1
         self.active += 1
@@ -86,19 +113,22 @@ class Service:
         stats = self.stats
         number = stats.received
         stats.received += 1
+        call = _Call(self.loop.time())
+        fate = "served"
         try:
-            response = await self._call(request, number)
+            response = await self._call(request, number, call)
         except Refusal as refusal:
-            stats.refused += 1
+            fate = "refused"
             return self._refused(refusal)
         except BaseException as left:
             by_client = isinstance(left, (asyncio.CancelledError, ConnectionError))
-            if by_client and not self.stopping and not isinstance(left, LeftOff):
-                stats.disconnected += 1
-            else:
-                stats.aborted += 1  # a fault, a stop, or a script that raised
+            left_by_client = by_client and not self.stopping and not isinstance(left, LeftOff)
+            fate = "disconnected" if left_by_client else "aborted"  # a fault, a stop, a script that raised
             raise
-        stats.served += 1
+        finally:
+            setattr(stats, fate, getattr(stats, fate) + 1)
+            if (span := call.over(self.loop.time(), fate)) is not None:
+                self.spans.append(span)
         return response
 
     async def _models(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -124,9 +154,9 @@ class Service:
 
     # ---- calls
 
-    async def _call(self, request: web.BaseRequest, number: int) -> web.StreamResponse:
+    async def _call(self, request: web.BaseRequest, number: int, known: _Call) -> web.StreamResponse:
         behaviour = self.behaviour
-        call = ModelRequest(number, request.path, request.headers, await _body(request))
+        call = known.request = ModelRequest(number, request.path, request.headers, await _body(request))
         self.requests.append(call)
         refusals.check_key(behaviour, call.headers.get("Authorization", ""))
         fault = self.extra_faults.popleft() if self.extra_faults else behaviour.fault_of(call)
@@ -141,6 +171,7 @@ class Service:
             await self.slots.take()
         except Full:
             raise refusals.full(behaviour) from None
+        known.began = self.loop.time()
         try:
             stretch = behaviour.stretch(number)
             delivery = Delivery(

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
 from collections.abc import Iterable
-from hashlib import sha256
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 from penstock.diagnosis.timeline.bars import FAILED, HostUse, Sort, Steps, Timeline
 from penstock.diagnosis.timeline.outliers import RULE
 from penstock.diagnosis.timeline.palette import WAITS, Look, host_looks, wait_looks
+from penstock.diagnosis.timeline.policy import fit_for_text, ground, part, policy
 
 GENERATOR = '<meta name="generator" content="penstock timeline">'  # by which a page of ours is known
 SCRIPTS = ("data.js", "draw.js", "story.js", "page.js")
@@ -30,40 +28,22 @@ _LONG_S = 10_000.0
 
 def page(timeline: Timeline) -> str:
     """The whole file."""
-    script = "".join(_part(name) for name in SCRIPTS)
-    style = _part("timeline.css")
+    script = "".join(part(name) for name in SCRIPTS)
+    style = ground() + part("timeline.css")
     values = {
-        "POLICY": escape(_policy(script, style)),
-        "TITLE": escape(_fit_for_text(f"Timeline: {timeline.run}")),
+        "POLICY": escape(policy(style, script)),
+        "TITLE": escape(fit_for_text(f"Timeline: {timeline.run}")),
         "STYLE": style,
         "SCRIPT": script,
         "DATA": _embedded(page_data(timeline)),
     }
     # In one pass over the template: what is put in is never looked at again.
-    return re.sub(r"\{\{([A-Z]+)\}\}", lambda found: values[found[1]], _part("timeline.html"))
-
-
-def _part(name: str) -> str:
-    return files("penstock.diagnosis.timeline").joinpath("files", name).read_text(encoding="utf-8")
-
-
-def _policy(script: str, style: str) -> str:
-    def hashed(text: str) -> str:
-        return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
-
-    return (
-        f"default-src 'none'; script-src {hashed(script)}; style-src {hashed(style)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    return re.sub(r"\{\{([A-Z]+)\}\}", lambda found: values[found[1]], part("timeline.html"))
 
 
 def _embedded(data: Any) -> str:
     """JSON that cannot end its element; in ASCII, so that half a pair of surrogates does not break the file."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _fit_for_text(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
 
 
 class _Table:
