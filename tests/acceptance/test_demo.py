@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from penstock.compare.contenders import CONTENDERS
 from penstock.compare.workloads import WORKLOADS
 
 COMMAND = [sys.executable, "-c", "from penstock.cli.demo import app; app()", "--quick"]
@@ -85,6 +86,14 @@ def test_a_crash_loses_nothing_and_is_told(scenes: dict[str, Any]) -> None:
     assert crash["facts"]["gap_s"] > 0
     assert crash["facts"]["waited_through_gap"] > crash["facts"]["run_again"]
     assert crash["waits"]["dispatcher-down"] >= crash["facts"]["gap_s"]
+
+
+def test_c10_the_other_ways_do_the_same_six_tasks(played: tuple[dict[str, Any], Path]) -> None:
+    told = played[0]["ways"]
+    contenders = told["facts"]["contenders"]
+    assert [one["contender"] for one in contenders] == list(CONTENDERS)
+    assert all(one["done"] == 6 and one["over_full"] == 0 for one in contenders)
+    assert told["ideal_s"] == 90 <= told["penstock_s"] < told["legacy_s"]
 
 
 def test_what_is_kept_can_be_opened(played: tuple[dict[str, Any], Path]) -> None:

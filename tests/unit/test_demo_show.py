@@ -15,8 +15,12 @@ from typer.testing import CliRunner
 import penstock.demo.page
 import penstock.demo.play
 from penstock.cli.demo import app, write_page
+from penstock.compare.contenders import CONTENDERS, OURS
+from penstock.compare.judge import Figures
+from penstock.compare.match import Comparison
+from penstock.compare.stories import STORIES
 from penstock.compare.workloads import FORTY, LANES, SIX, WORKLOADS, Workload
-from penstock.demo import question
+from penstock.demo import question, ways
 from penstock.demo.board import Board
 from penstock.demo.figures import Check, LaneFigures, Scene
 from penstock.demo.live import LiveShow
@@ -213,12 +217,35 @@ def test_the_exit_status_tells_whether_all_checks_hold(
     monkeypatch.setattr(penstock.demo.play, "play", quickly)
     monkeypatch.setattr(penstock.demo.page, "timeline_page", blank)
     monkeypatch.setattr(question, "ask_model", no_model)
+    monkeypatch.setattr(ways, "play_ways", no_model)
     ended = CliRunner().invoke(app, arguments)
     assert ended.exit_code == status, ended.output
     if arguments:
         figures = json.loads(ended.stdout)
         assert figures["ok"] is (status == 0)
         assert figures["scenes"][0]["ratio_to_ideal"] == 1.0111
+
+
+# ---- the other ways
+
+
+def test_c10_the_other_ways_are_told_beside_penstock_and_checked() -> None:
+    figures = [Figures(name, ideal_s=90.0, makespan_s=91.0, done=6) for name in CONTENDERS]
+    legacy = replace(figures[0], makespan_s=131.0)
+    scene = ways.scene_of(Comparison(STORIES["six"], 0.01, (legacy, *figures[1:])))
+    assert scene.ok
+    assert (scene.legacy_s, scene.penstock_s, scene.ideal_s) == (131.0, 91.0, 90.0)
+    console, out = screen()
+    PlainShow(console).end(scene)
+    told = out.getvalue()
+    assert all(f"   {title} " in told for title in CONTENDERS.values())
+    assert all(len(line) <= 80 for line in told.splitlines())
+    late = ways.scene_of(
+        Comparison(STORIES["six"], 0.01, (figures[0], replace(figures[-1], makespan_s=99.0)))
+    )
+    assert [check.ok for check in late.checks] == [True, False]
+    broken = ways.scene_of(Comparison(STORIES["six"], 0.01, (legacy, Figures.broken(OURS, "it ended early"))))
+    assert [(check.ok, check.detail) for check in broken.checks] == [(False, "it ended early")]
 
 
 # ---- the last act

@@ -27,7 +27,8 @@ def demo(
     """Watch Penstock at work on simulated hosts.
 
     Four scenes beside the legacy way and the ideal, all real: dispatchers, stores on the disk, a process that
-    is killed. Only the hosts pretend to work, and their seconds are shortened. At the end a real small model
+    is killed. Only the hosts pretend to work, and their seconds are shortened. Then six tasks in five ways, as
+    `penstock compare` does it. At the end a real small model
     answers a question, where it is installed, and a timeline of the third scene is written as a page for a
     browser. Exit status 1: something that Penstock promises did not hold.
     """
@@ -47,15 +48,16 @@ def _play(folder: Path, scale: float, as_json: bool, kept: Path | None) -> bool:
     import asyncio
     from contextlib import closing
 
-    from penstock.demo import play, question
+    from penstock.demo import play, question, ways
 
     options = play.Options(folder, scale)
     if as_json:
         from penstock.demo.plain import NoShow
 
         scenes = asyncio.run(play.play(options, NoShow()))
+        beside = asyncio.run(ways.play_ways(folder))
         last = asyncio.run(question.ask_model(folder))
-        ok = all(scene.ok for scene in (*scenes, last))
+        ok = all(scene.ok for scene in (*scenes, beside, last))
         page = write_page(folder, scale, kept)
         render.emit(
             {
@@ -63,6 +65,7 @@ def _play(folder: Path, scale: float, as_json: bool, kept: Path | None) -> bool:
                 "timeline": str(page),
                 "second_lasts_s": scale,
                 "scenes": [scene.as_record() for scene in scenes],
+                "ways": beside.as_record(),
                 "question": {**last.facts, "checks": [check.as_record() for check in last.checks]},
             }
         )
@@ -75,12 +78,15 @@ def _play(folder: Path, scale: float, as_json: bool, kept: Path | None) -> bool:
     moving = screen.is_terminal and not screen.is_dumb_terminal
     with closing(LiveShow(screen) if moving else PlainShow(screen)) as show:
         scenes = asyncio.run(play.play(options, show))
+        show.begin(len(scenes) + 1, ways.TITLE, ways.ABOUT)
+        beside = asyncio.run(ways.play_ways(folder))
+        show.end(beside)
         show.summary(scenes)
         show.introduce(question.TITLE, question.ABOUT)
         last = asyncio.run(question.ask_model(folder))
         show.end(last)
-        show.verdict([*scenes, last], kept, write_page(folder, scale, kept))
-    return all(scene.ok for scene in (*scenes, last))
+        show.verdict([*scenes, beside, last], kept, write_page(folder, scale, kept))
+    return all(scene.ok for scene in (*scenes, beside, last))
 
 
 def write_page(folder: Path, scale: float, kept: Path | None) -> Path:

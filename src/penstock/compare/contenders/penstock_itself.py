@@ -13,7 +13,7 @@ from typing import Any
 import penstock
 from penstock.client import Client
 from penstock.compare.contenders.calls import body
-from penstock.compare.plan import Ending, Place, Plan, Report, Runner, Work
+from penstock.compare.plan import Ending, Opened, Place, Plan, Report, Runner, Work
 from penstock.model import Result, Task
 
 _LOOK_S = 5.0  # of the story, between two looks at a host that is down
@@ -22,11 +22,16 @@ _AGING_S = 300.0
 _BREAKER_RESET_S, _BREAKER_MOST_S = 5.0, 60.0
 
 
+def opened(plan: Plan) -> Opened:
+    return opened_with(plan, "async")
+
+
 @contextmanager
-def opened(plan: Plan) -> Iterator[Runner]:
-    path = write_config(plan)
+def opened_with(plan: Plan, dispatcher: str) -> Iterator[Runner]:
+    # The legacy way has its kinds' threads and no processes.
+    path = write_config(plan, "process" if dispatcher == "async" else "thread")
     with asyncio.Runner() as runner:
-        door = penstock.open(path)
+        door = penstock.open(path, dispatcher=dispatcher)
         client = runner.run(door.__aenter__())
         try:
             if plan.cpu_bound:
@@ -84,7 +89,7 @@ def _noticed(results: list[Result], plan: Plan) -> str:
 # ---- the config
 
 
-def write_config(plan: Plan) -> Path:
+def write_config(plan: Plan, isolation: str = "process") -> Path:
     """As somebody would write it, with its seconds as short as those of the story."""
     lines = [
         'store = "penstock.db"',
@@ -92,17 +97,17 @@ def write_config(plan: Plan) -> Path:
         f"retry = {{ retries = {plan.retries}, base_s = {plan.pause_s}, max_s = {plan.pause_s * 60} }}",
     ]
     for place in plan.places:
-        lines += ["", f"[hosts.{place.name}]", *_host_lines(plan, place)]
+        lines += ["", f"[hosts.{place.name}]", *_host_lines(plan, place, isolation)]
     path = Path(plan.folder) / "penstock.toml"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 
-def _host_lines(plan: Plan, place: Place) -> Iterator[str]:
+def _host_lines(plan: Plan, place: Place, isolation: str) -> Iterator[str]:
     if plan.cpu_bound:
         yield 'type = "python"'
         yield 'call = "penstock.compare.contenders.computing:compute_payload"'
-        yield 'isolation = "process"'
+        yield f"isolation = {json.dumps(isolation)}"
     else:
         yield 'type = "openai"'
         yield f"url = {json.dumps(place.url)}"
