@@ -93,6 +93,7 @@ def compare(
     if html is not None and html != _STDOUT:
         _must_be_ours_to_write(Path(html))
     second_lasts_s = None if scale is None else _scale(scale)
+    _warn_of_load()
     with _folder(keep) as folder:
         from penstock.compare.match import Options
 
@@ -200,6 +201,15 @@ def _list(as_json: bool) -> int:
 
 
 # ---- playing
+
+
+def _warn_of_load() -> None:
+    """What computes needs cores of its own, and others' work makes every way look slow."""
+    import os
+
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load > cores / 2:
+        render.note(f"this machine is busy (load {load:.1f} on {cores} cores); makespans will be too long")
 
 
 async def _played(options: Options) -> list[Comparison] | None:

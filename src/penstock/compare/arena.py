@@ -61,7 +61,9 @@ async def play(story: Story, contender: str, scale: float, rounds_per_s: float, 
 
 
 def _behaviour(story: Story, host: Host, scale: float) -> ModelBehaviour:
-    return ModelBehaviour(slots=story.true_slots(host), tokens_per_s=TOKENS_PER_S / scale)
+    """The first token takes as long as any other, so that n tokens take n times as long as one."""
+    token_s = scale / TOKENS_PER_S
+    return ModelBehaviour(slots=story.true_slots(host), first_token_s=token_s, tokens_per_s=1 / token_s)
 
 
 def plan_of(story: Story, scale: float, rounds_per_s: float, folder: Path, urls: Mapping[str, str]) -> Plan:
