@@ -95,7 +95,7 @@ def test_wrong_use_is_told_in_a_line_with_the_remedy(cli: Cli, arguments: list[s
 
 
 def test_a_command_nobody_knows_is_answered_with_those_there_are(cli: Cli) -> None:
-    assert cli.bad("zzz")[0].startswith("there is no command 'zzz'; commands: cancel, check, demo, diagnose")
+    assert cli.bad("zzz")[0].startswith("there is no command 'zzz'; commands: cancel, check, compare, demo")
 
 
 # ---- config

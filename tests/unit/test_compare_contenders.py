@@ -103,23 +103,26 @@ def test_what_arrives_late_is_not_sent_before_it_is_there(
         assert spans[work.id].arrived >= began + work.arrives_s
 
 
+@pytest.mark.parametrize("at_once", [6, 1])
 @pytest.mark.parametrize("name", ALL)
-def test_d8_six_calls_are_under_way_at_once_in_every_way(name: str, tmp_path: Path) -> None:
-    """D8: threads do not serialise calls: the server answers nobody before it has all six."""
-    with ModelServer.in_thread() as server, ThreadPoolExecutor(1) as thread:
+def test_d8_six_calls_are_under_way_at_once_in_every_way(name: str, at_once: int, tmp_path: Path) -> None:
+    """D8: threads do not serialise calls: nobody is answered before all six are there. A server that runs one at
+    a time does, and keeps five of them waiting, whoever calls."""
+    with ModelServer.in_thread(ModelBehaviour(slots=at_once)) as server, ThreadPoolExecutor(1) as thread:
         server.hold()
         works = tuple(Work(f"member-{n}", f"member-{n}", 2, 0.0, 1) for n in range(6))
         places = (Place("server", server.url, 6, ("*",)),)
         plan = Plan(False, places, works, 0.01, 2, 0.01, 20.0, str(tmp_path), False)
 
         def release() -> None:
-            server.wait(lambda stats: stats.in_flight == 6)
+            server.wait(lambda stats: stats.in_flight == at_once and stats.queued == 6 - at_once)
             server.release()
 
         released = thread.submit(release)
         endings = by_task(run(name, plan))
         released.result()
     assert {ending.answer for ending in endings.values()} == {work.id for work in works}
+    assert server.stats.most_in_flight == at_once
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -93,11 +93,11 @@ def compare(
     if html is not None and html != _STDOUT:
         _must_be_ours_to_write(Path(html))
     second_lasts_s = None if scale is None else _scale(scale)
-    _warn_of_load()
     with _folder(keep) as folder:
         from penstock.compare.match import Options
 
         options = Options(_killing(chosen, kill_host), _ways(ways), second_lasts_s, folder)
+        _warn_of_load()
         comparisons = finish(_played(options))
     if comparisons is None:
         return INTERRUPTED
