@@ -53,6 +53,7 @@ COMMANDS = {
     "loop": "loop",
     "watch": "watch",
     "token": "tokens",
+    "systemd": "systemd",
 }
 
 # What Typer raises for wrong use. Its versions keep the class in different places, below the same children.
