@@ -16,8 +16,7 @@ import pytest
 from penstock.errors import AlreadyOwned, StoreFull
 from penstock.intake.folder import answers, layout, requests
 from penstock.store.base import TaskFilter
-
-from .folder_rig import PATIENCE_S, Inbox, client_of, make_inbox, once, queue_of, watching
+from tests.unit.folder_rig import PATIENCE_S, Inbox, client_of, make_inbox, once, queue_of, watching
 
 
 @pytest.fixture
@@ -139,7 +138,7 @@ async def test_b5_the_oldest_first_within_a_priority(inbox: Inbox) -> None:
         ({"kind": "echo", "after": "y"}, "after: a request has no `after`; leave it out"),
         ({"kind": "echo", "matrix": {"repeat": 3}}, "matrix: a request has no `matrix`"),
         ({"kind": "echo", "payload": "x" * 2000}, "payload has 2,002 bytes of JSON and 1,000 are allowed"),
-        ({"command": "../../bin/sh"}, "kind: '../../bin/sh' is not a name"),
+        ({"command": "../../bin/sh"}, "command: '../../bin/sh' is not a name"),
         ({"command": 7}, "command: must be text, not 7"),
         ({"command": "echo", "params": "a"}, "params: must be a list or an object, not text"),
         ({"command": "echo", "payload": 1}, "payload: belongs to a task; with `command` give `params`"),

@@ -249,6 +249,7 @@ class _View:
     def _wipe(self) -> None:
         if self._moves and self._shown:
             self._shown = ""
+            self._next = 0.0  # it is written again at once
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 

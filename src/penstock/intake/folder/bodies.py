@@ -83,13 +83,14 @@ class Reader:
             for key in _NOT_HERE
             if entry.pop(key, None) is not None
         ]
-        if "command" in entry:
+        is_command = "command" in entry
+        if is_command:
             found += self._from_command(entry)
         elif "kind" not in entry:
             return Refused("has neither `command` nor `kind`; give one of them")
         setting = Setting(now=now, on_crash=self.on_crash, checker=self.checker)
         tasks, problems = read_entry({"lane": self.lane, **entry}, setting)
-        found += problems
+        found += [_in_words_of_commands(one) for one in problems] if is_command else problems
         if found:
             return Refused("; ".join(f"{dotted(p.path)}: {p.message}" for p in found[:_MOST_PROBLEMS]))
         return replace(tasks[0], key=f"{self.queue}/{name}")
@@ -121,3 +122,10 @@ class Reader:
             said = {} if metadata is None else {"metadata": metadata}
             entry["payload"] = {"command": command, "params": params} | said
         return found
+
+
+def _in_words_of_commands(problem: Problem) -> Problem:
+    """Told by the field that the requester wrote."""
+    path, message = problem
+    names = {"kind": "command", "payload": "params"}
+    return Problem((names.get(str(path[0]), path[0]), *path[1:]), message) if path else problem

@@ -14,7 +14,7 @@ REFUSED = "refused"
 DOUBLED = "has an answer already, which stays; use each id once"
 
 _REMEDIES = {
-    errno.ENOENT: "it is made again when its folder is back",
+    errno.ENOENT: "create it again, or stop watching",
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "free some space",
     errno.EROFS: "make it writable",
