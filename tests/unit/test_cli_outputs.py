@@ -207,8 +207,8 @@ def test_a8_a_dry_run_shows_and_changes_nothing(cli: Cli) -> None:
     ]
     assert said.lines[4:] == [
         "5 tasks would run, 0 have their output already; nothing was submitted",
-        "cost: unknown for 5 tasks (summarize, translate): none of the kind has told its cost in this store, and "
-        "by [prices] only a single call with max_tokens can be reckoned",
+        "cost: unknown for 5 tasks (summarize, translate): none of that kind and model has told its cost in this "
+        "store, and by [prices] only a single call with max_tokens can be reckoned",
         "time: unknown: nothing has run in this store yet",
     ]
     assert cli.good("submit", "--file", "tasks.toml", "--dry-run").out == said.out

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from penstock.cli.app import main
 from penstock.config import KEYS, Config, TaskChecker, load, parse
 from penstock.intake.entries import FIELDS
 from penstock.intake.taskfile import read
@@ -73,9 +78,67 @@ def test_every_field_is_documented() -> None:
 
 @pytest.mark.parametrize(
     ("config", "tasks", "count"),
-    [("home-lab.toml", "home-lab.jsonl", 9), ("report-runner.toml", "report-runner-tasks.toml", 7)],
+    [
+        ("home-lab.toml", "home-lab.jsonl", 9),
+        ("report-run/penstock.toml", "report-run/tasks.toml", 48),
+        ("report-run/simulated.toml", "report-run/tasks.toml", 48),
+    ],
 )
 def test_a3_a5_a8_c1_examples_run_as_they_are(config: str, tasks: str, count: int) -> None:
     """A3, A5, A8, C1: caps, a gate on another lane, a matrix, slots and kinds per host."""
     checker = TaskChecker(load(EXAMPLES / config))
     assert len(read(EXAMPLES / tasks, checker=checker)) == count
+
+
+def test_the_simulated_report_run_has_the_same_lanes_and_gates() -> None:
+    real, simulated = (
+        load(EXAMPLES / "report-run" / f"{name}.toml").plant for name in ("penstock", "simulated")
+    )
+    lanes = {lane.name: lane for lane in real.lanes if lane.name != "calls"}
+    assert lanes == {lane.name: lane for lane in simulated.lanes if lane.name != "calls"}
+    assert real.gates == simulated.gates
+
+
+def test_a3_a5_a8_the_report_run_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A3, A5, A8: lanes of 11 and 4, the gate on fpf, outputs that mirror the inputs; a second run does nothing."""
+    folder = tmp_path / "report-run"
+    shutil.copytree(
+        EXAMPLES / "report-run", folder, ignore=shutil.ignore_patterns("*.db*", "simulated", "reports")
+    )
+    monkeypatch.chdir(folder)
+    quick = [
+        "--config",
+        "simulated.toml",
+        "--set",
+        "hosts.surtr.duration_s=0.1",
+        "--set",
+        "hosts.cloud.duration_s=0.1",
+    ]
+    assert main([*quick, "run", "tasks.toml", "--json", "--quiet"]) == 0
+    results = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert len(results) == 48
+    assert most_at_once(results, "gptr") <= 11
+    assert most_at_once(results, "ma") <= 4
+    fpf = [(r["started_at"], r["ended_at"]) for r in results if r["lane"] == "fpf"]
+    for started_at in (r["started_at"] for r in results if r["lane"] == "gptr"):
+        assert sum(start < started_at < end for start, end in fpf) <= 10
+    names = [
+        path.relative_to(folder / "simulated/reports")
+        for path in (folder / "simulated/reports").rglob("*.md")
+    ]
+    assert len(names) == 48
+    inputs = {
+        path.relative_to(folder / "inputs").with_suffix("") for path in (folder / "inputs").rglob("*.md")
+    }
+    assert {name.parent / name.name.split(".")[0] for name in names} == inputs
+    assert main([*quick, "run", "tasks.toml"]) == 0
+    assert "all 48 outputs are there" in capfd.readouterr().err
+
+
+def most_at_once(results: list[dict[str, Any]], lane: str) -> int:
+    """An end at the very time of a start has made room for it."""
+    of_lane = [r for r in results if r["lane"] == lane]
+    changes = sorted([(r["started_at"], 1) for r in of_lane] + [(r["ended_at"], -1) for r in of_lane])
+    return max(accumulate(change for _, change in changes))

@@ -192,6 +192,11 @@ def test_models_may_differ_by_their_use_and_a_payload_names_one_for_all() -> Non
     asked = work({"query": "Why?", "model": "x"}, fast_model="f")
     assert [asked.env[name] for name in names] == ["openai:x"] * 3
     assert asked.env["EMBEDDING"] == "custom:m"
+    task = job({"query": "Why?", "model": "x"}, model="y")
+    told = ResearcherAdapter(host(fast_model="f")).work(task)
+    assert [told.env[name] for name in names] == ["openai:y"] * 3, (
+        "A8: a matrix over models says it of the task"
+    )
 
 
 def test_a_run_without_the_web() -> None:

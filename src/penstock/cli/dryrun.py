@@ -128,8 +128,8 @@ def _cost_lines(groups: list[_Group]) -> list[str]:
         count = sum(one.usd is None for group in unknown for _, one in group.todo)
         kinds = ", ".join(sorted({group.kind for group in unknown}))
         lines.append(
-            f"cost: unknown for {render.counted(count, 'task')} ({kinds}): none of the kind has told its cost in "
-            "this store, and by [prices] only a single call with max_tokens can be reckoned"
+            f"cost: unknown for {render.counted(count, 'task')} ({kinds}): none of that kind and model has told "
+            "its cost in this store, and by [prices] only a single call with max_tokens can be reckoned"
         )
     return lines
 

@@ -22,6 +22,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ class ResearcherAdapter:
     def work(self, job: Job) -> Program:
         options = self._options
         wish = read_wish(job.kind, job.payload, options)
+        wish = replace(wish, model=job.model or wish.model)
         url, key = self._entrance(job)
         env = self._environment(wish, url, key)
         if job.trace is not None:
