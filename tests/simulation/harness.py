@@ -23,9 +23,9 @@ from tests.simulation.truth import Truth
 class World:
     """The scheduler, its referee, and an engine that loses, repeats and delays outcomes."""
 
-    def __init__(self, plant: Plant, rng: random.Random, *, switches: bool = False) -> None:
+    def __init__(self, plant: Plant, rng: random.Random) -> None:
         self.plant = plant
-        self.switches = switches  # each dispatcher has threads per kind where the last had none
+        self.switches = False  # each dispatcher has threads per kind where the last had none
         self.rng = rng
         self.now = 1000.0
         self.referee = Referee(plant)

@@ -201,7 +201,8 @@ def play(seed: int, steps: int = 60, *, switches: bool = False) -> World:
     plant = random_plant(rng)
     if switches:
         plant = replace(plant, thread_per_kind=rng.random() < 0.7)
-    world = World(plant, rng, switches=switches)
+    world = World(plant, rng)
+    world.switches = switches
     for _ in range(steps):
         chance = rng.random()
         if chance < 0.25:
