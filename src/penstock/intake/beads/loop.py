@@ -39,6 +39,10 @@ T = TypeVar("T")
 Tell = Callable[[str, str, Mapping[str, Any]], None]  # what happened, to which issue, and more about it
 
 _SETTLE_MS = 50
+_GLANCE_MS = (
+    1000,
+    5000,
+)  # how often files are glanced at, nobody having told of a change; the latter if that costs
 _FIRST_GAP_S, _MOST_GAP_S = 0.5, 5.0  # between two looks that cost much, where changes bring nothing
 
 
@@ -86,11 +90,12 @@ class BeadsLoop:
         await self._keep(self._claims.open)
         try:
             await self._tracker.open()
+            seen = await asyncio.to_thread(self._tracker.signature)
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 beside = [group.create_task(self._report_endings())]
                 if not self._pace.once:
-                    beside.append(group.create_task(self._watch()))
+                    beside.append(group.create_task(self._watch(seen)))
                 await self._look_on()
                 await self._wind_down()
                 for one in beside:
@@ -160,16 +165,18 @@ class BeadsLoop:
             self._troubles.add(str(fault))
             self._tell("trouble", "", {"detail": f"{fault}; it is tried again"})
 
-    async def _watch(self) -> None:
+    async def _watch(self, seen: object) -> None:
+        """Be told of changes; and see those that come before there is somebody to tell, or that nobody tells of."""
         from watchfiles import awatch
 
-        seen = self._tracker.signature()
         changes = awatch(
             self._beads,
             watch_filter=lambda _, path: self._tracker.is_data(path),
             recursive=self._tracker.is_nested,
             debounce=4 * _SETTLE_MS,
             step=_SETTLE_MS,
+            rust_timeout=_GLANCE_MS[self._tracker.is_costly],
+            yield_on_timeout=True,
         )
         try:
             async with aclosing(changes):
