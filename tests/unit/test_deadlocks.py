@@ -99,7 +99,7 @@ def test_the_host_of_runs_takes_no_call(kind: str) -> None:
         ),
         (
             "[lanes.calls]\nbudget_usd_per_day = 0\n[prices.qwen]\ninput = 1",
-            "lanes.calls.budget_usd_per_day: is 0, and every host that has models costs money",
+            "the hosts that have it cost money (surtr), and there is none: budgets of 0 USD let no call",
         ),
         ("[lanes.calls]\nmax_running = 0", "lanes.calls.max_running: must be a whole number from 1"),
         (
@@ -142,7 +142,7 @@ def test_slots_that_tune_themselves_count_as_the_fewest() -> None:
 
 def test_a_host_that_may_spend_nothing_answers_no_call() -> None:
     plant = PLANT.replace("slots = 2", "slots = 2\nfallback = { budget_usd_per_day = 0 }")
-    assert "reserve every slot" in refusal("", plant)
+    assert "cost money (surtr), and there is none" in refusal("", plant)
 
 
 @pytest.mark.parametrize(

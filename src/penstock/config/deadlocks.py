@@ -88,9 +88,15 @@ class RunRules:
         if asked is None:
             return self._names.unknown(model or "")
         takers = self._plant.hosts_for(CALL_KINDS[0], None, asked)
-        if any(_has_room(host, lane, self._plant) for host in takers):
+        roomy = [host for host in takers if _has_room(host, lane, self._plant)]
+        if any(_may_pay(host, lane, self._plant) for host in roomy):
             return None
-        names = ", ".join(host.name for host in takers[:4])
+        names = ", ".join(host.name for host in (roomy or takers)[:4])
+        if roomy:
+            return (
+                f"the hosts that have it cost money ({names}), and there is none: budgets of 0 USD let no call of "
+                f"lane {quoted(lane)} start; raise them"
+            )
         return (
             f"other lanes reserve every slot of the hosts that have it ({names}), so no call of lane "
             f"{quoted(lane)} could start; reserve fewer, or reserve one for {quoted(lane)}"
@@ -98,13 +104,20 @@ class RunRules:
 
 
 def _has_room(host: Host, lane: str, plant: Plant) -> bool:
-    """Whether calls of a lane could ever start there, however the others fare."""
-    if host.fallback is not None and host.fallback.budget_usd_per_day == 0:
-        return False
+    """Whether there is a slot for calls of a lane, however the others fare."""
     reserved = sum(
         other.reserve.get(host.name, {}).get("slots", 0.0) for other in plant.lanes if other.name != lane
     )
     return capacity(host, "slots") - reserved >= 1 - TOLERANCE
+
+
+def _may_pay(host: Host, lane: str, plant: Plant) -> bool:
+    """Whether calls of a lane may ever cost what they cost there; a budget above 0 is there again every day."""
+    if host.fallback is not None and host.fallback.budget_usd_per_day == 0:
+        return False
+    return not host.costs_money or all(
+        other.budget_usd_per_day != 0 for other in plant.lanes if other.name == lane
+    )
 
 
 # ---- what the config tells
@@ -134,9 +147,6 @@ def check_own_calls(config: Config, problems: Problems) -> None:
             problems.add(("hosts", host.name), message)
         elif (wrong := rules.model_problem(None, [host])) is not None:
             problems.add(("hosts", host.name, *(("model",) if host.model else ())), wrong)
-        elif lane.budget_usd_per_day == 0 and all(h.costs_money for h in _takers(plant)):
-            message = "is 0, and every host that has models costs money: no call could ever start; raise it"
-            problems.add(("lanes", lane.name, "budget_usd_per_day"), message)
     for gate in plant.gates:
         if gate.probe in _HELD_MEMORY and (held := _held_calls(gate, plant)):
             message = (

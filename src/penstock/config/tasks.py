@@ -268,7 +268,10 @@ class _Rules:
             found.append(("lane", wrong))
         if task.model is not None and hosts:
             models = {model for host in hosts for model in (host.model, *host.models) if model}
-            hosts = [host for host in hosts if host.has_model(task.model) or ANY_MODEL in host.models]
+            named = [host for host in hosts if host.has_model(task.model)]
+            hosts = named or [
+                host for host in hosts if ANY_MODEL in host.models
+            ]  # as `Plant.hosts_for` has it
             if not hosts:
                 where = (
                     f"host {quoted(task.host)}" if task.host else f"no host that serves {quoted(task.kind)}"
