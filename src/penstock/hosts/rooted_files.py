@@ -59,10 +59,13 @@ class RootedFiles:
         if path in self._forbidden or any(part.startswith(".") for part in parts):
             raise PermanentError(f"{place} is hidden or Penstock's own, and is not read; name another")
         handle = _opened(root, parts)
-        with os.fdopen(handle, "rb") as file:
+        try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise PermanentError(f"{place} is no regular file; name one that is")
-            content = file.read(self._limit_bytes + 1)
+            with open(handle, "rb", closefd=False) as file:
+                content = file.read(self._limit_bytes + 1)
+        finally:
+            os.close(handle)
         if len(content) > self._limit_bytes:
             raise PermanentError(
                 f"{place} is over {self._limit_bytes} bytes; shorten it, or raise the host's `max_file_bytes`"
