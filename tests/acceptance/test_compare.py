@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -184,3 +185,17 @@ def _with_a_contender(folder: Path) -> tuple[subprocess.Popen[str], list[psutil.
         children = psutil.Process(process.pid).children(recursive=True)
     assert children, "no contender was started"
     return process, children
+
+
+def test_the_readme_shows_what_the_command_prints() -> None:
+    """C10: the README has the table, with the columns and the ways of the command, and the tables' own figures."""
+    from penstock.compare.told import COLUMNS
+
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    shown = re.search(r"\$ penstock compare.*?```", text, re.DOTALL)
+    assert shown is not None
+    head = next(line for line in shown[0].splitlines() if line.startswith("way "))
+    assert [part.strip() for part in re.split(r"\s{2,}", head)] == [name.lstrip(">") for name in COLUMNS]
+    assert all(title in shown[0] for title in CONTENDERS.values())
+    assert "130 s → 90 s" in shown[0]
+    assert "200 s → 100 s" in shown[0]

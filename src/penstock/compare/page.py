@@ -97,7 +97,7 @@ def _figure(comparison: Comparison, figures: Figures, longest: float, kinds: dic
     undone = "" if figures.all_done else f", {total - figures.done} not done"
     told = f"{figures.makespan_s:.0f} s, {figures.to_ideal:.2f} ×{undone}"
     drawn = picture(comparison.story, figures, longest, kinds)
-    return f"<figure><figcaption>{name}<span>{escape(told)}</span></figcaption>{drawn}</figure>"
+    return f"<figure><figcaption>{name} <span>{escape(told)}</span></figcaption>{drawn}</figure>"
 
 
 def _table(columns: Iterable[str], lines: Iterable[Sequence[str]], comparison: Comparison) -> str:

@@ -13,12 +13,12 @@ from penstock.compare.stories import Story
 from penstock.diagnosis.timeline.axis import seconds, ticks
 from penstock.model import Host, Task
 
-_WIDTH, _LEFT, _RIGHT = 320.0, 62.0, 8.0
+_WIDTH, _LEFT, _RIGHT = 260.0, 46.0, 6.0
 _PLOT = _WIDTH - _LEFT - _RIGHT
 _ROW, _BAR, _GAP, _TOP = 10.0, 8.0, 7.0, 4.0
-_NAME = 11  # signs of a host's name that fit beside its rows
+_NAME = 9  # signs of a host's name that fit beside its rows
 _NUMBER_FROM = 7.0  # the width from which a bar can hold its priority
-_MARKS = 5
+_MARKS = 4
 _SERVED = "served"
 
 

@@ -81,7 +81,7 @@ _MEMBERS = ("goku", "vegeta", "gohan", "piccolo", "krillin", "bulma")
 def _council(name: str, title: str) -> Workload:
     """A member is a kind of its own, so that one thread per kind is the six threads of the original."""
     tasks = tuple(_task(member, member, 10) for member in _MEMBERS)
-    return Workload(name, title, Plant((_host("model-server", 6, "*"),)), tasks)
+    return Workload(name, title, Plant((_host("server", 6, "*"),)), tasks)
 
 
 def _urgent() -> Workload:
@@ -160,12 +160,12 @@ _STORIES = (
         _council("one-at-a-time", "Six calls to a server that runs one"),
         "The same six calls take 60 s in every way: the server is the queue. What was blamed on threads, "
         "no way of calling can mend; only a server that runs more at once can.",
-        at_once={"model-server": 1},
+        at_once={"server": 1},
     ),
     Story(
         _cpu(),
         "Python code that computes holds the interpreter's lock: threads share one core. Processes use both, "
-        'and so does Penstock with `isolation = "process"`.',
+        'and so does Penstock, whose host has isolation = "process".',
         cpu_bound=True,
     ),
 )

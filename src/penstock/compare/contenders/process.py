@@ -33,7 +33,7 @@ class Orders:
     def _hear(self) -> None:
         for line in sys.stdin:
             self._heard[line.strip()].set()
-        os.killpg(0, signal.SIGKILL)  # we lead a session of our own: this is all that we started
+        os.killpg(0, signal.SIGKILL)  # ourselves and all that we started
 
 
 def say(word: str, **data: Any) -> None:
@@ -42,6 +42,8 @@ def say(word: str, **data: Any) -> None:
 
 
 def main(name: str) -> None:
+    if os.getpgrp() != os.getpid():
+        os.setsid()  # whoever started us is not to be killed with us
     plan = Plan.of_json(sys.stdin.readline())
     orders = Orders()
     with opened(name, plan) as run:
