@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from penstock.config import Config, TaskChecker
 from penstock.config.problems import nearest
 from penstock.errors import TaskError, UnknownTask, Unreachable
-from penstock.hosts.own_door import RUNS
 from penstock.lifecycle import ENDED
 from penstock.model import Attempt, OnCrash, Result, State, Task, TaskRecord
 from penstock.store.base import Answer, Request, Snapshot, Store, StoredEvent, TaskFilter, Token
@@ -151,6 +150,8 @@ class Client:
 
     async def _caller_of(self, run: str) -> str:
         """The run whose own calls a run consists of, or that run itself."""
+        from penstock.hosts.own_door import RUNS  # here: `submit` need not load hosts
+
         caller = run.removeprefix(RUNS)
         if caller != run and await self._store.tasks(TaskFilter(run=caller, limit=1)):
             return caller

@@ -45,6 +45,20 @@ def test_before_and_after(ran: Cli) -> None:
     assert "large never ran more than 1 at once" in told["notes"][0]
 
 
+def test_c8_the_other_dispatcher(ran: Cli) -> None:
+    """Two slots, and one thread for the kind that uses them."""
+    told = ran.good("whatif", "last", "--dispatcher", "threads", "--json").json
+    assert told["dispatcher"] == "threads"
+    assert told["after"]["makespan_s"] > told["before"]["makespan_s"]
+    assert "gate:thread:summarize" in told["after"]["lanes"]["default"]["reasons"]
+    same = ran.good("whatif", "last", "--dispatcher", "async", "--json").json
+    assert same["after"]["makespan_s"] == same["before"]["makespan_s"]
+    said = ran.good("whatif", "last", "--dispatcher", "threads", "--set", "hosts.small.slots=6")
+    assert said.lines[0].endswith("12 tasks; hosts.small.slots = 6; dispatcher threads")
+    (line,) = ran.bad("whatif", "last", "--dispatcher", "thread")
+    assert line == "--dispatcher: there is no 'thread'; did you mean 'threads'?"
+
+
 def test_tables_for_people(ran: Cli) -> None:
     said = ran.good("whatif", "last", "--set", "hosts.large.slots=6", "--explain")
     assert said.lines[0].endswith("12 tasks; hosts.large.slots = 6")

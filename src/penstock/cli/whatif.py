@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli import render
 from penstock.cli.recordings import EVERY_COMMAND, Json, Maps, RunOrFile, recording_for
-from penstock.cli.session import Settings, finish, pair, whole
+from penstock.cli.session import Settings, finish, one_of, pair, whole
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,6 +71,12 @@ def whatif(
             help="Let a task take so long, whatever the record says. May be repeated.",
         ),
     ] = None,
+    dispatcher: Annotated[
+        str | None,
+        typer.Option(
+            "--dispatcher", metavar="async|threads", help="With one thread per kind, or without such threads."
+        ),
+    ] = None,
     maps: Maps = None,
     as_json: Json = False,
 ) -> int:
@@ -81,6 +87,8 @@ def whatif(
     run at once; everything else is decided again by the real scheduler. Without a change the run is played as it
     was, which shows how well the replay can be trusted.
     """
+    from penstock.wiring import DISPATCHERS
+
     settings: Settings = context.obj
     asked = Asked(
         run=run,
@@ -90,6 +98,7 @@ def whatif(
         durations=dict(map(_duration, durations or ())),
         typical=typical,
         explain=explain,
+        dispatcher=None if dispatcher is None else one_of("--dispatcher", dispatcher, DISPATCHERS),
     )
     plain = Settings(settings.config, [])
     recording = finish(recording_for(plain, run, maps=maps))
@@ -109,12 +118,22 @@ class Asked:
     durations: Mapping[str, float] = field(default_factory=dict)
     typical: bool = False
     explain: bool = False
+    dispatcher: str | None = None  # another than it was, perhaps
 
     @property
     def changes(self) -> list[str]:
         """In words, one each."""
         said = [f"{key} = {value}" for key, value in self.settings.items()]
-        return said + [f"without {key}" for key in self.unset]
+        said += [f"without {key}" for key in self.unset]
+        return said + ([] if self.dispatcher is None else [f"dispatcher {self.dispatcher}"])
+
+    def changed(self, plant: Plant) -> Plant:
+        from penstock.config.plants import changed_plant
+
+        plant = changed_plant(plant, self.settings, self.unset)
+        return (
+            plant if self.dispatcher is None else replace(plant, thread_per_kind=self.dispatcher == "threads")
+        )
 
 
 def _one_sweep(texts: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
@@ -182,7 +201,6 @@ class Answer:
 
 
 def _played(recording: Recording, plant: Plant | None, asked: Asked) -> Answer:
-    from penstock.config.plants import changed_plant
     from penstock.diagnosis.whatif import figures
     from penstock.diagnosis.whatif.inferred import inferred_plant, playable
     from penstock.diagnosis.whatif.replay import Replay
@@ -200,11 +218,11 @@ def _played(recording: Recording, plant: Plant | None, asked: Asked) -> Answer:
     replay = Replay(recording, plant)
     as_it_was = replay.under(plant).recording()
     error = figures.replay_error(recording, as_it_was if inferred else _as_logged(recording) or as_it_was)
-    has_changes = bool(asked.settings or asked.unset)
+    has_changes = bool(asked.changes)
     before = as_it_was if has_changes else recording
     if instead:
         replay = Replay(recording, plant, instead)
-    changed = changed_plant(plant, asked.settings, asked.unset) if has_changes else plant
+    changed = asked.changed(plant) if has_changes else plant
     after = replay.under(changed).recording() if has_changes or instead else as_it_was
     answer = Answer(
         asked,
@@ -234,8 +252,6 @@ def _played(recording: Recording, plant: Plant | None, asked: Asked) -> Answer:
 
 def _as_logged(recording: Recording) -> Recording | None:
     """A log played on the hosts that it shows by itself: a config need not be that of its run. None of our own."""
-    from dataclasses import replace
-
     from penstock.diagnosis.whatif.inferred import playable
     from penstock.diagnosis.whatif.replay import Replay
 

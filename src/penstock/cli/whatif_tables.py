@@ -24,6 +24,7 @@ def record_of(answer: Answer) -> dict[str, Any]:
         "run": answer.recording.name,
         "set": dict(asked.settings),
         "unset": list(asked.unset),
+        "dispatcher": asked.dispatcher,
         "recorded_s": round(answer.recording.makespan_s, 3),
         "replay_error": None if answer.error is None else round(answer.error, 5),
         "before": answer.before.as_record(),
