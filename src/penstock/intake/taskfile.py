@@ -22,6 +22,7 @@ from penstock.config.places import KeyPath, Lines, place
 from penstock.config.problems import Problem, dotted, file_shown, kind_of, meant
 from penstock.config.tasks import MAX_AFTER, find_circle
 from penstock.errors import TaskError
+from penstock.intake import fpf
 from penstock.intake.documents import Document, json_error, no_collecting, opened, read_document
 from penstock.intake.entries import FIELDS, SINGLE_FIELDS, Setting, read_copies
 from penstock.intake.skipping import without_outputs
@@ -79,7 +80,7 @@ def read_file(
     document = read_document(path, file.name)
     if document is None:
         raise TaskError(f"{file.name}: must end in .jsonl, .yaml, .toml or .json, so that its form is known")
-    return file.read_document(document)
+    return file.read_document(fpf.as_tasks(document))
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
