@@ -23,6 +23,7 @@ _SET_PARENT_DEATH_SIGNAL = 1  # of prctl(2)
 _NOTES = 3  # of what the package complained about, the latest
 _NOTE_CHARS = 500
 _CAUSES = 8
+_OPTIONAL = "gpt_researcher.retrievers.mcp"  # it says at each look that MCP is not installed
 _READABLE = {"pdf", "txt", "doc", "docx", "pptx", "csv", "xls", "xlsx", "md", "html", "htm"}
 _EXIT_FAILED = 1
 
@@ -39,7 +40,8 @@ class Notes(logging.Handler):
         self.latest: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.note(record.getMessage())
+        if not record.name.startswith(_OPTIONAL):
+            self.note(record.getMessage())
 
     def forget(self) -> None:
         """What is missing at import is only amiss where it is used."""
