@@ -98,7 +98,7 @@ holds = { lanes = ["gptr"] }
 
 
 def answer(request: ModelRequest) -> str:
-    """What each step of GPT-Researcher needs; else a text, twice as long for file+prompt calls."""
+    """What each step of GPT-Researcher needs; else a text, and a long one for file+prompt calls."""
     prompt = request.prompt
     if "agent_role_prompt" in prompt:
         return '{"server": "🌊 Water Agent", "agent_role_prompt": "You write plainly about rivers."}'
@@ -121,9 +121,9 @@ def answer(request: ModelRequest) -> str:
         return "Learning [rivers.txt]: fast water moves large grains\nQuestion: How large?"
     if "search queries to research the following task" in prompt:
         return '["how rivers carry sand", "where sand stays"]'
-    if "subtopics" in prompt.lower():
+    if "Construct a list of subtopics" in prompt:
         return '{"subtopics": [{"task": "How sand moves"}, {"task": "Where it stays"}]}'
-    words = 40 if "Summarise" in prompt else 20
+    words = 130 if "Summarise" in prompt else 20
     return "# Sand and rivers\n\n" + " ".join(["Sand", "moves"] * (words // 2)) + "."
 
 
@@ -164,7 +164,7 @@ def search_engine() -> Iterator[str]:
 class Family:
     standard: int = 7
     teams: int = 4
-    prompts: int = 160
+    prompts: int = 48
 
 
 def write_plant(
@@ -182,19 +182,19 @@ def write_plant(
 
 
 def tasks(family: Family, *, lanes: bool) -> list[penstock.Task]:
-    """The flood first: whoever is first in a queue is what the others feel."""
+    """All at once. Runs take seconds before they first ask a model: by then the flood has filled the queue."""
 
     def lane(name: str) -> str:
         return name if lanes else "default"
 
     prompt = {"instructions": "prompt.md", "document": "library/rivers.txt"}
     return [
-        *(penstock.Task("fpf", prompt, lane=lane("fpf"), id=f"fpf-{n:03}") for n in range(family.prompts)),
         *(penstock.Task("gptr", QUERY, lane=lane("gptr"), id=f"gptr-{n}") for n in range(family.standard)),
         *(
             penstock.Task("ma", {"query": QUERY, "max_sections": 2}, lane=lane("ma"), id=f"ma-{n}")
             for n in range(family.teams)
         ),
+        *(penstock.Task("fpf", prompt, lane=lane("fpf"), id=f"fpf-{n:03}") for n in range(family.prompts)),
     ]
 
 
@@ -235,7 +235,7 @@ async def figures(client: Client) -> list[Figures]:
     waits = call_waits(await client.tasks(TaskFilter(run=CALLS)))
     queued_at = min(record.task.queued_at for record in runs)
     found = []
-    for kind in dict.fromkeys(record.task.kind for record in reversed(runs)):
+    for kind in ("gptr", "ma", "fpf"):
         own = [record for record in runs if record.task.kind == kind]
         waited = [wait_s for record in own for wait_s in waits.get(record.task.id, ())]
         ends = [(record.ended_at or queued_at) - queued_at for record in own]
@@ -292,7 +292,7 @@ def print_table(title: str, found: list[Figures]) -> None:
 
 def draw(config: Path, file: Path) -> None:
     command = [sys.executable, "-m", "penstock", "--config", str(config)]
-    subprocess.run([*command, "timeline", RUN, "--limit", "16", "--svg", str(file)], check=True)
+    subprocess.run([*command, "timeline", RUN, "--svg", str(file)], check=True)
 
 
 def main() -> None:

@@ -159,7 +159,7 @@ def check_whole(path: Path) -> None:
 
 @pytest.mark.slow
 class TestInSoak:
-    """What takes minutes: `make soak` runs it. A short form of each stands above, or among the tests with stand-ins."""
+    """What takes minutes: `make soak` runs it. Short forms stand above, and among the tests with stand-ins."""
 
     __test__ = SOAK
 

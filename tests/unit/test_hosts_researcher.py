@@ -227,6 +227,10 @@ async def test_by_default_calls_come_back_to_us() -> None:
     program = adapter.work(job())
     assert (program.env["OPENAI_BASE_URL"], program.env["OPENAI_API_KEY"]) == (entrance.url, "psk-key")
     assert entrance.guests[0].lane == "writing"
+    # A call that waits in our queue is not given up and made again.
+    assert json.loads(program.env["LLM_KWARGS"])["request_timeout"] == 86_400
+    assert program.env["LANGCHAIN_OPENAI_STREAM_CHUNK_TIMEOUT_S"] == "0"
+    assert "LANGCHAIN_OPENAI_STREAM_CHUNK_TIMEOUT_S" not in work().env
     with pytest.raises(PermanentError, match="cannot be in lane 'writing'"):
         adapter.work(Job("t", 1, "gptr", "Why?", "reports", "writing"))
 
@@ -305,6 +309,11 @@ def test_secrets_are_in_no_log_and_no_error(monkeypatch: pytest.MonkeyPatch) -> 
     ended = work(key_env="MODEL_KEY").outcome(1, b"", b"refused sk-1234\n")
     assert "sk-1234" not in f"{ended.error}{ended.logs}"
     assert "refused [key]" in (ended.error or "")
+    answer = told(
+        failure={"types": ["openai.AuthenticationError"], "texts": ["wrong: sk-1234"], "status": 401}
+    )
+    ended = work(key_env="MODEL_KEY").outcome(1, answer, b"")
+    assert (ended.error or "").startswith("AuthenticationError: wrong: [key]; the model server refuses it")
 
 
 MISSING = "install it there with `pip install 'gpt-researcher>=0.15,<0.16'`"

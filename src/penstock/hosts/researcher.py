@@ -51,6 +51,15 @@ _PASSED = (
     *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
 )
+_COUNTED = {"LLM_KWARGS": '{"stream_usage": true}'}  # or streamed answers are not counted
+# Calls that come back to us may wait long in our queue, and would be made again and again: the run's own time-out
+# is the bound.
+_DAY_S = 86_400
+_PATIENT = {
+    "LLM_KWARGS": f'{{"stream_usage": true, "request_timeout": {_DAY_S}}}',
+    "EMBEDDING_KWARGS": f'{{"request_timeout": {_DAY_S}}}',
+    "LANGCHAIN_OPENAI_STREAM_CHUNK_TIMEOUT_S": "0",
+}
 _LOOK = """
 import importlib.metadata, importlib.util
 print(importlib.metadata.version("gpt-researcher"), importlib.util.find_spec("multi_agents") is not None)
@@ -97,7 +106,7 @@ class ResearcherAdapter:
         env |= {"HOME": str(space.folder), "TMPDIR": str(space.folder)} | dict(options.env)
 
         def outcome(status: int, stdout: bytes, stderr: bytes) -> Outcome:
-            ended = self._outcome(status, stdout, redact(stderr), wish)
+            ended = self._outcome(status, redact(stdout), redact(stderr), wish)
             space.done = ended.verdict is Verdict.DONE
             return ended
 
@@ -132,16 +141,15 @@ class ResearcherAdapter:
 
     def _environment(self, wish: Wish, url: str, key: str | None) -> dict[str, str]:
         options = self._options
-        model = wish.model or options.model
         env = {name: os.environ[name] for name in (*_PASSED, *options.pass_env) if name in os.environ}
         env |= {
             "OPENAI_BASE_URL": url,
             "OPENAI_API_KEY": key or "none",  # clients want one also where the server does not
-            "FAST_LLM": f"openai:{wish.model or options.fast_model or model}",
-            "SMART_LLM": f"openai:{wish.model or options.smart_model or model}",
-            "STRATEGIC_LLM": f"openai:{wish.model or options.strategic_model or model}",
+            "FAST_LLM": f"openai:{wish.model or options.fast_model or options.model}",
+            "SMART_LLM": f"openai:{wish.model or options.smart_model or options.model}",
+            "STRATEGIC_LLM": f"openai:{wish.model or options.strategic_model or options.model}",
             "EMBEDDING": f"custom:{options.embedding_model or options.model}",
-            "LLM_KWARGS": '{"stream_usage": true}',  # or streamed answers are not counted
+            **(_PATIENT if options.url is None else _COUNTED),
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
             "PIP_NO_INDEX": "1",  # the package would install what it misses, in the middle of a run
             "PYTHONUNBUFFERED": "1",
