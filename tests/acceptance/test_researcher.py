@@ -145,6 +145,10 @@ async def work(folder: Path) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(*argv, cwd=folder)
 
 
+async def asked_for(server: ModelServer, calls: int) -> None:
+    await server.wait_for(lambda stats: stats.received >= calls, PATIENCE_S)
+
+
 async def gone(pid: int) -> None:
     with_pid = psutil.Process(pid) if psutil.pid_exists(pid) else None
     if with_pid is not None:
@@ -196,13 +200,11 @@ class TestInSoak:
                 for _ in range(5):
                     dispatcher = await work(tmp_path)
                     received = server.stats.received + rng.randrange(0, 12)
-                    await server.wait_for(lambda stats, least=received: stats.received >= least, PATIENCE_S)
+                    await asked_for(server, received)
                     alive = runs_alive(tmp_path)
                     if alive and rng.random() < 0.5:
                         os.kill(rng.choice(alive), signal.SIGKILL)
-                        await server.wait_for(
-                            lambda stats, least=received: stats.received > least, PATIENCE_S
-                        )
+                        await asked_for(server, received + 1)
                     dispatcher.kill()
                     await dispatcher.wait()
                     await asyncio.gather(
