@@ -22,23 +22,23 @@ import penstock
 from penstock.model import State
 from penstock.store.base import TaskFilter
 from penstock.testing import Fault, ModelBehaviour, ModelRequest, ModelServer
-from tools.report_families import (
+from tools.report_lanes import (
     CALLS,
     PYTHON,
     QUERY,
     RUN,
     VECTORS,
     WRITER,
-    Family,
+    Workload,
     answer,
     search_engine,
     write_plant,
 )
-from tools.report_families import tasks as families
+from tools.report_lanes import tasks as families
 
 PATIENCE_S = 300.0
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
-FAMILY = Family(standard=7, teams=4, prompts=40) if SOAK else Family(standard=2, teams=1, prompts=6)
+WORKLOAD = Workload(standard=7, teams=4, prompts=40) if SOAK else Workload(standard=2, teams=1, prompts=6)
 
 
 @pytest.fixture(autouse=True)
@@ -86,12 +86,12 @@ async def test_families_of_reports_run_at_once(tmp_path: Path, search_url: str) 
         config = write_plant(tmp_path, server.url, search_url, lanes=True)
         async with penstock.open(config) as client:
             async with asyncio.timeout(PATIENCE_S):
-                results = await (await client.submit_many(families(FAMILY, lanes=True), run=RUN)).wait()
+                results = await (await client.submit_many(families(WORKLOAD, lanes=True), run=RUN)).wait()
             runs = await client.tasks(TaskFilter(run=RUN))
             calls = await client.tasks(TaskFilter(run=CALLS))
     assert [result.error for result in results if result.error] == []
     reports = [record for record in runs if record.task.kind in ("gptr", "ma")]
-    assert len(reports) == FAMILY.standard + FAMILY.teams
+    assert len(reports) == WORKLOAD.standard + WORKLOAD.teams
     # All start at once, before the first of them asks for anything, whatever the other families have queued.
     first_call = min(call.task.queued_at for call in calls if call.task.lane == "calls")
     assert max(record.started_at or 0.0 for record in reports) <= first_call

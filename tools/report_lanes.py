@@ -1,7 +1,7 @@
 """A report run with GPT-Researcher itself: standard and multi-agent reports beside a flood of file+prompt calls.
 
-    python -m tools.report_families                    # both ways, as on the page "Run GPT-Researcher"
-    python -m tools.report_families --svg docs/how-to  # and writes its pictures
+    python -m tools.report_lanes                    # both ways, as on the page "Run GPT-Researcher"
+    python -m tools.report_lanes --svg docs/how-to  # and writes its pictures
 
 All of them want the same model server, which serves four calls at a time. With lanes each family's calls are in a
 lane of their own; without, all calls wait in one. The models are simulated, everything else is real.
@@ -161,7 +161,7 @@ def search_engine() -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Family:
+class Workload:
     standard: int = 7
     teams: int = 4
     prompts: int = 48
@@ -181,7 +181,7 @@ def write_plant(
     return folder / "penstock.toml"
 
 
-def tasks(family: Family, *, lanes: bool) -> list[penstock.Task]:
+def tasks(workload: Workload, *, lanes: bool) -> list[penstock.Task]:
     """All at once. Runs take seconds before they first ask a model: by then the flood has filled the queue."""
 
     def lane(name: str) -> str:
@@ -189,12 +189,12 @@ def tasks(family: Family, *, lanes: bool) -> list[penstock.Task]:
 
     prompt = {"instructions": "prompt.md", "document": "library/rivers.txt"}
     return [
-        *(penstock.Task("gptr", QUERY, lane=lane("gptr"), id=f"gptr-{n}") for n in range(family.standard)),
+        *(penstock.Task("gptr", QUERY, lane=lane("gptr"), id=f"gptr-{n}") for n in range(workload.standard)),
         *(
             penstock.Task("ma", {"query": QUERY, "max_sections": 2}, lane=lane("ma"), id=f"ma-{n}")
-            for n in range(family.teams)
+            for n in range(workload.teams)
         ),
-        *(penstock.Task("fpf", prompt, lane=lane("fpf"), id=f"fpf-{n:03}") for n in range(family.prompts)),
+        *(penstock.Task("fpf", prompt, lane=lane("fpf"), id=f"fpf-{n:03}") for n in range(workload.prompts)),
     ]
 
 
@@ -221,9 +221,9 @@ class Figures:
     last_end_s: float
 
 
-async def play(config: Path, family: Family, *, lanes: bool) -> list[Figures]:
+async def play(config: Path, workload: Workload, *, lanes: bool) -> list[Figures]:
     async with penstock.open(config) as client:
-        run = await client.submit_many(tasks(family, lanes=lanes), run=RUN)
+        run = await client.submit_many(tasks(workload, lanes=lanes), run=RUN)
         async for result in run.results():
             if result.error:
                 print(f"{result.task_id}: {result.error}")
@@ -298,11 +298,11 @@ def draw(config: Path, file: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--svg", type=Path, metavar="FOLDER", help="write the two timelines there")
-    parser.add_argument("--standard", type=int, default=Family.standard)
-    parser.add_argument("--teams", type=int, default=Family.teams)
-    parser.add_argument("--prompts", type=int, default=Family.prompts)
+    parser.add_argument("--standard", type=int, default=Workload.standard)
+    parser.add_argument("--teams", type=int, default=Workload.teams)
+    parser.add_argument("--prompts", type=int, default=Workload.prompts)
     given = parser.parse_args()
-    family = Family(given.standard, given.teams, given.prompts)
+    workload = Workload(given.standard, given.teams, given.prompts)
     for lanes in (True, False):
         name = "lanes" if lanes else "no-lanes"
         with (
@@ -311,7 +311,7 @@ def main() -> None:
             search_engine() as search_url,
         ):
             config = write_plant(Path(folder), model.url, search_url, lanes=lanes)
-            print_table(f"with {name.replace('-', ' ')}", asyncio.run(play(config, family, lanes=lanes)))
+            print_table(f"with {name.replace('-', ' ')}", asyncio.run(play(config, workload, lanes=lanes)))
             if given.svg is not None:
                 draw(config, given.svg / f"researcher-{name}.svg")
 
