@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from penstock.cli.app import main
 from penstock.config.beads import Beads
 from penstock.intake.beads.program import ProgramTracker
 from penstock.intake.beads.reports import report_of
@@ -304,3 +305,30 @@ def test_c3_what_a_read_leaves_behind_is_no_change(stand_in: StandIn) -> None:
     assert tracker.signature() == before
     (beads / "beads.db-wal").write_text("x")
     assert tracker.signature() != before
+
+
+def test_c3_the_loop_through_the_program(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C3: a chain and a failure, from ready to closed or blocked, with nothing left in progress."""
+    config = f"""
+        [hosts.here]
+        type = "simulated"
+        duration_s = 0.01
+        [beads]
+        kind = "general"
+        labels = {{ docs = "summarize" }}
+        program = "{stand_in.program}"
+    """
+    (stand_in.path / "penstock.toml").write_text(config)
+    monkeypatch.chdir(stand_in.path)
+    first = stand_in.add("bd-1", labels=["docs"], metadata={"payload": {"value": "the result"}})
+    stand_in.add("bd-2", after=[first], metadata={"payload": {"fail": "permanent"}})
+    assert main(["loop", "--beads", ".", "--once", "--json"]) == 1
+    ended = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["issue"], one["status"], one["kind"]) for one in ended] == [
+        ("bd-1", "closed", "summarize"),
+        ("bd-2", "blocked", "general"),
+    ]
+    assert stand_in.get("bd-1")["notes"].endswith("the result")
+    assert stand_in.get("bd-2")["notes"].endswith("simulated permanent failure")

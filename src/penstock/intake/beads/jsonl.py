@@ -38,6 +38,7 @@ class JsonlFile:
         self.path = path
         self._lock = lock
         self._displaced: list[Displaced] = []
+        self._last: Document | None = None
         self._unsettled: bytes | None = None  # what it was when we waited in vain
         self._one_at_a_time = threading.RLock()  # of the threads of this process
 
@@ -53,7 +54,7 @@ class JsonlFile:
         with self._one_at_a_time:
             if any(one.has_changed() for one in self._displaced):
                 self.change(lambda _: {})
-            return Document(self._settled(self._bytes, lambda document: not document.is_half_written))
+            return self._parsed(self._settled(self._bytes, lambda document: not document.is_half_written))
 
     def change(self, choose: Choose, about: Sequence[str] = ()) -> tuple[Document, Changes]:
         """Set what `choose` says; the file as it was before, with others' changes, and what was set.
@@ -76,7 +77,7 @@ class JsonlFile:
 
     def _changed(self, choose: Choose, settled: Settled) -> tuple[Document, Changes]:
         there = settled(self._bytes)  # what stands in the file, as far as we know
-        document = Document(self._with_late_changes(there, settled))
+        document = self._parsed(self._with_late_changes(there, settled))
         for _ in range(_ROUNDS):
             changes = choose(document)
             wanted = document.changed(changes)
@@ -89,7 +90,7 @@ class JsonlFile:
                 return document, changes
             # Somebody else wrote. What they changed goes into the file as it would be without us.
             theirs = was if there == document.data else merged(there, was, document.data)
-            document = Document(theirs)
+            document = self._parsed(theirs)
             there = wanted if put else was
         raise TrackerFault(
             f"{self.path} is rewritten all the time by somebody else; stop them, or use a database"
@@ -114,13 +115,19 @@ class JsonlFile:
         while True:
             data = read()
             if data != seen:
-                if data == self._unsettled or is_whole(Document(data)):
+                if data == self._unsettled or is_whole(self._parsed(data)):
                     return data
                 seen = data
             if time.monotonic() > end:
                 self._unsettled = data
                 return data
             time.sleep(_SETTLE_STEP_S)
+
+    def _parsed(self, data: bytes) -> Document:
+        """What was parsed last is not parsed again: a file is looked at more often than it changes."""
+        if self._last is None or self._last.data != data:
+            self._last = Document(data, self._last)
+        return self._last
 
     def _bytes(self) -> bytes:
         try:

@@ -52,14 +52,19 @@ class Line(NamedTuple):
 class Document:
     """A whole file, read once: `lines` are those that hold an issue, by its id; `broken` are the others."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, before: Document | None = None) -> None:
+        """`before` is the same file at another time: lines that it has as well are not read again."""
         self.data = data
         self._raw = data.split(b"\n")  # what stands after the last line feed is the last line, perhaps empty
+        self._read: dict[bytes, _Parsed | None] = {}
         self.lines: dict[str, Line] = {}
         self.broken: list[int] = []
+        known = {} if before is None else before._read
         for number, raw in enumerate(self._raw):
             if raw.strip() and raw != BOM:
-                self._take(number, raw)
+                parsed = known[raw] if raw in known else _parsed(raw)
+                self._read[raw] = parsed
+                self._take(number, parsed)
 
     @property
     def issues(self) -> list[Issue]:
@@ -79,16 +84,28 @@ class Document:
                 raw[line.number] = edited(raw[line.number], fields)
         return b"\n".join(raw)
 
-    def _take(self, number: int, raw: bytes) -> None:
-        try:
-            fields = json.loads(raw.removeprefix(BOM).decode())
-            issue = read_issue(fields)
-        except (ValueError, RecursionError):  # BadIssue and bad UTF-8 are ValueErrors
+    def _take(self, number: int, parsed: _Parsed | None) -> None:
+        if parsed is None:
             self.broken.append(number)
             return
+        issue = parsed.issue
         known = self.lines.get(issue.id)
         if known is None or (known.issue.updated_at or 0.0) <= (issue.updated_at or 0.0):
-            self.lines[issue.id] = Line(number, issue, fields)
+            self.lines[issue.id] = Line(number, issue, parsed.fields)
+
+
+class _Parsed(NamedTuple):
+    issue: Issue
+    fields: Mapping[str, Any]
+
+
+def _parsed(raw: bytes) -> _Parsed | None:
+    """The issue of a line, or None when it has none."""
+    try:
+        fields = json.loads(raw.removeprefix(BOM).decode())
+        return _Parsed(read_issue(fields), fields)
+    except (ValueError, RecursionError):  # BadIssue and bad UTF-8 are ValueErrors
+        return None
 
 
 def edited(raw: bytes, fields: Mapping[str, Any]) -> bytes:

@@ -386,8 +386,8 @@ class BeadsLoop:
     # ---- the end
 
     async def _wind_down(self) -> None:
-        """Give back what waits, and see what runs to its end."""
-        while self._working:
+        """Give back what waits, and see what runs to its end; told a third time, leave it to whoever comes next."""
+        while self._working and self._stops < 3:
             self._changed.clear()
             states = await self._client.states(list(self._working))
             stopped = self._stops >= 2
