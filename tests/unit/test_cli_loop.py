@@ -145,6 +145,20 @@ def test_c3_issues_that_nobody_here_can_do_are_left_alone(cli: Cli) -> None:
     }
 
 
+def test_c3_an_issue_that_the_store_does_not_take_keeps_nobody(cli: Cli) -> None:
+    """C3: its task would be too long; it is blocked, the others run."""
+    write(cli, issue("bd-1"), issue("bd-2", description="x" * 5000), issue("bd-3"))
+    status, ended, _ = loop(cli, "--set", "payload_limit_bytes=4000")
+    assert status == 1
+    assert {one["issue"]: one["status"] for one in ended} == {
+        "bd-1": "closed",
+        "bd-2": "blocked",
+        "bd-3": "closed",
+    }
+    assert "4,000 are allowed" in read(cli)["bd-2"]["notes"]
+    assert read(cli)["bd-2"].get("assignee") is None
+
+
 def test_c3_no_more_are_claimed_than_wanted(cli: Cli) -> None:
     """C3: the others are there for other workers meanwhile; in the end all are done."""
     write(cli, *(issue(f"bd-{n}") for n in range(5)))

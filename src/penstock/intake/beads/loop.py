@@ -25,7 +25,7 @@ from penstock.config import TaskChecker
 from penstock.config.keys import MODEL_TYPES
 from penstock.config.outputs import own_files
 from penstock.engine.outputs import as_bytes
-from penstock.errors import UsageError
+from penstock.errors import TaskError, UsageError
 from penstock.intake.beads import mapping, outputs, reports
 from penstock.intake.beads.claims import Claim, Claims
 from penstock.intake.beads.issues import BLOCKED, CLOSED, Issue
@@ -218,7 +218,8 @@ class BeadsLoop:
                 kind = self._kind(issue)
                 if kind is not None:
                     wanted[issue.id] = issue, kind
-        self._left = {id: why for id, why in self._left.items() if any(i.id == id for i in found.ready)}
+        there = {issue.id for issue in found.ready}
+        self._left = {id: why for id, why in self._left.items() if id in there}
         room = self._rules.max_claimed
         names = list(wanted) if room is None else list(wanted)[: max(0, room - len(self._working))]
         taken = False
@@ -278,8 +279,19 @@ class BeadsLoop:
         return mapping.task_of(issue, kind, self._rules, claim.key, with_issue=not for_models)
 
     async def _submit(self, tasks: Sequence[tuple[Issue, Claim, Task]]) -> None:
+        """Those that the store does not take, one too long, say so in their issue and keep nobody else."""
         if not tasks:
             return
+        try:
+            await self._submit_all(tasks)
+        except TaskError as error:
+            if len(tasks) == 1:
+                await self._finish(tasks[0][0], reports.refusal(str(error), time.time()), {})
+                return
+            for one in tasks:
+                await self._submit([one])
+
+    async def _submit_all(self, tasks: Sequence[tuple[Issue, Claim, Task]]) -> None:
         run = await self._client.submit_many([task for _, _, task in tasks])
         for (issue, claim, _), id in zip(tasks, run.task_ids, strict=True):
             self._working[id] = _Work(issue, claim)
