@@ -108,13 +108,13 @@ def answer_all(folder: Path, count: int, kills: int) -> float:
         kill_at = [count * (n + 1) // (kills + 2) for n in range(kills)]
         for line in reader.stdout:
             if kill_at and int(line) >= kill_at[0]:
-                kill_at.pop(0)
+                kill_at = [at for at in kill_at if at > int(line)]
                 watching.kill()
                 watching.wait()
                 watching = watcher(folder)
                 running.append(watching)
         assert reader.wait() == 0
-        assert not kill_at
+        assert len(running) > WRITERS + 2  # it was killed at least once
         took_s = time.monotonic() - began
         assert [process.wait() for process in writers] == [0] * WRITERS
     finally:

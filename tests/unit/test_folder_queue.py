@@ -8,6 +8,8 @@ import json
 import os
 import shutil
 import socket
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 
 from penstock.errors import AlreadyOwned, StoreFull
 from penstock.intake.folder import answers, layout, requests
+from penstock.intake.folder.changes import Changes
 from penstock.store.base import TaskFilter
 from tests.unit.folder_rig import PATIENCE_S, Inbox, client_of, make_inbox, once, queue_of, watching
 
@@ -460,6 +463,68 @@ async def test_b5_a_folder_that_is_removed_and_made_again_is_watched_on(inbox: I
         inbox.ask("x", {"command": "echo", "params": [2]})
         await inbox.told.until(answers=3)
     assert inbox.response("x")["value"] == [2]
+
+
+async def test_b5_what_another_folder_has_under_way_is_not_answered_in_this_one(inbox: Inbox) -> None:
+    started = inbox.home / "started"
+    inbox.ask("x", {"command": "hold", "params": {"started": str(started)}})
+    async with watching(inbox) as client:
+        async with asyncio.timeout(PATIENCE_S), client.watching() as watch:
+            while not started.exists():
+                await watch()
+        shutil.rmtree(inbox.path)
+        (inbox.path / "requests").mkdir(parents=True)
+        inbox.ask("x", {"command": "echo", "params": [2]})
+        await inbox.told.until(answers=1)
+        (running,) = await client.tasks(TaskFilter(kind="hold"))
+        await client.cancel(running.task.id)
+    left = f"{inbox.path}: is another folder than before; 1 request of the old one gets no answer"
+    assert inbox.told.notes == [left]
+    assert inbox.response("x")["value"] == [2]
+    assert inbox.files("errors") == set()
+
+
+async def test_b5_changes_are_heard_in_folders_that_were_made_again(inbox: Inbox) -> None:
+    place = layout.find_layout(inbox.path)
+    (inbox.path / "urgent").mkdir()
+    heard = asyncio.Event()
+    changes = Changes(place, heard.set, inbox.told.note)
+
+    async def until_heard() -> None:
+        heard.clear()
+        async with asyncio.timeout(PATIENCE_S):
+            for n in count():
+                inbox.ask(f"{n}", "{}")
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(heard.wait(), 0.05)
+                    return
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(changes.hear())
+        await until_heard()
+        shutil.rmtree(inbox.path)
+        for name in ("requests", "urgent"):
+            (inbox.path / name).mkdir(parents=True)
+        changes.renew()
+        await until_heard()
+        changes.close()
+    assert inbox.told.notes == []
+
+
+async def test_b5_a_file_system_that_tells_no_changes_is_named_once(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "no more watches")
+
+    monkeypatch.setattr("watchfiles.awatch", refuse)
+    async with watching(inbox):
+        await inbox.told.until(notes=1)
+        inbox.ask("x", {"command": "echo"})
+        await inbox.told.until(answers=1)  # by looking every now and then
+    (note,) = inbox.told.notes
+    assert note.startswith("the file system tells no changes (")
+    assert "no more watches" in note
 
 
 async def test_b5_a_folder_that_is_a_link_is_refused(inbox: Inbox) -> None:

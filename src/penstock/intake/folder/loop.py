@@ -173,7 +173,9 @@ class FolderQueue:
             if hold is not None:
                 self._hold(hold)
             if recovered:
-                self._teller.note(f"{recovered} answers that the last watcher had ready were given")
+                self._teller.note(
+                    f"answers that the last watcher had ready and did not give: {recovered}; given"
+                )
             yield folders
 
     def _open(self, stack: ExitStack) -> tuple[Folders, Hold | None, int]:
@@ -191,7 +193,9 @@ class FolderQueue:
         self._changes.renew()
         if before.name != hold.name:  # nobody there waits for what we have under way
             if len(self._flights):
-                left = f"{len(self._flights)} requests of the old one get no answer"
+                left = "1 request of the old one gets no answer"
+                if len(self._flights) > 1:
+                    left = f"{len(self._flights)} requests of the old one get no answer"
                 self._teller.note(f"{self.layout.base}: is another folder than before; {left}")
             self._taking.awaited.forget()
             self._flights.clear()
