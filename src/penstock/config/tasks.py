@@ -55,6 +55,7 @@ class TaskChecker:
 
     def __init__(self, config: Config | None = None, *, own_calls: bool = False) -> None:
         self._config = config
+        self._root = None if config is None else config.outputs
         self._rules = None if config is None else _Rules(config, own_calls)
         self._good: set[tuple[object, ...]] = set()
         # Good values of the last task: in a bulk submit they are mostly the same.
@@ -85,7 +86,7 @@ class TaskChecker:
 
     def saved_at(self, output: str) -> str | None:
         """The file that an output means; None without a config."""
-        return None if self._config is None else saved_at(output, self._config.outputs)
+        return None if self._root is None else saved_at(output, self._root)
 
     def _own_problems(self, task: Task) -> Found:
         found: Found = []

@@ -172,27 +172,37 @@ class _Entry:
         plain = chosen if source is None else {**chosen, "input": source.inside}
         has_uid = "uid" in self._wanted or (self._output is not None and "uid" in self._output.names)
         uid = uid_of(kind, model, task.payload, plain) if has_uid else ""
-        made = task
-        if self._has_matrix:
-            values = {"kind": kind, "n": chosen.get("repeat", 1), "uid": uid, **chosen}
-            if model is not None:
-                values["model"] = model
-            if source is not None:
-                values |= self._of_input(source)
-            payload = filled(task.payload, values)
-            id = f"{task.id}-{number}" if task.id else ""
-            made = replace(
-                task, payload=payload, kind=kind, model=model, id=id, key=_key(task.key, values, number)
-            )
-        path = None if source is None else source.path
+        output, pattern = self._paths(chosen, source, kind, model, uid)
+        if not self._has_matrix:
+            return Copy(task if output is None else replace(task, output=output), pattern)
+        values = {"kind": kind, "n": chosen.get("repeat", 1), "uid": uid, **chosen}
+        if model is not None:
+            values["model"] = model
+        if source is not None:
+            values |= self._of_input(source)
+        made = replace(
+            task,
+            payload=filled(task.payload, values),
+            kind=kind,
+            model=model,
+            id=f"{task.id}-{number}" if task.id else "",
+            key=_key(task.key, values, number),
+            output=output,
+        )
+        return Copy(made, pattern, None if source is None else source.path)
+
+    def _paths(
+        self, chosen: Mapping[str, Any], source: Input | None, kind: Any, model: Any, uid: str
+    ) -> tuple[Any, str | None]:
+        """The output, and what it is known by where that is not the same."""
         if self._output is None:
-            return Copy(made, None, path)
+            return self._task.output, None
         parts = {name: in_a_name(value) for name, value in chosen.items() if name != "input"}
         parts |= {"kind": in_a_name(kind), "n": str(chosen.get("repeat", 1)), "model": in_a_name(model)}
         if source is not None:
             parts |= {"stem": source.stem, "name": source.name, "dir": source.dir}
         pattern = self._output.path(parts, HOLE) if "uid" in self._output.names else None
-        return Copy(replace(made, output=self._output.path(parts, uid)), pattern, path)
+        return self._output.path(parts, uid), pattern
 
     def _of_input(self, source: Input) -> dict[str, str]:
         values = {"input": source.path, "stem": source.stem, "name": source.name, "dir": source.dir}

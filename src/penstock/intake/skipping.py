@@ -115,9 +115,11 @@ def without_outputs(made: list[Copy], checker: TaskChecker) -> tuple[list[Copy],
         if path is not None and copy.input is not None:
             makers.setdefault(path, set()).add(copy.input)
     with_holes = any(HOLE in path for path in makers)
+    inputs = {copy.input for copy in made if copy.input is not None}
+    makers_of = {path: _makers_of(path, makers, with_holes) for path in inputs}
     kept = []
     for copy in made:
-        of = set() if copy.input is None else _makers_of(copy.input, makers, with_holes)
+        of = set() if copy.input is None else makers_of[copy.input]
         if copy.input in of:
             what = f"{quoted(copy.task.output)} would take the place of its own input; name another file"
             return [], [Problem(("output",), what)]
