@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -11,10 +12,12 @@ from typing import Any
 
 import pytest
 
+import penstock
 from penstock.cli.app import main
 from penstock.config import KEYS, Config, TaskChecker, load, parse
 from penstock.intake.entries import FIELDS
 from penstock.intake.taskfile import read
+from penstock.testing import ModelBehaviour, ModelServer
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -142,3 +145,32 @@ def most_at_once(results: list[dict[str, Any]], lane: str) -> int:
     of_lane = [r for r in results if r["lane"] == lane]
     changes = sorted([(r["started_at"], 1) for r in of_lane] + [(r["ended_at"], -1) for r in of_lane])
     return max(accumulate(change for _, change in changes))
+
+
+async def test_a8_a9_the_report_run_reads_its_own_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A8, A9: the real plant of the example, with simulated models: instructions + input → a call → a report."""
+    folder = tmp_path / "report-run"
+    shutil.copytree(
+        EXAMPLES / "report-run", folder, ignore=shutil.ignore_patterns("*.db*", "simulated", "reports")
+    )
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    models = ("qwen2.5-32b", "gpt-4o-mini", "text-embedding-3-small")
+    async with ModelServer(ModelBehaviour(models=models, answer="a report")) as server:
+        urls = {f"hosts.{name}.url": server.url for name in ("surtr", "cloud")}
+        config = load(folder / "penstock.toml").with_settings(urls)
+        tasks = [task for task in read("tasks.toml", checker=TaskChecker(config)) if task.kind == "fpf"]
+        async with penstock.open(config) as client, asyncio.timeout(60):
+            results = await (await client.submit_many(tasks, join=True)).wait()
+        asked = [request.body["messages"] for request in server.requests]
+    assert [result.error for result in results if not result.ok] == []
+    reports = [folder / str(task.output) for task in tasks]
+    assert {path.read_text() for path in reports} == {"a report\n"}
+    assert len(asked) == len(tasks) == 18
+    instructions = (folder / "instructions.md").read_text()
+    assert all(system["content"] == instructions for system, _ in asked)
+    assert {user["content"] for _, user in asked} == {
+        p.read_text() for p in (folder / "inputs").rglob("*.md")
+    }
