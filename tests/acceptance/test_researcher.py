@@ -179,6 +179,52 @@ class TestInSoak:
         assert result.value["report_type"] == kind
         assert "Sand" in result.value["text"]
 
+    @pytest.mark.parametrize("how", ["cancel", "time-out"])
+    async def test_a_run_that_is_ended_leaves_nothing(
+        self, tmp_path: Path, search_url: str, how: str
+    ) -> None:
+        """A9: cancelled while it waits for a model, or out of time: no process, no output, no folder."""
+        async with ModelServer(behaviour(faults=lambda request: Fault.hang())) as server:
+            config = write_plant(tmp_path, server.url, search_url, lanes=True)
+            task = penstock.Task(
+                "ma",
+                QUERY,
+                lane="ma",
+                id="t",
+                output="t.md",
+                retries=0,
+                timeout_s=20 if how != "cancel" else None,
+            )
+            async with penstock.open(config) as client, asyncio.timeout(PATIENCE_S):
+                await client.submit(task)
+                if how == "cancel":
+                    await asked_for(server, 1)
+                    await client.cancel("t")
+                result = await client.wait("t")
+                assert folders(config) == []
+                assert runs_alive(tmp_path) == []
+                assert not (tmp_path / "t.md").exists()
+                ends = {
+                    "cancel": (State.CANCELLED, "cancelled while it ran"),
+                    "time-out": (State.FAILED, "timed out after 20 s"),
+                }
+                assert (result.state, result.error) == ends[how]
+
+    async def test_a_model_that_makes_no_plan_fails_the_run(self, tmp_path: Path, search_url: str) -> None:
+        """A9: a tiny model's sub-queries are no JSON, over which the package stumbles; it is told as it is."""
+        async with ModelServer(
+            ModelBehaviour(models=(WRITER, VECTORS), answer="I cannot do that.")
+        ) as server:
+            config = write_plant(tmp_path, server.url, search_url, lanes=True)
+            async with penstock.open(config) as client, asyncio.timeout(PATIENCE_S):
+                await client.submit(penstock.Task("gptr", QUERY, lane="gptr", id="t", retries=0))
+                result = await client.wait("t")
+                attempts = await client.attempts("t")
+        assert [attempt.verdict for attempt in attempts] == ["temporary"]
+        assert "'str' object has no attribute 'append'" in (result.error or "")
+        assert "a model's answer had not the form it needs" in (result.error or "")
+        assert folders(config) == []
+
     @pytest.mark.parametrize("seed", [1, 2])
     async def test_runs_killed_at_random_moments_resume(
         self, tmp_path: Path, search_url: str, seed: int
