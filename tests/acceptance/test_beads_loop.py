@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 
 PATIENCE_S = 60.0
+SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 
 CONFIG = """
 [hosts.reader]
@@ -193,3 +195,44 @@ async def test_c3_what_was_done_while_nobody_looked_is_not_done_again(folder: Fo
     assert issue["status"] == "closed"
     assert issue["notes"].endswith("done meanwhile")
     assert issue["metadata"]["penstock"]["attempts"] == 1
+
+
+SIMULATED = """
+[hosts.here]
+type = "simulated"
+slots = 3
+duration_s = 0.03
+
+[retry]
+host_faults = 1000  # an attempt may be hit by many of the kills
+
+[beads]
+kind = "general"
+max_claimed = 5
+"""
+
+
+@pytest.mark.slow
+async def test_c3_killed_at_any_point_each_issue_is_done_by_one_task(folder: Folder) -> None:
+    """C3: killed after some lines of the log, wherever that is; every issue is closed, and none has two tasks."""
+    (folder.path / "penstock.toml").write_text(SIMULATED)
+    chance = random.Random(3)
+    ids = [f"bd-{n}" for n in range(60 if SOAK else 20)]
+    with folder.file.open("ab", buffering=0) as file:
+        for place, id in enumerate(ids):
+            after = [{"depends_on_id": ids[place - 1], "type": "blocks"}] if place % 10 else []
+            issue = {"id": id, "title": id, "status": "open", "priority": 2, "dependencies": after}
+            file.write(json.dumps(issue).encode() + b"\n")
+    for _ in range(12 if SOAK else 3):
+        process = await folder.start("loop", "--beads", ".")
+        assert process.stderr is not None
+        for _ in range(chance.randrange(3, 25)):
+            await process.stderr.readline()
+        process.kill()
+        await process.wait()
+    assert await status_of(await folder.loop("--once")) == 0
+    assert {status for status, _ in folder.statuses().values()} == {"closed"}
+    listing = await folder.start("tasks", "--json")
+    out, _ = await listing.communicate()
+    assert sorted(task["state"] for task in json.loads(out)) == ["done"] * len(ids)
+    assert sorted(os.listdir(folder.path / ".beads" / "penstock")) == [".gitignore", "jsonl.lock", "lock"]

@@ -130,6 +130,15 @@ def test_c3_who_had_the_file_open_is_heard_as_well(file: JsonlFile) -> None:
     assert fields(file.path)["bd-1"]["status"] == "closed"
 
 
+async def test_c3_what_a_killed_writer_left_is_cleared(place: Place) -> None:
+    """C3: and nothing that only looks like it."""
+    ours, other = place.beads / ".issues.jsonl.0123456789ab.part", place.beads / "issues.jsonl.part"
+    ours.write_text("half")
+    other.write_text("somebody's")
+    await JsonlTracker(place, "penstock").open()
+    assert (ours.exists(), other.exists()) == (False, True)
+
+
 def test_c3_rights_and_links_stay(file: JsonlFile, place: Place, tmp_path: Path) -> None:
     """C3."""
     file.path.chmod(0o640)

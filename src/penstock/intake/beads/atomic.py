@@ -14,9 +14,12 @@ import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from glob import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+_PART = ".part"
+_NAME = 100  # characters of the name of the file whose place it will take
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _CANNOT = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP)
@@ -66,6 +69,11 @@ def replaced(path: Path, data: bytes) -> None:
     _sync_folder(path.parent)
 
 
+def leftovers(path: Path) -> list[Path]:
+    """What writers of a file who were killed left beside it."""
+    return [one for one in path.parent.glob(f".{escape(path.name[:_NAME])}.*{_PART}") if one.is_file()]
+
+
 def exchanged(path: Path, data: bytes, expected: bytes, settled: Settled) -> Exchange:
     """Put a file in the place of one that is there, durably; what was there may not be what was expected.
 
@@ -100,7 +108,7 @@ def _contents(file: int) -> bytes:
 
 def _written(path: Path, data: bytes) -> Path:
     """A file beside, with the rights of the one whose place it will take."""
-    beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
+    beside = path.with_name(f".{path.name[:_NAME]}.{secrets.token_hex(6)}{_PART}")
     file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(file, "wb") as out:

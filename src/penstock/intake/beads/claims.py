@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import UsageError
-from penstock.intake.beads.atomic import replaced
+from penstock.intake.beads.atomic import leftovers, replaced
 
 FOLDER = "penstock"  # inside .beads
 _IGNORE = "# What Penstock keeps while it works on issues.\n*\n"
@@ -127,7 +127,7 @@ class Claims:
         if found:
             self._write({**self._mine, **found})
         for name in names:  # only when they are ours
-            for file in (self._file(name), self._lock_file(name)):
+            for file in (*leftovers(self._file(name)), self._file(name), self._lock_file(name)):
                 with suppress(OSError):
                     file.unlink()
         return list(found.values())

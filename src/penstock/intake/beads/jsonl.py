@@ -11,11 +11,12 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from penstock.intake.beads.atomic import Displaced, Settled, exchanged
+from penstock.intake.beads.atomic import Displaced, Settled, exchanged, leftovers
 from penstock.intake.beads.claims import FOLDER
 from penstock.intake.beads.issues import BLOCKED, CLOSED, IN_PROGRESS, OPEN, Issue, stamp
 from penstock.intake.beads.lines import REMOVED, Changes, Document, Inside, merged
@@ -42,6 +43,14 @@ class JsonlFile:
         self._unsettled: bytes | None = None  # what it was when we waited in vain
         self._one_at_a_time = threading.RLock()  # of the threads of this process
 
+    def open(self) -> None:
+        """See that it can be read, and clear what killed writers left: under the lock there are no others."""
+        with self._locked():
+            for one in leftovers(self.path):
+                with suppress(OSError):
+                    one.unlink()
+        self.read()
+
     def close(self) -> None:
         if any(one.has_changed() for one in self._displaced):
             self.change(lambda _: {})
@@ -61,15 +70,22 @@ class JsonlFile:
 
         Issues that it is `about` are waited for, a little: whoever writes the file in place empties it first.
         """
-        from filelock import FileLock
 
         def is_whole(document: Document) -> bool:
             return not document.is_half_written and all(id in document.lines for id in about)
 
+        with self._locked():
+            return self._changed(choose, lambda read: self._settled(read, is_whole))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Alone, among all who know the lock; what the disk refuses is told."""
+        from filelock import FileLock
+
         lock = FileLock(self._lock, thread_local=False, is_singleton=False)
         try:
             with self._one_at_a_time, lock.acquire(poll_interval=0.03):
-                return self._changed(choose, lambda read: self._settled(read, is_whole))
+                yield
         except OSError as error:
             raise TrackerFault(
                 f"{self.path}: {error.strerror}; check the disk, and who may write there"
@@ -149,7 +165,7 @@ class JsonlTracker:
         self._actor = actor
 
     async def open(self) -> None:
-        await asyncio.to_thread(self._file.read)
+        await asyncio.to_thread(self._file.open)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._file.close)
