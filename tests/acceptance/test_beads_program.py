@@ -47,7 +47,7 @@ class StandIn:
         self._file = path / ".beads" / "beads.db"
         self._file.write_text("{}")
         program = path / "bd"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "{STAND_IN}" "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{STAND_IN}" "$@"\n')
         program.chmod(0o755)
         self.program = str(program)
         self.faults = path / "faults"
