@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -249,13 +250,62 @@ def test_a8_a_dry_run_reckons_by_prices_and_by_the_past(cli: Cli) -> None:
 
     cli.good("submit", "summarize", '{"duration_s": 0}', "--wait")
     said = cli.good("run", "ask.toml", "--dry-run")
-    assert any("≤ 0.10 + unknown" in line for line in said.lines)
+    rows = [re.split(r" {2,}", line) for line in said.lines[1:4]]
+    assert [" / ".join(row[5:]) if row[2] == "priced" else " / ".join(row[-3:-1]) for row in rows] == [
+        "0 / ≤ 0.10 + unknown / prices / unknown",
+        "0 / unknown",
+        "≈ 0.25 / past",
+    ], "each line says by what it is known"
     assert "cost: about 0.25 USD for 1 task, as such tasks have cost in this store" in said.lines
     assert any(
         line.startswith("cost: at most 0.10 USD for 1 task by [prices], if 4 bytes") for line in said.lines
     )
     assert any(line.startswith("cost: unknown for 2 tasks (ask): ") for line in said.lines)
     assert said.lines[-1] == "time: unknown: no attempt of kind ask has ended in this store"
+
+
+def test_a8_what_another_model_cost_says_nothing(cli: Cli) -> None:
+    """A8: first the past of the same kind and model, then prices, then unknown."""
+    dear = '{"kind": "k", "model": "dear", "payload": {"max_tokens": 1000}}\n'
+    rare = '{"kind": "k", "model": "rare", "payload": {"max_tokens": 1000}}\n'
+    cheap = '{"kind": "k", "model": "cheap"}\n'
+    anyone = '{"kind": "k"}\n'
+    hosts = "".join(
+        f'[hosts.{name}]\ntype = "simulated"\nmodel = "{name}"\nserves = ["k"]\nduration_s = 0.0\ncost_usd = {usd}\n'
+        for name, usd in (("cheap", 0.001), ("dear", 5.0), ("rare", 9.0))
+    )
+    cli.file("penstock.toml", f"{hosts}[prices.dear]\ninput = 0\noutput = 75000\n")
+    cli.file("cheap.jsonl", cheap)
+    cli.file("all.jsonl", dear + rare + cheap + anyone)
+    cli.good("run", "cheap.jsonl", "--quiet")
+    told = cli.good("run", "all.jsonl", "--dry-run", "--json").json["tasks"]
+    assert [(one["usd"], one["usd_from"]) for one in told] == [
+        (75.0, "prices"),
+        (None, None),
+        (0.001, "past"),
+        (None, None),
+    ]
+    assert [one["seconds"] is None for one in told] == [True, True, False, True]
+    cli.file("dear.jsonl", dear)
+    cli.good("run", "dear.jsonl", "--quiet")
+    told = cli.good("run", "all.jsonl", "--dry-run", "--json").json["tasks"]
+    assert (told[0]["usd"], told[0]["usd_from"]) == (5.0, "past")
+
+
+def test_a8_without_a_model_the_host_or_the_payload_tells_what_it_is_like(cli: Cli) -> None:
+    hosts = "".join(
+        f'[hosts.{name}]\ntype = "simulated"\nserves = ["k"]\nduration_s = 0.0\ncost_usd = {usd}\n'
+        for name, usd in (("cheap", 0.001), ("dear", 5.0))
+    )
+    cli.file("penstock.toml", hosts)
+    cli.file("cheap.jsonl", '{"kind": "k", "host": "cheap"}\n{"kind": "k", "payload": {"model": "m"}}\n')
+    cli.good("run", "cheap.jsonl", "--quiet")
+    cli.file(
+        "all.jsonl",
+        '{"kind": "k", "host": "dear"}\n{"kind": "k", "payload": {"model": "n"}}\n{"kind": "k", "host": "cheap"}\n',
+    )
+    told = cli.good("run", "all.jsonl", "--dry-run", "--json").json["tasks"]
+    assert sorted(one["usd"] or 0.0 for one in told) == [0.0, 0.0, 0.001]
 
 
 def test_a8_a_dry_run_plays_the_past_on(cli: Cli) -> None:

@@ -73,7 +73,7 @@ def _group(groups: dict[tuple[Any, ...], _Group], config: Config, task: Task) ->
 def _say(groups: list[_Group], end: Prediction | None) -> None:
     todo = sum(len(group.todo) for group in groups)
     there = sum(len(group.there) for group in groups)
-    columns = ["lane", "kind", "model", "hosts", ">to run", ">there", ">USD", ">each", "first output"]
+    columns = ["lane", "kind", "model", "hosts", ">to run", ">there", ">USD", "by", ">each", "first output"]
     render.print_table(columns, [_row(group) for group in groups], flexible="first output")
     render.say()
     render.say(
@@ -95,6 +95,7 @@ def _row(group: _Group) -> tuple[str, ...]:
         str(len(group.todo)),
         str(len(group.there)),
         _amount(estimates),
+        " + ".join(source for source in (PAST, PRICES) if any(one.usd_from == source for one in estimates)),
         render.seconds(sum(seconds) / len(seconds)) if seconds else "unknown" if estimates else "",
         next((output for output in outputs if output is not None), ""),
     )

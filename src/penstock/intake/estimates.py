@@ -1,7 +1,8 @@
 """What tasks that have not run would cost and how long each would take: by those like them, else by the price list.
 
-Nothing is made up. Where such tasks have ended in the store, they cost as much as those did; else a single call of
-a model with a price costs at most its prompt and all the tokens it may answer with; anything else is not known.
+Nothing is made up. Where tasks of the same kind and model have ended in the store, they cost as much as those
+did: another model's cost says nothing. Else a single call of a model with a price costs at most its prompt and all
+the tokens it may answer with; anything else is not known.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -24,6 +25,9 @@ _CALLS = ("openai", "local", "simulated")  # types of hosts of which an attempt 
 _FILE_PROMPT = "file_prompt"
 _FILES = ("instructions", "file_a", "document", "file_b")
 _LIMITS = ("max_completion_tokens", "max_tokens")
+
+# The kind and the model that are asked for; where none is, the host makes the difference.
+Sort: TypeAlias = tuple[str, str | None, str | None]
 
 
 class Estimate(NamedTuple):
@@ -51,8 +55,8 @@ class _Sum:
 class Estimates:
     def __init__(self, config: Config, past: Iterable[History] = ()) -> None:
         self._config = config
-        self._usd: defaultdict[tuple[str, str | None], _Sum] = defaultdict(_Sum)
-        self._seconds: defaultdict[tuple[str, str | None], _Sum] = defaultdict(_Sum)
+        self._usd: defaultdict[Sort, _Sum] = defaultdict(_Sum)
+        self._seconds: defaultdict[Sort, _Sum] = defaultdict(_Sum)
         for history in past:
             self._learn(history)
 
@@ -63,18 +67,16 @@ class Estimates:
             usd[task_id] = usd.get(task_id, 0.0) + cost  # attempts that failed were paid too
         for task_id, cost in usd.items():
             if task_id in tasks:
-                _add(self._usd, tasks[task_id], cost)
+                self._usd[_sort(tasks[task_id])].add(cost)
         for attempt in history.attempts:
             if attempt.verdict is Verdict.DONE and attempt.ended_at is not None and attempt.task in tasks:
-                _add(self._seconds, tasks[attempt.task], attempt.ended_at - attempt.started_at)
+                self._seconds[_sort(tasks[attempt.task])].add(attempt.ended_at - attempt.started_at)
 
     def of(self, task: Task) -> Estimate:
-        seconds = _mean(self._seconds, task)
-        # Another model's cost says nothing where this one has run and told none: it may be free.
-        sort = (task.kind, task.model)
-        usd = None if sort in self._seconds and sort not in self._usd else _mean(self._usd, task)
-        if usd is not None:
-            return Estimate(usd, PAST, seconds)
+        sort = _sort(task)
+        seconds = self._seconds[sort].mean if sort in self._seconds else None
+        if sort in self._usd:
+            return Estimate(self._usd[sort].mean, PAST, seconds)
         hosts = self._config.plant.hosts_for(task.kind, task.host, task.model)
         most = [self._by_prices(task, host) for host in hosts]
         known = [amount for amount in most if amount is not None]
@@ -114,16 +116,12 @@ class Estimates:
         return size
 
 
-def _add(sums: defaultdict[tuple[str, str | None], _Sum], task: Task, amount: float) -> None:
-    sums[task.kind, task.model].add(amount)
-    if task.model is not None:
-        sums[task.kind, None].add(amount)
-
-
-def _mean(sums: Mapping[tuple[str, str | None], _Sum], task: Task) -> float | None:
-    """Of the same kind and model, else of that kind."""
-    found = sums.get((task.kind, task.model)) or sums.get((task.kind, None))
-    return None if found is None else found.mean
+def _sort(task: Task) -> Sort:
+    model = task.model
+    if model is None and isinstance(task.payload, Mapping):
+        asked = task.payload.get("model")  # of the server, as calls have it
+        model = asked if isinstance(asked, str) else None
+    return task.kind, model, task.host if model is None else None
 
 
 def _most_tokens(payload: Mapping[str, Any], host: Host) -> int | None:
