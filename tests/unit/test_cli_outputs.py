@@ -271,8 +271,8 @@ def test_a8_what_another_model_cost_says_nothing(cli: Cli) -> None:
     cheap = '{"kind": "k", "model": "cheap"}\n'
     anyone = '{"kind": "k"}\n'
     hosts = "".join(
-        f'[hosts.{name}]\ntype = "simulated"\nmodel = "{name}"\nserves = ["k"]\nduration_s = 0.0\ncost_usd = {usd}\n'
-        for name, usd in (("cheap", 0.001), ("dear", 5.0), ("rare", 9.0))
+        f'[hosts.{name}]\ntype = "simulated"\nserves = ["k"]\nduration_s = 0\nmodel = "{name}"\ncost_usd = {usd}\n'
+        for name, usd in (("cheap", 0.001), ("dear", 5), ("rare", 9))
     )
     cli.file("penstock.toml", f"{hosts}[prices.dear]\ninput = 0\noutput = 75000\n")
     cli.file("cheap.jsonl", cheap)
