@@ -6,6 +6,7 @@ The reader removes every answer the moment it sees it, so that a second one to t
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sqlite3
 import subprocess
@@ -20,7 +21,7 @@ import pytest
 
 PYTHON = sys.executable
 WRITERS = 10
-SLOTS = 8
+SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
 
 CONFIG = """
     store = "queue.db"
@@ -127,7 +128,7 @@ def answer_all(folder: Path, count: int, kills: int) -> float:
     return took_s
 
 
-def check_all(folder: Path, count: int, kills: int) -> None:
+def check_all(folder: Path, count: int) -> None:
     names = {f"{writer}-{n}" for writer in range(WRITERS) for n in range(count // WRITERS)}
     taken = [json.loads(path.read_text()) for path in (folder / "taken").iterdir()]
     assert Counter(body["id"] for body in taken) == Counter(names)
@@ -139,22 +140,25 @@ def check_all(folder: Path, count: int, kills: int) -> None:
     assert {str(path) for path in left} == {".penstock/lock", ".penstock/queue.json"}
     assert {path.name for path in (inbox / "done").iterdir()} == names
     with closing(sqlite3.connect(folder / "queue.db")) as store:
-        assert store.execute("SELECT count(*) FROM tasks").fetchone() == (count,)
+        attempts = dict(store.execute("SELECT json_extract(payload, '$.n'), attempts FROM tasks"))
+    assert attempts.keys() == names
     ran = Counter((folder / "ran.txt").read_text().split())
     assert ran.keys() == names
-    assert ran.total() - count <= kills * SLOTS  # only what was running when its dispatcher died
+    assert all(
+        times <= attempts[name] for name, times in ran.items()
+    )  # each time an attempt that was recorded
 
 
 def test_b5_each_request_is_answered_once_though_the_watcher_is_killed(folder: Path) -> None:
     answer_all(folder, 500, kills=2)
-    check_all(folder, 500, kills=2)
+    check_all(folder, 500)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kills", [1, 10])
+@pytest.mark.parametrize("kills", [1, 10] if SOAK else [1])
 def test_b5_five_thousand_requests_of_ten_writers(folder: Path, kills: int) -> None:
     took_s = answer_all(folder, 5_000, kills)
-    check_all(folder, 5_000, kills)
+    check_all(folder, 5_000)
     print(f"\n5,000 requests, {kills} kills: {took_s:.1f} s, {5_000 / took_s:,.0f} a second")
 
 

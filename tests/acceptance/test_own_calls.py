@@ -12,12 +12,16 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
 import pytest
 
+import penstock
+from penstock.client import Client
+from penstock.intake import taskfile
+from penstock.model import State, TaskRecord
+from penstock.store.base import TaskFilter
 from penstock.testing import ModelBehaviour, ModelServer
 from tests.unit.model_rig import Call, chat, http, wire
 
@@ -77,10 +81,24 @@ class Folder:
         assert process.returncode is not None
         return process.returncode, out, err
 
-    async def command(self, *arguments: str) -> Any:
-        status, out, err = await self.rest(await self.start(*arguments, "--json"))
-        assert status == 0, err
-        return json.loads(out)
+    @asynccontextmanager
+    async def store(self) -> AsyncIterator[Client]:
+        async with penstock.open(self.path / "penstock.toml", dispatch=False) as client:
+            yield client
+
+    async def tasks_of(self, run: str) -> list[TaskRecord]:
+        async with self.store() as client:
+            return await client.tasks(TaskFilter(run=run))
+
+    async def until(self, count: int, chosen: TaskFilter) -> None:
+        """Until so many tasks are as chosen."""
+        async with asyncio.timeout(PATIENCE_S), self.store() as client, client.watching() as watch:
+            while len(await client.tasks(chosen)) < count:
+                await watch()
+
+    async def submit(self, file: str, run: str | None = None) -> None:
+        async with self.store() as client:
+            await client.submit_many(taskfile.read(self.path / file), run=run)
 
     def outputs(self) -> list[str]:
         return sorted(path.name for path in (self.path / "out").glob("*") if path.is_file())
@@ -120,7 +138,7 @@ async def test_runs_call_models_through_whoever_runs_them(tmp_path: Path, how: s
             )
             assert status == 0, err
         else:
-            await folder.rest(await folder.start("submit", "--file", file, "--run", "nightly"))
+            await folder.submit(file, "nightly")
             if how == "work":
                 status, _, err = await folder.rest(
                     await folder.start("work", "--drain", "--log-format", "json")
@@ -128,27 +146,21 @@ async def test_runs_call_models_through_whoever_runs_them(tmp_path: Path, how: s
                 assert status == 0, err
             else:
                 serve = await folder.start("serve", "--log-format", "json")
-                await until_done(folder, "nightly", 8)
+                await folder.until(8, TaskFilter((State.DONE,), "nightly"))
                 serve.send_signal(signal.SIGTERM)
                 status, _, err = await folder.rest(serve)
                 assert status == 0, err
-        tasks = await folder.command("tasks", "--run", "nightly")
-        assert [task["state"] for task in tasks] == ["done"] * 8
-        assert {task["host"] for task in tasks} == {"prompts"}
-        calls = await folder.command("tasks", "--run", "v1-nightly")
-        assert {(call["lane"], call["host"], call["priority"], call["state"]) for call in calls} == {
-            ("calls", "m", 1, "done")
+        tasks = await folder.tasks_of("nightly")
+        assert [task.state for task in tasks] == [State.DONE] * 8
+        assert {task.host for task in tasks} == {"prompts"}
+        calls = await folder.tasks_of("v1-nightly")
+        assert {(call.task.lane, call.host, call.task.priority, call.state) for call in calls} == {
+            ("calls", "m", 1, State.DONE)
         }
         assert len(calls) == 8
         assert folder.outputs() == [f"{n}.md" for n in range(8)]
         assert server.stats.most_in_flight <= 2
         assert not KEY.search(folder.kept()), "a key was written"
-
-
-async def until_done(folder: Folder, run: str, count: int) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while sum(task["state"] == "done" for task in await folder.command("tasks", "--run", run)) < count:
-            pass
 
 
 class Held:
@@ -204,12 +216,11 @@ async def test_a_stop_finishes_what_runs_with_the_calls_it_waits_for(tmp_path: P
     async with wire(held.act) as server, folder_of(tmp_path, server.url, slots=1) as folder:
         file = folder.tasks(3)
         if how != "run":
-            await folder.rest(await folder.start("submit", "--file", file))
+            await folder.submit(file)
         process = await folder.start(how, *([file] if how == "run" else []))
         async with asyncio.timeout(PATIENCE_S):
             await held.asked.acquire()
-            while len(await folder.command("tasks", "--state", "queued")) < 2:  # the calls of the others
-                pass
+        await folder.until(2, TaskFilter((State.QUEUED,)))  # the calls of the others
         process.send_signal(signal.SIGTERM)
         while b"finishing" not in (line := await process.stderr.readline()):  # type: ignore[union-attr]
             assert line

@@ -134,7 +134,7 @@ def test_as_json_it_comes_with_its_place(cli: Cli) -> None:
         (("systemd", "run"), "systemd: there is no 'run'"),
         (("systemd", "work", "--on-stop"), "--on-stop"),
         (("systemd", "work", "--jsn"), "work: there is no option --jsn"),
-        (("systemd", "loop"), "loop: DIR is missing"),
+        (("systemd", "loop"), "loop: --beads DIR is missing"),
         (("systemd", "--finish", "soon"), "--finish: 'soon' must be a whole number"),
         (("systemd", "--finish", "0"), "--finish: '0' must be a whole number, at least 1"),
         (("systemd", "--name", "../x"), "--name: '../x' must be"),

@@ -168,7 +168,9 @@ def _as_given(param: Any, context: typer.Context, value: Any) -> Any:
         value = ()
     if param.required and param.value_is_missing(value):
         command = context.command_path.removeprefix(PROGRAM).strip()
-        missing = param.metavar or param.name
+        missing = " ".join(
+            [*(name for name in param.opts[:1] if name.startswith("-")), param.metavar or param.name]
+        )
         raise UsageError(f"{command}: {missing} is missing; see `{PROGRAM} {command} --help`")
     return value if param.callback is None else param.callback(context, param, value)
 

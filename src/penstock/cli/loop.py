@@ -38,9 +38,9 @@ _LEAST_INTERVAL_S = 0.1
 def loop(
     context: typer.Context,
     beads: Annotated[
-        str | None,
+        str,
         typer.Option("--beads", metavar="DIR", help="The folder that has .beads; its ready issues are done."),
-    ] = None,
+    ],
     once: Annotated[
         bool, typer.Option("--once", help="Until nothing is ready and nothing runs, then end.")
     ] = False,
@@ -69,8 +69,6 @@ def loop(
     """
     from penstock.intake.beads.loop import Pace
 
-    if beads is None:
-        raise UsageError("loop: --beads DIR is missing; name the folder that has .beads")
     log_json = one_of("--log-format", log_format, ("text", "json")) == "json"
     pace = Pace(once, _seconds("--interval", interval))
     dispatching = dispatching_of(dispatcher, on_stop)
