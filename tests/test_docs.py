@@ -147,6 +147,14 @@ def test_events_and_decisions_name_all_messages() -> None:
     assert defined == {kind.__name__ for kind in (*get_args(messages.Event), *get_args(messages.Decision))}
 
 
+@pytest.mark.parametrize("way_in", ["README.md", "docs/index.md"])
+def test_way_in_leads_to_every_how_to(way_in: str) -> None:
+    text = (ROOT / way_in).read_text(encoding="utf-8")
+    linked = {Path(target).name for target in re.findall(r"\]\(([^)#]*how-to/[^)#]+)", text)}
+    assert linked >= {path.name for path in (DOCS / "how-to").glob("*.md")}
+    assert all(f"penstock {command}" in text for command in ("loop", "watch", "serve", "systemd", "simulate"))
+
+
 def test_every_command_is_documented() -> None:
     app = generate_docs.cli_app()
     headings = set(re.findall(r"^## (penstock.*)$", page("reference/cli.md"), re.MULTILINE))
