@@ -124,10 +124,12 @@ def _folder(config: Config) -> str:
 
 def _secret_files(config: Config) -> list[str]:
     """What no task may have read to a model: the store, the config, the keys."""
-    from penstock.config.outputs import own_files
-
-    keys = [host.options.get("key_file") for host in config.plant.hosts]
-    return sorted({*own_files(config), *(key for key in keys if isinstance(key, str))})
+    secret = {key for host in config.plant.hosts if isinstance(key := host.options.get("key_file"), str)}
+    if "://" not in config.store:
+        secret |= {f"{config.store}{end}" for end in ("", "-wal", "-shm", "-journal")}
+    if config.path is not None:
+        secret.add(os.path.abspath(config.path))
+    return sorted(secret)
 
 
 def work_dir(config: Config, host: Host) -> str:
@@ -243,7 +245,7 @@ def make_traces(config: Config) -> Traces | None:
 
 def _local_engine(config: Config, door: OwnDoor | None) -> MakeEngine:
     from penstock.clock import SystemClock
-    from penstock.config.outputs import own_files
+    from penstock.config.outputs import OutputRules
     from penstock.engine.base import Ended, Engine, Report, Stall
     from penstock.engine.local import LocalEngine
     from penstock.engine.outputs import Outputs
@@ -252,7 +254,7 @@ def _local_engine(config: Config, door: OwnDoor | None) -> MakeEngine:
     adapters = make_adapters(config, clock, door)
     slots = {h.name: h.slots for h in config.plant.hosts}
     tag = _store_tag(config)
-    outputs = Outputs(config.outputs, own_files(config))
+    outputs = Outputs(OutputRules(config))
 
     def make(report: Report, on_stall: Callable[[Stall], None]) -> Engine:
         def leave_and_report(ended: Ended) -> None:

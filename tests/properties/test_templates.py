@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.config import TaskChecker, parse
-from penstock.config.outputs import is_inside
+from penstock.config import Config, TaskChecker, parse
+from penstock.config.outputs import OutputRules, is_inside
 from penstock.engine.outputs import Outputs
 from penstock.intake.entries import Setting, read_copies
 from penstock.intake.skipping import OutputFiles
@@ -103,7 +103,8 @@ def test_a8_what_was_written_is_there(template: str) -> None:
         output = str(copy.task.output)
         pattern = copy.pattern or output
         assert not OutputFiles(root).has(pattern)
-        assert Outputs(root).kept(output, Outcome(Verdict.DONE, "text")).verdict is Verdict.DONE
+        rules = OutputRules(Config(), root)
+        assert Outputs(rules).kept(output, Outcome(Verdict.DONE, "text")).verdict is Verdict.DONE
         assert OutputFiles(root).has(pattern)
         assert not OutputFiles(root).has(pattern + "x")
         assert not OutputFiles(root).has("x" + pattern)

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from penstock.config import parse
+from penstock.config import Config, parse
 from penstock.config.beads import Beads
 from penstock.config.document import as_document, read_document
 from penstock.errors import ConfigError, UsageError
 from penstock.intake.beads.claims import Claims
 from penstock.intake.beads.issues import Issue, read_issue
 from penstock.intake.beads.mapping import kind_of, output_path, prompt, task_of
-from penstock.intake.beads.outputs import BadOutput, checked, save
+from penstock.intake.beads.outputs import BadOutput, IssueOutputs
 from penstock.intake.beads.tracker import find_place, open_tracker
 
 RULES = Beads(
@@ -106,24 +106,26 @@ def test_c3_an_output_path_in_a_description(description: str, path: str | None) 
 @pytest.mark.parametrize(
     "path",
     ["../x", "a/../../x", "a/..", "/etc/passwd", "~/x", "a/", ".", "a\\b", "a\x00b", ".git/hooks/x",
-     ".beads/issues.jsonl", "x" * 2000],
+     "sub/.git/config", "sub/.Git/config", ".beads/issues.jsonl", "a/.beads/issues.jsonl", "inbox/.penstock/lock",
+     "x" * 2000],
 )  # fmt: skip
 def test_c3_paths_that_lead_out_are_refused(tmp_path: Path, path: str) -> None:
     """C3, promise 7: inside the allowed root only."""
     with pytest.raises(BadOutput):
-        checked(path, tmp_path)
+        IssueOutputs(Config(), tmp_path).check(path)
 
 
 def test_c3_a_result_is_saved_whole(tmp_path: Path) -> None:
     """C3: folders are made, an older result is replaced, nothing is left beside."""
-    assert save("a/b/c.md", tmp_path, b"one") == "a/b/c.md"
-    assert save(f"{tmp_path}/a/b/c.md", tmp_path, b"two") == "a/b/c.md"
+    outputs = IssueOutputs(Config(), tmp_path)
+    assert outputs.save("a/b/c.md", b"one") == "a/b/c.md"
+    assert outputs.save(f"{tmp_path}/a/b/c.md", b"two") == "a/b/c.md"
     assert (tmp_path / "a/b/c.md").read_bytes() == b"two"
     assert os.listdir(tmp_path / "a/b") == ["c.md"]
 
 
 def test_c3_links_that_lead_out_are_not_followed(tmp_path: Path) -> None:
-    """C3: neither a folder nor a file that is a link, nor a file where a folder should be."""
+    """C3: a folder that is a link is refused, a file that is one replaced."""
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()
@@ -133,15 +135,31 @@ def test_c3_links_that_lead_out_are_not_followed(tmp_path: Path) -> None:
     (root / "folder").mkdir()
     for path, why in [
         ("out/x", "a link"),
-        ("file", "plain file"),
         ("plain/x", "written"),
-        ("folder", "plain file"),
+        ("folder", "a folder of that name"),
     ]:
         with pytest.raises(BadOutput, match=why):
-            save(path, root, b"secret")
+            IssueOutputs(Config(), root).save(path, b"secret")
+    assert IssueOutputs(Config(), root).save("file", b"secret") == "file"
     assert os.listdir(outside) == []
     with pytest.raises(BadOutput, match="No such file"):
-        save("x", tmp_path / "gone", b"")
+        IssueOutputs(Config(), tmp_path / "gone").save("x", b"")
+
+
+def test_c3_it_does_not_matter_by_which_name_the_folder_is_known(tmp_path: Path) -> None:
+    """C3: the config and the store are where they are, whatever links lead there."""
+    home, link = tmp_path / "home", tmp_path / "link"
+    home.mkdir()
+    link.symlink_to(home)
+    config = Config(path=home / "penstock.toml", store=str(home / "penstock.db"))
+    for root in (home, link):
+        outputs = IssueOutputs(config, root)
+        for name in ("penstock.toml", "penstock.db", "penstock.db-wal", "penstock.db.lock"):
+            with pytest.raises(BadOutput, match="Penstock's own"):
+                outputs.check(name)
+            with pytest.raises(BadOutput, match="Penstock's own"):
+                outputs.save(name, b"")
+    assert os.listdir(home) == []
 
 
 # ---- claims

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -9,10 +12,12 @@ from typing import Any
 import pytest
 
 import penstock.client
-from penstock.config import TaskChecker
+from penstock.config import Config, TaskChecker
+from penstock.config.outputs import OutputRules
 from penstock.engine.base import Engine
 from penstock.engine.local import LocalEngine
 from penstock.engine.outputs import Outputs
+from penstock.engine.whole_files import WholeFiles
 from penstock.errors import TaskError
 from penstock.hosts.base import Job
 from penstock.model import Host, Outcome, State, Task, Verdict
@@ -21,19 +26,39 @@ from tests.conformance.engine_rig import Rig
 from tests.unit.web_rig import serving
 
 HOST = Host("small", "simulated", 4)
+FORBIDDEN = (
+    "penstock.toml",
+    *(
+        f"penstock.db{end}"
+        for end in ("", "-wal", "-shm", "-journal", ".lock", ".turn", ".bells/1", ".work/a/log")
+    ),
+    ".git/hooks/post-checkout",
+    "sub/.git/config",
+    "sub/.GIT/config",
+    ".git",
+    ".beads/issues.jsonl",
+    "sub/.beads/issues.jsonl",
+    "inbox/.penstock/lock",
+)
 
 
-def saving(root: Path, *own_files: str) -> Any:
+def saving(root: Path) -> Any:
+    """The config and the store lie in the root."""
+
     def make(*parts: Any) -> Engine:
         adapters, slots, report, on_stall, clock, tag, limits = parts
-        outputs = Outputs(str(root), own_files)
+        outputs = Outputs(OutputRules(config_in(root)))
         return LocalEngine(adapters, slots, report, on_stall, clock, None, tag, limits, outputs)
 
     return make
 
 
-async def outcome_of(root: Path, output: str, value: Any, *own_files: str, **wishes: Any) -> Outcome:
-    async with Rig(HOST, make=saving(root, *own_files)) as rig:
+def config_in(root: Path) -> Config:
+    return Config(path=root / "penstock.toml", store=str(root / "penstock.db"))
+
+
+async def outcome_of(root: Path, output: str, value: Any, **wishes: Any) -> Outcome:
+    async with Rig(HOST, make=saving(root)) as rig:
         return await rig.outcome_of("small", {"duration_s": 0.0, "value": value, **wishes}, output=output)
 
 
@@ -77,7 +102,7 @@ async def test_a_link_leads_nowhere_outside(tmp_path: Path) -> None:
     outcome = await outcome_of(root, "way/out/report.md", "text")
     assert outcome.verdict is Verdict.PERMANENT
     assert outcome.value == "text", "what was made is kept"
-    assert "is outside of" in (outcome.error or "")
+    assert "goes through 'way', which is a link" in (outcome.error or "")
     assert everything_in(outside) == []
     assert not (outside / "out").exists()
 
@@ -97,10 +122,101 @@ async def test_a_folder_or_a_file_of_ours_stays(tmp_path: Path) -> None:
     own = tmp_path / "penstock.toml"
     own.write_text("ours")
     assert "a folder of that name" in str((await outcome_of(tmp_path, "folder", "x")).error)
-    assert "Penstock's own" in str((await outcome_of(tmp_path, "penstock.toml", "x", str(own))).error)
+    assert "Penstock's own" in str((await outcome_of(tmp_path, "penstock.toml", "x")).error)
     (tmp_path / "link").symlink_to(tmp_path)
-    assert "Penstock's own" in str((await outcome_of(tmp_path, "link/penstock.toml", "x", str(own))).error)
+    assert "a link" in str((await outcome_of(tmp_path, "link/penstock.toml", "x")).error)
     assert own.read_text() == "ours"
+
+
+@pytest.mark.parametrize("output", FORBIDDEN)
+@pytest.mark.parametrize("by_link", [False, True])
+def test_nothing_that_keeps_us_going_is_replaced_even_if_it_was_accepted(
+    tmp_path: Path, output: str, by_link: bool
+) -> None:
+    """Promise 7: it is asked again when the result is saved, whatever the root is called."""
+    home = tmp_path / "home"
+    (home / ".git/hooks").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(home)
+    rules = OutputRules(config_in(home), str(tmp_path / ("link" if by_link else "home")))
+    before = everything_in(home)
+    kept = Outputs(rules).kept(output, Outcome(Verdict.DONE, "text"))
+    assert (kept.verdict, kept.value) == (Verdict.PERMANENT, "text")
+    assert "Penstock's own" in (kept.error or "") or "no place for results" in (kept.error or "")
+    assert everything_in(home) == before
+    assert rules.problem(output) is not None, "and it is not accepted in the first place"
+
+
+def test_what_a_link_to_the_config_leads_to_is_not_replaced_either(tmp_path: Path) -> None:
+    (tmp_path / "real.toml").write_text("ours")
+    (tmp_path / "penstock.toml").symlink_to("real.toml")
+    outputs = Outputs(OutputRules(config_in(tmp_path)))
+    for name in ("real.toml", "penstock.toml"):
+        assert outputs.kept(name, Outcome(Verdict.DONE, "x")).verdict is Verdict.PERMANENT
+    assert (tmp_path / "penstock.toml").read_text() == "ours"
+
+
+def test_a_name_that_only_looks_like_ours_is_free(tmp_path: Path) -> None:
+    """Another folder's penstock.db is nobody's, and .gitignore is not .git."""
+    outputs = Outputs(OutputRules(config_in(tmp_path)))
+    for name in ("sub/penstock.db", "sub/penstock.toml", ".gitignore", "a.git", "penstock.md"):
+        assert outputs.kept(name, Outcome(Verdict.DONE, "x")).verdict is Verdict.DONE
+
+
+def test_what_a_killed_writer_left_is_removed_and_what_another_writes_is_not(tmp_path: Path) -> None:
+    left, live, alien = (tmp_path / name for name in (".penstock-1.part", ".penstock-2.part", "x.part"))
+    for path in (left, live, alien):
+        path.write_text("half")
+    with live.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        WholeFiles(str(tmp_path)).write(["a.md"], b"text")
+    assert everything_in(tmp_path) == sorted([live.name, alien.name, "a.md"])
+
+
+def test_a_part_that_was_swept_before_its_writer_locked_it_is_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+    swept: list[str] = []
+
+    def too_late(file: int, how: int) -> None:
+        if not swept:
+            swept.append(next(tmp_path.glob(".penstock-*.part")).name)
+            (tmp_path / swept[0]).unlink()
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", too_late)
+    WholeFiles(str(tmp_path)).write(["a.md"], b"text")
+    assert swept
+    assert everything_in(tmp_path) == ["a.md"]
+    assert (tmp_path / "a.md").read_bytes() == b"text"
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.md").write_text("the old one")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        WholeFiles(str(tmp_path)).write(["a.md"], b"text")
+    assert everything_in(tmp_path) == ["a.md"]
+    assert (tmp_path / "a.md").read_text() == "the old one"
+
+
+def test_a_pipe_in_its_place_stays(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="no plain file"):
+        WholeFiles(str(tmp_path)).write(["pipe"], b"text")
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("parts", [[".."], ["a", "..", "b"], ["a/b"], [""], [".", "b"]])
+def test_a_name_is_one_name(tmp_path: Path, parts: list[str]) -> None:
+    with pytest.raises(OSError, match="no name of a file"):
+        WholeFiles(str(tmp_path)).write(parts, b"text")
 
 
 async def test_what_cannot_be_written_fails_with_the_value_kept(tmp_path: Path) -> None:
@@ -147,15 +263,25 @@ def config(tmp_path: Path) -> Path:
         ("/etc/passwd", "is outside of"),
         ("penstock.toml", "Penstock's own"),
         ("sub/../penstock.db-wal", "Penstock's own"),
+        *((path, "Penstock's own|no place for results") for path in FORBIDDEN),
     ],
 )
 def test_a_path_that_leads_out_is_refused_at_submit(config: Path, output: Any, what: str) -> None:
     checker = TaskChecker(read_config(config))
-    with pytest.raises(TaskError, match=f"output: .*{what}"):
+    with pytest.raises(TaskError, match=f"output: .*({what})"):
         checker.check(Task("count", output=output))
     checker.check(Task("count"))
     with pytest.raises(TaskError, match=what):  # also when its shape is known to be good
         checker.check(Task("count", output=output))
+
+
+def test_a_link_on_the_way_is_told_at_submit(config: Path) -> None:
+    (config.parent / "real").mkdir()
+    (config.parent / "way").symlink_to("real")
+    checker = TaskChecker(read_config(config))
+    checker.check(Task("count", output="real/a.md"))
+    with pytest.raises(TaskError, match="goes through 'way', which is a link"):
+        checker.check(Task("count", output="way/a.md"))
 
 
 def test_a_root_of_its_own_holds(config: Path) -> None:

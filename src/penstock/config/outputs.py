@@ -1,18 +1,87 @@
-"""Where results may be saved: a path that stays inside the folder for outputs, and is no file of ours."""
+"""Which paths a result may take: inside the folder for outputs, and never the place of a file that keeps us going.
+
+Off limits are the config, everything whose name begins with the store's, and the folders of Git, of Beads and of a
+folder queue at any depth. Folders are compared as what they are, not by their names, so that it does not matter
+which links a path was written with. It is asked before a task is accepted and, with each folder open, once more
+when its result is saved.
+"""
 
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from penstock.config.document import Config
 from penstock.config.problems import kind_of, quoted
 
 MAX_PATH = 1024
 MAX_NAME_BYTES = 255  # what file systems take
+OFF_LIMITS = frozenset({".git", ".beads", ".penstock"})  # also where file systems tell no case apart
 
 
-def output_problem(output: object, config: Config | None = None) -> str | None:
-    """What is wrong with a task's `output`; without a config, only what holds under any."""
+class _Own(NamedTuple):
+    folder: str
+    name: str  # in lower case
+    is_beginning: bool  # of the names of all its files
+
+
+class OutputRules:
+    """Where results may be saved: below `root`, which `key` of the config sets."""
+
+    def __init__(self, config: Config, root: str | None = None, key: str = "output_root") -> None:
+        self.root = config.outputs if root is None else os.path.abspath(root)
+        self._key = key
+        self._own = _own_files(config)
+        self._good_folder = self.root  # the last one without a link: most tasks share theirs
+
+    def problem(self, output: str) -> str | None:
+        """Why a path, good as such, cannot be an output."""
+        parts = self.parts(output)
+        if parts is None:
+            return f"{quoted(output)} is outside of {self.root}; write a path inside it, or set `{self._key}`"
+        folder = self.root
+        for part in parts:
+            if (what := self.why_not(folder, part)) is not None:
+                return f"{quoted(output)} {what}; choose another"
+            folder = os.path.join(folder, part)
+        if (link := self._link(parts)) is not None:
+            return f"{quoted(output)} goes through {quoted(link)}, which is a link; name the folder itself"
+        return None
+
+    def parts(self, output: str) -> tuple[str, ...] | None:
+        """The path below the root, name by name; None when it is not below it."""
+        path = saved_at(output, self.root)
+        if not is_inside(path, self.root):
+            return None
+        return tuple(path[len(self.root) :].strip(os.sep).split(os.sep))
+
+    def why_not(self, folder: int | str, name: str) -> str | None:
+        """What keeps a name in a folder, open or by its path, from being part of an output."""
+        told = name.casefold()
+        if told in OFF_LIMITS:
+            return f"has {quoted(name)} in it, which is no place for results"
+        for own in self._own:
+            fits = told.startswith(own.name) if own.is_beginning else told == own.name
+            if fits and _is_same(folder, own.folder):
+                return "is a file of Penstock's own"
+        return None
+
+    def _link(self, parts: tuple[str, ...]) -> str | None:
+        """The first folder on the way that is a link: none is followed when the result is saved."""
+        folder = os.path.join(self.root, *parts[:-1])
+        if folder == self._good_folder:
+            return None
+        here = self.root
+        for part in parts[:-1]:
+            here = os.path.join(here, part)
+            if os.path.islink(here):
+                return part
+        self._good_folder = folder
+        return None
+
+
+def output_problem(output: object, rules: OutputRules | None = None) -> str | None:
+    """What is wrong with a task's `output`; without rules, only what holds under any config."""
     if not isinstance(output, str) or not output:
         return f"must be the path of a file, not {kind_of(output)}"
     if len(output) > MAX_PATH:
@@ -28,17 +97,7 @@ def output_problem(output: object, config: Config | None = None) -> str | None:
         return "is not UTF-8 text"
     if longest > MAX_NAME_BYTES:
         return f"has a name of {longest} bytes; at most {MAX_NAME_BYTES}"
-    return None if config is None else _misplaced(output, config)
-
-
-def _misplaced(output: str, config: Config) -> str | None:
-    root = config.outputs
-    path = saved_at(output, root)
-    if not is_inside(path, root):
-        return f"{quoted(output)} is outside of {root}; write a path inside it, or set `output_root`"
-    if path in own_files(config):
-        return f"{quoted(output)} is a file of Penstock's own; choose another"
-    return None
+    return None if rules is None else rules.problem(output)
 
 
 def saved_at(output: str, root: str) -> str:
@@ -51,12 +110,23 @@ def is_inside(path: str, root: str) -> bool:
     return path.startswith(root if root.endswith(os.sep) else root + os.sep)
 
 
-def own_files(config: Config) -> frozenset[str]:
-    """The config and the store: what nobody's result may take the place of."""
-    store = config.store
-    ours = (
-        {store, *(f"{store}{end}" for end in ("-wal", "-shm", "-journal"))} if "://" not in store else set()
-    )
+def _own_files(config: Config) -> tuple[_Own, ...]:
+    """Each where it is named, and where a link in that place leads."""
+    own: dict[str, bool] = {}
     if config.path is not None:
-        ours.add(os.path.normpath(config.path.absolute()))
-    return frozenset(ours)
+        path = os.path.abspath(config.path)
+        own |= dict.fromkeys((path, os.path.realpath(path)), False)
+    if "://" not in config.store:
+        path = os.path.abspath(config.store)
+        own |= dict.fromkeys((path, os.path.realpath(path)), True)
+    return tuple(
+        _Own(os.path.dirname(path), os.path.basename(path).casefold(), is_beginning)
+        for path, is_beginning in own.items()
+    )
+
+
+def _is_same(one: int | str, other: str) -> bool:
+    try:
+        return os.path.samestat(os.stat(one), os.stat(other))
+    except OSError:  # one is not there yet
+        return one == other

@@ -24,7 +24,7 @@ from penstock.config.keys import (
     Bounds,
     shown,
 )
-from penstock.config.outputs import output_problem, saved_at
+from penstock.config.outputs import OutputRules, output_problem, saved_at
 from penstock.config.problems import kind_of, meant, quoted
 from penstock.errors import TaskError
 from penstock.model import ANY_MODEL, PRIORITIES, Host, OnCrash, Task
@@ -54,8 +54,7 @@ class TaskChecker:
     """
 
     def __init__(self, config: Config | None = None, *, own_calls: bool = False) -> None:
-        self._config = config
-        self._root = None if config is None else config.outputs
+        self._outputs = None if config is None else OutputRules(config)
         self._rules = None if config is None else _Rules(config, own_calls)
         self._good: set[tuple[object, ...]] = set()
         # Good values of the last task: in a bulk submit they are mostly the same.
@@ -86,12 +85,12 @@ class TaskChecker:
 
     def saved_at(self, output: str) -> str | None:
         """The file that an output means; None without a config."""
-        return None if self._root is None else saved_at(output, self._root)
+        return None if self._outputs is None else saved_at(output, self._outputs.root)
 
     def _own_problems(self, task: Task) -> Found:
         found: Found = []
         _check_own(task, found)
-        if task.output is not None and (what := output_problem(task.output, self._config)) is not None:
+        if task.output is not None and (what := output_problem(task.output, self._outputs)) is not None:
             found.append(("output", what))
         return found
 

@@ -23,12 +23,12 @@ from typing import Any, ParamSpec, TypeVar
 from penstock.client import Client
 from penstock.config import TaskChecker
 from penstock.config.keys import MODEL_TYPES
-from penstock.config.outputs import own_files
 from penstock.engine.outputs import as_bytes
 from penstock.errors import TaskError, UsageError
-from penstock.intake.beads import mapping, outputs, reports
+from penstock.intake.beads import mapping, reports
 from penstock.intake.beads.claims import Claim, Claims
 from penstock.intake.beads.issues import BLOCKED, CLOSED, Issue
+from penstock.intake.beads.outputs import BadOutput, IssueOutputs
 from penstock.intake.beads.readiness import is_work
 from penstock.intake.beads.tracker import Place, Tracker, TrackerFault, is_ours, may_claim
 from penstock.lifecycle import ENDED
@@ -68,7 +68,8 @@ class BeadsLoop:
         self._rules = rules
         self._tell = tell
         self._pace = pace
-        self._root = place.root if rules.root is None else Path(rules.root)
+        root = place.root if rules.root is None else Path(rules.root)
+        self._outputs = IssueOutputs(client.config, root)
         self._beads = place.beads
         self._thread = ThreadPoolExecutor(1, "penstock claims")
         self._claims = Claims(place.beads, client.config.store)
@@ -359,8 +360,8 @@ class BeadsLoop:
         if wanted is None or record.state is not State.DONE:
             return None, None
         try:
-            return await asyncio.to_thread(outputs.save, wanted, self._root, as_bytes(record.value)), None
-        except outputs.BadOutput as error:
+            return await asyncio.to_thread(self._outputs.save, wanted, as_bytes(record.value)), None
+        except BadOutput as error:
             return None, str(error)
 
     def _output_problem(self, issue: Issue) -> str | None:
@@ -368,10 +369,8 @@ class BeadsLoop:
         if wanted is None:
             return None
         try:
-            path = self._root / outputs.checked(wanted, self._root)
-            if str(path) in own_files(self._client.config):
-                return f"Output path {wanted!r} is a file of Penstock's own; choose another"
-        except outputs.BadOutput as error:
+            self._outputs.check(wanted)
+        except BadOutput as error:
             return str(error)
         return None
 
