@@ -146,6 +146,15 @@ def test_one_task_from_options_is_never_skipped(cli: Cli) -> None:
     ]
 
 
+def test_from_another_folder_outputs_lie_beside_the_config(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(cli.folder / "inputs")
+    assert "5 tasks would run" in cli.good("-c", "../penstock.toml", "run", "../tasks.toml", "--dry-run").out
+    cli.good(
+        "-c", "../penstock.toml", "submit", "summarize", '{"duration_s": 0}', "--output", "x.md", "--wait"
+    )
+    assert (cli.folder / "x.md").exists()
+
+
 # ---- dry runs
 
 MONEY = """

@@ -174,6 +174,19 @@ def test_a_database_is_kept_as_it_is(url: str) -> None:
     assert parse(f'store = "{url}"', FILE).store == url
 
 
+def test_a_path_with_dots_is_where_it_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs and inputs are told to be inside of its folder by their paths."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "penstock.toml").touch()
+    monkeypatch.chdir(tmp_path / "docs")
+    found = load(Path("../penstock.toml"))
+    assert (found.path, found.outputs) == (tmp_path / "penstock.toml", str(tmp_path))
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "docs" / "link").symlink_to(tmp_path / "deep" / "er")
+    (tmp_path / "deep" / "penstock.toml").touch()
+    assert load(Path("link/../penstock.toml")).outputs == str(tmp_path / "deep"), "as the system reads it"
+
+
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     text = '[hosts.a]\ntype = "python"\ncall = "m:f"\npath = ["lib", "/opt/lib"]\n'
     text += '[hosts.b]\ntype = "command"\nargv = ["x"]\ncwd = "../work"\n'

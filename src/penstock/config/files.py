@@ -89,8 +89,16 @@ def parse(text: str, path: Path | None = None, *, types: HostTypes = AVAILABLE) 
         raise ConfigError(f"{name}: is nested too deeply; flatten it") from None
     except ValueError:  # Python's own limit on the digits of a number
         raise ConfigError(f"{name}: has a number with thousands of digits; make it shorter") from None
-    place = None if path is None else path.absolute()
+    place = None if path is None else _without_dots(path)
     return read_document(document, place, types=types, lines=lambda: _lines_of(text))
+
+
+def _without_dots(path: Path) -> Path:
+    """Absolute, and without `..`: what lies beside it is compared by its path.
+
+    Behind a link `..` is where the link leads to; else links stay as they are written.
+    """
+    return path.parent.resolve() / path.name if os.pardir in path.parts else path.absolute()
 
 
 def _lines_of(text: str) -> Lines:
