@@ -7,7 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +27,7 @@ from penstock.config.problems import nearest
 from penstock.errors import TaskError, UnknownTask, Unreachable
 from penstock.lifecycle import ENDED
 from penstock.model import Attempt, OnCrash, Result, State, Task, TaskRecord
-from penstock.store.base import Answer, Request, Snapshot, Store, StoredEvent, TaskFilter, Token
+from penstock.store.base import Answer, Maker, Request, Snapshot, Store, StoredEvent, TaskFilter, Token
 from penstock.store.joining import joining
 from penstock.telemetry.ambient import current as current_trace
 from penstock.wiring import Dispatching, make_dispatcher, open_store, read_config
@@ -225,11 +234,15 @@ class Client:
 
         return await past_of_kinds(self._store, kinds)
 
-    async def foresee_end(self, tasks: Sequence[Task]) -> Prediction:
-        """When the last of these would end, were they submitted now; nothing is."""
+    async def makers_of_outputs(self, outputs: Sequence[str]) -> dict[str, Maker]:
+        """Of each of these outputs the task that is about to make it, if there is one that can be joined."""
+        return await self._store.makers_of_outputs(outputs)
+
+    async def foresee_end(self, tasks: Sequence[Task], joined: Collection[str] = ()) -> Prediction:
+        """When the last of these would end, were they submitted now, and of those that are `joined`; nothing is."""
         from penstock.store.outlook import foresee_end
 
-        return await foresee_end(self._store, self.config.plant, tasks, time.time())
+        return await foresee_end(self._store, self.config.plant, tasks, time.time(), joined)
 
     async def wait(self, task_id: str) -> Result:
         """The result of one task, when it has ended."""

@@ -105,6 +105,16 @@ async def test_a8_the_newest_task_that_ended_with_an_output(store: Store) -> Non
     assert await store.ended_of_outputs(["y"]) == {"y": "d"}
 
 
+async def test_a8_who_is_about_to_make_an_output(store: Store) -> None:
+    """A8: the newest that lives and can be joined, which takes a key."""
+    await store.acquire(ME, T0)
+    made = {"a": ("x", "k1"), "b": ("x", "k2"), "c": ("x", None), "d": ("y", "k3"), "e": (None, "k4")}
+    await store.submit([task(id, 0.0, output=output, key=key) for id, (output, key) in made.items()])
+    assert await store.makers_of_outputs(["x", "y", "z"]) == {"x": ("b", "k2"), "y": ("d", "k3")}
+    await store.record([start("b"), done("b"), start("d")])
+    assert await store.makers_of_outputs(["x", "y"]) == {"x": ("a", "k1"), "y": ("d", "k3")}
+
+
 async def test_a8_an_output_is_made_by_one_task_at_a_time(store: Store) -> None:
     """A8: while it lives it is joined; when it has ended the next one makes it anew, under another id."""
     await store.acquire(ME, T0)

@@ -114,7 +114,10 @@ def test_submit_skips_too(cli: Cli) -> None:
     assert some.told == ["penstock: 4 of 5 outputs are there; --redo makes them again"]
     assert len(cli.good("submit", "--file", "tasks.toml", "--redo", "--json").json["task_ids"]) == 5
     waited = records(cli.good("submit", "--file", "tasks.toml", "--wait", "--json").out)
-    assert sorted(one["state"] for one in waited) == ["done", *["skipped"] * 4]
+    assert [one["state"] for one in waited] == ["done"] * 5, "all are about to be made again"
+    (cli.folder / "all.md").unlink()
+    waited = records(cli.good("submit", "--file", "tasks.toml", "--wait", "--json").out)
+    assert [one["state"] for one in waited] == [*["skipped"] * 4, "done"]
 
 
 def test_a8_what_is_queued_already_is_not_queued_twice(cli: Cli) -> None:
@@ -123,6 +126,37 @@ def test_a8_what_is_queued_already_is_not_queued_twice(cli: Cli) -> None:
     said = cli.good("run", "tasks.toml")
     assert said.told[-1] == "penstock: 5 of 5 tasks had been submitted before, and have ended as well"
     assert len(cli.tasks()) == len(outputs(cli)) == 5
+
+
+def test_a8_what_redo_left_queued_is_gone_on_with(cli: Cli) -> None:
+    """A8: an output that is there and about to be made again is waited for, and a dry run counts it."""
+    cli.good("run", "tasks.toml", "--quiet")
+    (cli.folder / "all.md").write_text("an old one")
+    cli.good("submit", "--file", "tasks.toml", "--redo")
+    dry = cli.good("run", "tasks.toml", "--dry-run")
+    assert "5 tasks would run (5 of them queued or running already), 0 have their output already" in dry.out
+    told = cli.good("run", "tasks.toml", "--dry-run", "--json").json
+    assert (told["to_run"], told["joined"], told["skipped"]) == (5, 5, 0)
+    assert told["ends"]["in_s"] > 0, "they are no longer than themselves, and not unknown"
+    said = cli.good("run", "tasks.toml")
+    assert said.told[0] == "penstock: 5 of its tasks are queued or running already and joined, not made twice"
+    assert said.told[-1] == "penstock: 5 of 5 tasks had been submitted before, and have ended as well"
+    assert outputs(cli)["all.md"] == "all of them\n"
+    assert len(cli.tasks()) == 10
+    assert cli.good("run", "tasks.toml").told == [
+        "penstock: all 5 outputs are there, nothing is left to do; --redo makes them again"
+    ]
+
+
+def test_a_task_with_another_key_is_not_joined(cli: Cli) -> None:
+    cli.file("t.jsonl", '{"kind": "summarize", "output": "x.md", "key": "mine"}\n')
+    (cli.folder / "x.md").touch()
+    cli.good("submit", "summarize", "--output", "x.md", "--key", "other")
+    assert cli.good("run", "t.jsonl").told == [
+        "penstock: its output is there, nothing is left to do; --redo makes it again"
+    ]
+    cli.good("submit", "--file", "t.jsonl", "--redo")
+    assert len(cli.tasks()) == 2
 
 
 def test_a_failed_task_is_tried_again_by_the_next_run(cli: Cli) -> None:

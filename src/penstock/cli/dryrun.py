@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import render
+from penstock.cli.planning import has_store
 from penstock.cli.session import opened
 from penstock.intake.estimates import BYTES_PER_TOKEN, PAST, PRICES, Estimate, Estimates
 from penstock.scheduling.budget import usd
@@ -35,7 +35,7 @@ class _Group:
 
 
 async def show(config: Config, file: str, plan: Plan, as_json: bool) -> int:
-    past, end = await _past(config, plan.todo) if plan.todo and _has_store(config) else ([], None)
+    past, end = await _past(config, plan) if plan.todo and has_store(config) else ([], None)
     estimates = Estimates(config, past)
     groups: dict[tuple[Any, ...], _Group] = {}
     for task in plan.there:
@@ -43,20 +43,17 @@ async def show(config: Config, file: str, plan: Plan, as_json: bool) -> int:
     for task in plan.todo:
         _group(groups, config, task).todo.append((task, estimates.of(task)))
     if as_json:
-        render.emit(_record(file, list(groups.values()), end))
+        render.emit(_record(file, plan, list(groups.values()), end))
     else:
-        _say(list(groups.values()), end)
+        _say(plan, list(groups.values()), end)
     return 0
 
 
-def _has_store(config: Config) -> bool:
-    """Opening one that is not there would make it."""
-    return "://" in config.store or os.path.exists(config.store)
-
-
-async def _past(config: Config, tasks: Sequence[Task]) -> tuple[list[History], Prediction]:
+async def _past(config: Config, plan: Plan) -> tuple[list[History], Prediction]:
+    added = [task for task in plan.todo if task.output not in plan.joined]
     async with opened(config) as client:
-        return await client.past_of_kinds({task.kind for task in tasks}), await client.foresee_end(tasks)
+        past = await client.past_of_kinds({task.kind for task in plan.todo})
+        return past, await client.foresee_end(added, plan.joined.values())
 
 
 def _group(groups: dict[tuple[Any, ...], _Group], config: Config, task: Task) -> _Group:
@@ -70,14 +67,16 @@ def _group(groups: dict[tuple[Any, ...], _Group], config: Config, task: Task) ->
 # ---- for people
 
 
-def _say(groups: list[_Group], end: Prediction | None) -> None:
+def _say(plan: Plan, groups: list[_Group], end: Prediction | None) -> None:
     todo = sum(len(group.todo) for group in groups)
     there = sum(len(group.there) for group in groups)
     columns = ["lane", "kind", "model", "hosts", ">to run", ">there", ">USD", "by", ">each", "first output"]
     render.print_table(columns, [_row(group) for group in groups], flexible="first output")
     render.say()
+    joined = f" ({len(plan.joined)} of them queued or running already)" if plan.joined else ""
     render.say(
-        f"{render.counted(todo, 'task')} would run, {there} have their output already; nothing was submitted"
+        f"{render.counted(todo, 'task')} would run{joined}, {there} have their output already; "
+        "nothing was submitted"
     )
     for line in (*_cost_lines(groups), *_time_lines(todo, end)):
         render.say_wrapped("", line)
@@ -161,7 +160,7 @@ def _time_lines(todo: int, end: Prediction | None) -> list[str]:
 # ---- for programs
 
 
-def _record(file: str, groups: list[_Group], end: Prediction | None) -> dict[str, Any]:
+def _record(file: str, plan: Plan, groups: list[_Group], end: Prediction | None) -> dict[str, Any]:
     tasks: list[dict[str, Any]] = []
     for group in groups:
         tasks += [_task_record(group, task, None) for task in group.there]
@@ -171,6 +170,7 @@ def _record(file: str, groups: list[_Group], end: Prediction | None) -> dict[str
     return {
         "file": file,
         "to_run": todo,
+        "joined": len(plan.joined),
         "skipped": sum(len(group.there) for group in groups),
         "usd": {
             "by_past": None if by_past is None else by_past[1],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import render
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from penstock.config import Config
     from penstock.intake.skipping import Plan
     from penstock.model import Task
+    from penstock.store.base import Maker
 
 REDO = "Also tasks whose output is there."
 DRY_RUN = "Only show what would run, what it would cost and how long it would take."
@@ -26,10 +29,46 @@ def read_plan(config: Config, file: str, run: str | None, *, redo: bool) -> Plan
     tasks, patterns = taskfile.read_file(file, run=run, checker=TaskChecker(config), on_crash=config.on_crash)
     if not tasks:
         raise UsageError(f"{file}: holds no task; write at least one")
-    return Plan(tasks, []) if redo else left_to_do(tasks, patterns, config.outputs)
+    tasks, joined = _joining(config, tasks)
+    return Plan(tasks, [], joined) if redo else left_to_do(tasks, patterns, config.outputs, joined)
+
+
+def has_store(config: Config) -> bool:
+    """Opening one that is not there would make it."""
+    return "://" in config.store or os.path.exists(config.store)
+
+
+def _joining(config: Config, tasks: list[Task]) -> tuple[list[Task], dict[str, str]]:
+    """The tasks, and by output which ones of the store some of them are: those that are about to make theirs.
+
+    They get the key by which they are found even when they have ended meanwhile.
+    """
+    from penstock.cli.session import finish
+
+    outputs = [task.output for task in tasks if task.output is not None]
+    if not outputs or not has_store(config):
+        return tasks, {}
+    makers = finish(_makers(config, outputs))
+    joined: dict[str, str] = {}
+    for place, task in enumerate(tasks):
+        maker = None if task.output is None else makers.get(task.output)
+        if task.output is not None and maker is not None and task.key in (None, maker.key):
+            joined[task.output] = maker.id
+            tasks[place] = replace(task, key=maker.key)
+    return tasks, joined
+
+
+async def _makers(config: Config, outputs: list[str]) -> dict[str, Maker]:
+    from penstock.cli.session import opened
+
+    async with opened(config) as client:
+        return await client.makers_of_outputs(outputs)
 
 
 def tell_there(plan: Plan) -> None:
+    if plan.joined:
+        are = "1 of its tasks is" if len(plan.joined) == 1 else f"{len(plan.joined)} of its tasks are"
+        render.note(f"{are} queued or running already and joined, not made twice")
     if not plan.there:
         return
     there = len(plan.there)

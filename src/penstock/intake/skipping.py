@@ -9,6 +9,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from penstock.config import TaskChecker
@@ -20,18 +21,30 @@ from penstock.model import Task
 
 
 class Plan(NamedTuple):
-    """A file's tasks: those to do, and those whose output is there."""
+    """A file's tasks: those to do, and those whose output is there.
+
+    `joined` has, by output, the id of the task that is about to make it: some of those to do are that one.
+    """
 
     todo: list[Task]
     there: list[Task]
+    joined: Mapping[str, str] = MappingProxyType({})
 
 
-def left_to_do(tasks: Sequence[Task], patterns: Mapping[str, str], root: str) -> Plan:
-    """Waiting for a task that is done already is waiting for nothing."""
+def left_to_do(
+    tasks: Sequence[Task], patterns: Mapping[str, str], root: str, joined: Mapping[str, str] | None = None
+) -> Plan:
+    """Waiting for a task that is done already is waiting for nothing. An output that is being made again is not
+    there yet."""
+    joined = joined or {}
     files = OutputFiles(root)
-    plan = Plan([], [])
+    plan = Plan([], [], joined)
     for task in tasks:
-        is_there = task.output is not None and files.has(patterns.get(task.output, task.output))
+        is_there = (
+            task.output is not None
+            and task.output not in joined
+            and files.has(patterns.get(task.output, task.output))
+        )
         (plan.there if is_there else plan.todo).append(task)
     done = {task.id for task in plan.there if task.id}
     if not done:
@@ -42,7 +55,7 @@ def left_to_do(tasks: Sequence[Task], patterns: Mapping[str, str], root: str) ->
         else replace(task, after=tuple(other for other in task.after if other not in done))
         for task in plan.todo
     ]
-    return Plan(todo, plan.there)
+    return Plan(todo, plan.there, joined)
 
 
 class OutputFiles:

@@ -59,6 +59,13 @@ class Arrival(NamedTuple):
     payload: bytes
 
 
+class Maker(NamedTuple):
+    """A task that has not ended: whoever submits its key gets it."""
+
+    id: str
+    key: str
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """Something a client asks of the dispatcher: cancel, retry, pause, resume, slots, tokens."""
@@ -218,6 +225,9 @@ class Store(Protocol):
 
     async def ended_of_outputs(self, outputs: Sequence[str]) -> dict[str, str]:
         """Of each of these outputs, word for word, the newest task that has ended."""
+
+    async def makers_of_outputs(self, outputs: Sequence[str]) -> dict[str, Maker]:
+        """Of each of these outputs, word for word, the newest task with a key that is about to make it."""
 
     async def ended_in_run(self, run: str, after: int) -> list[tuple[int, TaskRecord]]:
         """Tasks of a run that ended, with the number of the ending event, in that order, beyond `after`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -115,8 +115,13 @@ async def past_of_kinds(store: Store, kinds: Iterable[str]) -> list[History]:
     ]
 
 
-async def foresee_end(store: Store, plant: Plant, tasks: Sequence[Task], now: float) -> Prediction:
-    """When the last of these tasks would end, were they submitted now, behind all that is queued."""
+async def foresee_end(
+    store: Store, plant: Plant, tasks: Sequence[Task], now: float, joined: Collection[str] = ()
+) -> Prediction:
+    """When the last of these tasks would end, were they submitted now, behind all that is queued.
+
+    `joined` are ids of tasks that live already and count as theirs.
+    """
     from penstock.diagnosis.why.prediction import Prediction, predict_end
 
     if len(tasks) > MOST_FORESEEN:
@@ -141,5 +146,16 @@ async def foresee_end(store: Store, plant: Plant, tasks: Sequence[Task], now: fl
         )
         for place, task in enumerate(tasks)
     ]
-    queue = replace(present.queue, queued=[*present.queue.queued, *imagined])
+    queue = replace(
+        present.queue,
+        running=_as_theirs(present.queue.running, joined),
+        queued=[*_as_theirs(present.queue.queued, joined), *imagined],
+    )
     return await asyncio.to_thread(predict_end, replace(present, queue=queue), _IMAGINED)
+
+
+def _as_theirs(records: Sequence[TaskRecord], joined: Collection[str]) -> list[TaskRecord]:
+    return [
+        replace(record, task=replace(record.task, run=_IMAGINED)) if record.task.id in joined else record
+        for record in records
+    ]

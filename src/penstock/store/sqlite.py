@@ -30,6 +30,7 @@ from penstock.store.base import (
     Bell,
     Epoch,
     History,
+    Maker,
     Owner,
     Queue,
     Request,
@@ -217,6 +218,11 @@ class SQLiteStore:
     async def ended_of_outputs(self, outputs: Sequence[str]) -> dict[str, str]:
         wanted = json_text(list(outputs))
         return dict(await self._scan(lambda c: c.execute(QUERIES["ended_of_outputs"], (wanted,)).fetchall()))
+
+    async def makers_of_outputs(self, outputs: Sequence[str]) -> dict[str, Maker]:
+        wanted = json_text(list(outputs))
+        rows = await self._scan(lambda c: c.execute(QUERIES["makers_of_outputs"], (wanted,)).fetchall())
+        return {output: Maker(id, key) for output, id, key in rows}
 
     async def ended_in_run(self, run: str, after: int) -> list[tuple[int, TaskRecord]]:
         return await self._scan(partial(read_ended, run=run, after=after))

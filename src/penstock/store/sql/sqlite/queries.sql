@@ -141,6 +141,10 @@ SELECT ok, detail, data FROM requests WHERE number = ? AND answered_at IS NOT NU
 -- name: ended_of_outputs
 SELECT output, id FROM tasks WHERE output IN (SELECT value FROM json_each(?)) AND ended_at IS NOT NULL ORDER BY number
 
+-- name: makers_of_outputs
+SELECT output, id, key FROM tasks
+WHERE output IN (SELECT value FROM json_each(?)) AND ended_at IS NULL AND key IS NOT NULL ORDER BY number
+
 -- name: task
 SELECT * FROM full_records WHERE id = ?
 
