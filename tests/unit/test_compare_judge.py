@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.compare.arena import _die
 from penstock.compare.contenders import CONTENDERS, LEGACY, OURS
 from penstock.compare.judge import Figures, Raw, Span, Taken, judge
 from penstock.compare.match import Comparison, scale_of
 from penstock.compare.picture import in_rows
 from penstock.compare.plan import Ending
-from penstock.compare.stories import MOST_TOKENS, STORIES, TOKENS_PER_S, Story, with_death
+from penstock.compare.stories import MOST_TOKENS, STORIES, TOKENS_PER_S, Death, Story, with_death
 from penstock.compare.told import COLUMNS, FATES, fates, rows
 from penstock.compare.workloads import Workload, duration_s, one_by_one_s
 from penstock.model import Host, Plant, Task
+from penstock.testing import ModelServer
 
 SCALE = 0.1
 START = 1000.0
@@ -124,13 +126,50 @@ def test_the_verdict_says_who_was_soonest_who_was_later_and_what_was_not_done() 
 
 
 def test_only_a_death_excuses_what_is_not_done_and_never_ours() -> None:
-    undone = figures_of("thread_pool", 20, failed=("low",))
+    undone = figures_of("thread_pool", 20, failed=("low",), down=(3.0,))
     dying = with_death(story(), "two")
     assert not Comparison(story(), 1.0, (undone,)).ok
-    assert Comparison(dying, 1.0, (undone, figures_of(OURS, 20))).ok
-    assert not Comparison(dying, 1.0, (figures_of(OURS, 20, lost=("low",)),)).ok
-    assert not Comparison(dying, 1.0, (Figures.broken("thread_pool", "ended early"),)).ok
+    assert Comparison(dying, 1.0, (undone, figures_of(OURS, 20, down=(3.0, 9.0)))).ok
+    assert not Comparison(dying, 1.0, (figures_of(OURS, 20, lost=("low",), down=(3.0,)),)).ok
+    broken = Comparison(dying, 1.0, (Figures.broken("thread_pool", "it ended early"),))
+    assert not broken.ok
+    assert broken.verdict == "Broken: thread pool (it ended early)."
     assert not Comparison(story(), 1.0, (figures_of(OURS, 20, over_full=1),)).ok
+
+
+def test_a_death_that_did_not_happen_is_a_failure_and_told() -> None:
+    spared = Comparison(
+        with_death(story(), "two"), 1.0, (figures_of(LEGACY, 20, down=(3.0,)), figures_of(OURS, 20))
+    )
+    assert not spared.ok
+    assert spared.verdict.endswith("two did not die before they were through: Penstock.")
+    assert "did not die" not in Comparison(story(), 1.0, spared.figures).verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "after_served"),
+    [
+        ("six", "skadi", 0),  # one task
+        ("six", "fenrir", 0),  # three, all at once
+        ("council", "server", 0),
+        ("one-at-a-time", "server", 2),
+        ("forty", "surtr", 2),
+        ("urgent", "fenrir", 2),  # it has none of its own, but a share
+    ],
+)
+def test_a_host_dies_in_a_call_that_it_will_have(name: str, host: str, after_served: int) -> None:
+    made = with_death(STORIES[name], host).death
+    assert made is not None
+    assert (made.host, made.after_served) == (host, after_served)
+    assert 0 < made.latest_s < STORIES[name].ideal_s, "nobody is through by then"
+
+
+async def test_a_host_that_is_given_no_calls_dies_all_the_same() -> None:
+    moments: list[float] = []
+    async with ModelServer() as server:
+        await _die(Death("server", 2, 0.0, 0.01), 1.0, server, moments)
+        assert len(moments) == 2
+        assert server.stats.served == 0
 
 
 def test_every_row_has_every_column_also_of_a_way_that_broke() -> None:

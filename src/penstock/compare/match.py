@@ -38,11 +38,21 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Nobody broke; everybody did everything, but for those whose host died and who are not ours."""
+        """Nobody broke; everybody did everything, but for those whose host died and who are not ours.
+
+        A host that was to die and did not has proved nothing.
+        """
         must = [f for f in self.figures if self.story.death is None or f.contender == OURS]
-        return all(f.error is None for f in self.figures) and all(
-            f.all_done and not f.over_full for f in must
+        return (
+            all(f.error is None for f in self.figures)
+            and all(f.all_done and not f.over_full for f in must)
+            and not self.spared
         )
+
+    @property
+    def spared(self) -> list[Figures]:
+        """Those whose host was to die, and who were through before."""
+        return [f for f in self.figures if self.story.death is not None and f.error is None and not f.down]
 
     @property
     def verdict(self) -> str:
@@ -64,6 +74,14 @@ class Comparison:
         if short:
             told = [f"{CONTENDERS[f.contender]} {len(f.failed) + len(f.lost)}" for f in short]
             sentences.append(f"Not done: {_listed(told)} of {len(self.story.workload.tasks)} tasks.")
+        if self.story.death is not None and self.spared:
+            told = [CONTENDERS[f.contender] for f in self.spared]
+            sentences.append(
+                f"{self.story.death.host} did not die before they were through: {_listed(told)}."
+            )
+        broken = [f"{CONTENDERS[f.contender]} ({f.error})" for f in self.figures if f.error is not None]
+        if broken:
+            sentences.append(f"Broken: {_listed(broken)}.")
         return " ".join(sentences)
 
     @property

@@ -17,11 +17,15 @@ MOST_TOKENS = 4096  # that a simulated server writes for one call
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A host dies with calls under way, once it has served some, and comes back later."""
+    """A host dies with calls under way, once it has served some, and comes back later.
+
+    A way that gives it no such calls does not keep it alive: `latest_s` after the start it dies all the same.
+    """
 
     host: str
     after_served: int
     back_after_s: float
+    latest_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,36 @@ class Story:
 
 
 def with_death(story: Story, host: str) -> Story:
-    """The same with that host dying after its second answer, for a third of the ideal time."""
-    return replace(story, death=Death(host, 2, round(story.ideal_s / 3, 1)))
+    """The same with that host dying in mid-call for a third of the ideal time, after its second answer.
+
+    Where it has too few tasks for a call after that, it dies in its first. At half of the ideal time every way
+    is still at work.
+    """
+    return replace(
+        story,
+        death=Death(
+            host,
+            2 if _awaited(story, host) > max(2, _slots(story, host)) else 0,
+            round(story.ideal_s / 3, 1),
+            round(story.ideal_s / 2, 1),
+        ),
+    )
+
+
+def _slots(story: Story, name: str) -> int:
+    return next(story.true_slots(host) for host in story.workload.plant.hosts if host.name == name)
+
+
+def _awaited(story: Story, name: str) -> float:
+    """Tasks that this host will get: its own, or its share by slots of what others could do as well."""
+    hosts = story.workload.plant.hosts
+    own, shared = 0, 0.0
+    for task in story.workload.tasks:
+        able = [host.name for host in hosts if host.serves_kind(task.kind)]
+        own += able == [name]
+        if name in able:
+            shared += _slots(story, name) / sum(_slots(story, one) for one in able)
+    return own or shared
 
 
 # ---- the stories
@@ -149,7 +181,7 @@ _STORIES = (
         "In a pool or behind a semaphore every task learns by itself that its host is dead: it tries elsewhere, "
         "or fails when its tries are used up. Penstock takes the host out, also in its legacy mode, keeps its "
         "tasks waiting as host-down, and goes on when it is back.",
-        death=Death("fenrir", 2, 40.0),
+        death=Death("fenrir", 2, 40.0, 60.0),
     ),
     Story(
         _council("council", "Six calls to a server that runs six"),
