@@ -96,8 +96,8 @@ def test_systemd_accepts_it(cli: Cli) -> None:
 
 
 def test_folders_that_it_writes_to_are_open_to_it(cli: Cli) -> None:
-    for name in ("queue", "results", "project"):
-        (cli.folder / name).mkdir()
+    for name in ("queue", "results", "project/.beads"):
+        (cli.folder / name).mkdir(parents=True)
     cli.file(
         "penstock.toml",
         'store = "queue/penstock.db"\noutput_root = "results"\n[hosts.h]\ntype = "simulated"\n',
@@ -140,12 +140,39 @@ def test_as_json_it_comes_with_its_place(cli: Cli) -> None:
         (("systemd", "--name", "../x"), "--name: '../x' must be"),
         (("systemd", "--user", "--as", "root"), "leave out --as"),
         (("systemd", "--write", "nowhere"), "--write: there is no folder 'nowhere'"),
-        (("systemd", "work", "--on-stop", "a\nb"), "has a control character"),
+        (("systemd", "serve", "--host", "a\nb"), "has a control character"),
+        (("systemd", "work", "--dispatcher", "thread"), "--dispatcher: there is no 'thread'"),
+        (("systemd", "work", "--on-stop", "blok"), "--on-stop: there is no 'blok'"),
+        (("systemd", "work", "--log-format", "xml"), "--log-format: there is no 'xml'"),
+        (("systemd", "loop", "--beads", ".", "--interval", "x"), "--interval: 'x' must be a number"),
+        (("systemd", "loop", "--beads", "nowhere"), "nowhere: there is no such folder"),
+        (("systemd", "loop", "--beads", "."), "has no .beads folder"),
+        (("systemd", "serve", "--port", "99999"), "server.port"),
+        (("systemd", "serve", "--port", "x"), "--port: 'x' must be a whole number"),
+        (("systemd", "watch", "nowhere"), "nowhere: there is no such folder"),
+        (("systemd", "watch", ".", "--interval", "0"), "--interval: '0' must be a number"),
+        (("systemd", "watch", ".", "--lane", "none"), "--lane: there is no lane 'none'"),
+        (("systemd", "watch", ".", "--kind", "report"), "--kind: 'report' must be COMMAND=KIND"),
     ],
 )
 def test_promise_7_what_no_service_can_be_is_refused(cli: Cli, words: tuple[str, ...], told: str) -> None:
     (line,) = cli.bad(*words)
     assert told in line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("serve", "--port", "9000", "--host", "127.0.0.1"),
+        ("work", "--dispatcher", "threads"),
+        ("loop", "--beads", "project", "--interval", "5"),
+        ("watch", "project", "--kind", "*=agent"),
+    ],
+)
+def test_options_that_the_command_takes_stand_once_in_the_unit(cli: Cli, words: tuple[str, ...]) -> None:
+    (cli.folder / "project" / ".beads").mkdir(parents=True)
+    (start,) = values(cli.good("systemd", *words).out, "ExecStart")
+    assert shlex.split(start)[-len(words) - 2 :] == ["--config", str(cli.folder / "penstock.toml"), *words]
 
 
 @pytest.mark.parametrize(

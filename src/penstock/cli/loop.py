@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.cli.logs import Log
     from penstock.config import Config
     from penstock.intake.beads.loop import Pace
+    from penstock.intake.beads.tracker import Place, Tracker
     from penstock.wiring import Dispatching
 
 app = typer.Typer()
@@ -69,11 +70,31 @@ def loop(
     """
     from penstock.intake.beads.loop import Pace
 
+    work, interval_s, log_json = read_options(context, beads, interval, log_format, dispatcher, on_stop)
+    return finish(_loop(work, Pace(once, interval_s), (as_json, log_json, quiet)))
+
+
+class Work(NamedTuple):
+    """What is to be done, and how."""
+
+    config: Config
+    place: Place
+    tracker: Tracker
+    dispatching: Dispatching
+
+
+def read_options(
+    context: typer.Context, beads: str, interval: str, log_format: str, dispatcher: str, on_stop: str
+) -> tuple[Work, float, bool]:
+    """What `loop` makes of its options, whoever asks; wrong ones are refused."""
+    from penstock.intake.beads.tracker import find_place, open_tracker
+
     log_json = one_of("--log-format", log_format, ("text", "json")) == "json"
-    pace = Pace(once, _seconds("--interval", interval))
+    interval_s = _seconds("--interval", interval)
     dispatching = dispatching_of(dispatcher, on_stop)
     config = config_of(context)
-    return finish(_loop(config, Path(beads).expanduser(), pace, dispatching, (as_json, log_json, quiet)))
+    place = find_place(Path(beads).expanduser())
+    return Work(config, place, open_tracker(place, config.beads), dispatching), interval_s, log_json
 
 
 def _seconds(option: str, text: str) -> float:
@@ -105,17 +126,13 @@ class _Teller:
             render.emit_line({"issue": issue, "status": what, **told})
 
 
-async def _loop(
-    config: Config, folder: Path, pace: Pace, dispatching: Dispatching, shown: tuple[bool, bool, bool]
-) -> int:
+async def _loop(given: Work, pace: Pace, shown: tuple[bool, bool, bool]) -> int:
     from penstock.cli.logs import Log, telling
     from penstock.intake.beads.loop import BeadsLoop
-    from penstock.intake.beads.tracker import find_place, open_tracker
     from penstock.wiring import are_traced
 
     as_json, log_json, quiet = shown
-    place = find_place(folder)
-    tracker = open_tracker(place, config.beads)
+    config, place, tracker, dispatching = given
     log = Log(as_json=log_json, quiet=quiet, traced=are_traced(config))
     heard: list[int] = []
     does, doing = STOP_WORDS[dispatching.on_stop]

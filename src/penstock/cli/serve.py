@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli import render
-from penstock.cli.session import Settings, Stops, config_of, hearing_interrupts, one_of, whole
+from penstock.cli.session import Settings, Stops, hearing_interrupts, one_of, whole
 
 if TYPE_CHECKING:
     from penstock.config import Config
@@ -47,16 +47,24 @@ def serve(
     Ctrl-C or SIGTERM takes in nothing more and finishes what runs; the second time what runs is put back.
     Without any token it is open to the programs of this machine; see `penstock token`.
     """
-    as_json = one_of("--log-format", log_format, ("text", "json")) == "json"
-    settings: Settings = context.obj
-    if host is not None:
-        settings.settings.append(f"server.host={json.dumps(host)}")
-    if port is not None:
-        settings.settings.append(f"server.port={whole('--port', port, 0)}")
-    config = config_of(context)
+    config, as_json = read_options(context, host, port, log_format)
     from penstock.dispatcher import precise
 
     return precise.run(_serve(config, as_json, quiet))
+
+
+def read_options(
+    context: typer.Context, host: str | None, port: str | None, log_format: str
+) -> tuple[Config, bool]:
+    """What `serve` makes of its options, whoever asks; wrong ones are refused."""
+    as_json = one_of("--log-format", log_format, ("text", "json")) == "json"
+    given: Settings = context.obj
+    settings = [*given.settings]
+    if host is not None:
+        settings.append(f"server.host={json.dumps(host)}")
+    if port is not None:
+        settings.append(f"server.port={whole('--port', port, 0)}")
+    return Settings(given.config, settings).read(), as_json
 
 
 async def _serve(config: Config, as_json: bool, quiet: bool) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +19,6 @@ from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.config import Config
-    from penstock.setup.unit import Service
 
 app = typer.Typer()
 
@@ -93,7 +94,7 @@ def systemd(
         finish_s=finish_s,
         tools=Tools(*(shutil.which(tool) or f"/usr/bin/{tool}" for tool in ("kill", "timeout", "tail"))),
     )
-    _check_signs(service)
+    _check_signs((*service.program, service.path, *map(str, (service.folder, *service.writes))))
     text = unit_text(service)
     if as_json:
         render.emit(
@@ -113,17 +114,16 @@ def _checked(context: typer.Context, command: str, options: Sequence[str]) -> Ma
     """What the command makes of its options; wrong ones are found here, not by the service manager."""
     above: Any = context.parent
     parser = above.command.get_command(above, command)
-    parsed: Mapping[str, Any] = parser.make_context(command, list(options), parent=above).params
-    return parsed
+    inner = parser.make_context(command, list(options), parent=above)
+    given: Mapping[str, Any] = inner.params
+    _check_signs((command, *options))
+    read = import_module(parser.callback.__module__).read_options
+    read(inner, *(given[name] for name in list(signature(read).parameters)[1:]))
+    return given
 
 
-def _check_signs(service: Service) -> None:
-    for word in (
-        *service.program,
-        *service.words,
-        service.path,
-        *map(str, (service.folder, *service.writes)),
-    ):
+def _check_signs(words: Iterable[str]) -> None:
+    for word in words:
         if any(ord(sign) < ord(" ") for sign in word):
             raise UsageError(
                 f"systemd: {word!r} has a control character, which a unit cannot have; rename it"

@@ -72,6 +72,22 @@ def watch(
     what runs, the second time it is put back or blocked; requests without an answer are left to the next one.
     Exit status 1 when --once gave an error.
     """
+    config, options, dispatching = read_options(context, folder, interval, lane, kinds, dispatcher, on_stop)
+    view = _View(as_json=as_json, quiet=quiet)
+    return finish(_watch(config, Path(folder), options, dispatching, view, once=once))
+
+
+def read_options(
+    context: typer.Context,
+    folder: str,
+    interval: str,
+    lane: str | None,
+    kinds: Sequence[str] | None,
+    dispatcher: str,
+    on_stop: str,
+) -> tuple[Config, WatchOptions, Dispatching]:
+    """What `watch` makes of its options, whoever asks; wrong ones are refused."""
+    from penstock.intake.folder.layout import find_layout
     from penstock.intake.folder.taking import WatchOptions
 
     dispatching = dispatching_of(dispatcher, on_stop)
@@ -82,8 +98,8 @@ def watch(
         kinds=_kinds(kinds or ()),
         interval_s=_seconds(interval),
     )
-    view = _View(as_json=as_json, quiet=quiet)
-    return finish(_watch(config, Path(folder), options, dispatching, view, once=once))
+    find_layout(Path(folder))
+    return config, options, dispatching
 
 
 def _lane(config: Config, lane: str | None) -> str:

@@ -300,11 +300,19 @@ def work(
     or blocked.
     Exit status 1 when --drain ends and a task had failed, 3 when another dispatcher has the store.
     """
-    as_json = one_of("--log-format", log_format, ("text", "json")) == "json"
+    config, dispatching, as_json = read_options(context, log_format, dispatcher, on_stop)
     from penstock.dispatcher import precise
 
+    return precise.run(_work(config, dispatching, drain, as_json, quiet))
+
+
+def read_options(
+    context: typer.Context, log_format: str, dispatcher: str, on_stop: str
+) -> tuple[Config, Dispatching, bool]:
+    """What `work` makes of its options, whoever asks; wrong ones are refused."""
+    as_json = one_of("--log-format", log_format, ("text", "json")) == "json"
     dispatching = dispatching_of(dispatcher, on_stop)
-    return precise.run(_work(config_of(context), dispatching, drain, as_json, quiet))
+    return config_of(context), dispatching, as_json
 
 
 async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: bool, quiet: bool) -> int:
