@@ -81,6 +81,12 @@ class Task:
     trace: str | None = None  # its caller's W3C trace context: traceparent, and after a blank the tracestate
     output: str | None = None  # the file that its value is saved in, inside the config's `output_root`
 
+    @property
+    def label(self) -> str | int | float | None:
+        """What whoever wrote its payload calls it: the payload's own `id`, where that is a text or a number."""
+        given = self.payload.get("id") if isinstance(self.payload, Mapping) else None
+        return given if isinstance(given, str | int | float) and not isinstance(given, bool) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -303,6 +309,7 @@ class TaskRecord:
             "ended_at": self.ended_at,
             "value": self.value,
             "error": self.error,
+            "output": self.task.output,
         }
 
 
@@ -324,6 +331,8 @@ class Result:
     value: Any
     error: str | None
     waits: tuple[Wait, ...] = ()
+    output: str | None = None  # the file that its value is saved in
+    label: str | int | float | None = None  # its payload's own `id`
 
     @property
     def ok(self) -> bool:
@@ -344,5 +353,7 @@ class Result:
             "ended_at": self.ended_at,
             "value": self.value,
             "error": self.error,
+            "output": self.output,
+            "label": self.label,
             "waits": [w.as_record() for w in self.waits],
         }

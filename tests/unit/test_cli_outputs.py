@@ -98,6 +98,8 @@ def test_skipped_tasks_are_told_as_json(cli: Cli) -> None:
     told = records(said.out)
     assert [one["state"] for one in told] == ["skipped"] * 4 + ["done"]
     assert {one["output"] for one in told[:4]} == outputs(cli).keys() - {"all.md"}
+    assert told[4]["output"] == "all.md"
+    assert {one["output"] for one in cli.tasks()} == outputs(cli).keys()
     assert told[0].keys() >= told[4].keys()
     assert records((cli.folder / "results.jsonl").read_text()) == told
     assert [one["state"] for one in records(cli.good("run", "tasks.toml", "--json").out)] == ["skipped"] * 5

@@ -20,7 +20,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 RECORD = [
     *("task_id", "run", "kind", "lane", "priority", "state", "host", "attempts"),
-    *("queued_at", "started_at", "ended_at", "value", "error", "waits"),
+    *("queued_at", "started_at", "ended_at", "value", "error", "output", "label", "waits"),
 ]
 GOOD = "".join(f'{{"kind": "summarize", "id": "t{n}"}}\n' for n in range(6))
 BAD = '{"kind": "translate", "id": "bad", "payload": {"fail": "permanent"}}\n'

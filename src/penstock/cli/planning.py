@@ -97,9 +97,10 @@ def skipped_record(task: Task) -> dict[str, Any]:
         "ended_at": None,
         "value": None,
         "error": None,
+        "output": task.output,
+        "label": task.label,
         "waits": [],
         "model": task.model,
-        "output": task.output,
     }
 
 

@@ -84,7 +84,8 @@ async def _tasks_json(config: Config, asked: TaskFilter) -> int:
         asked = await _named(client, asked)
         start = b"["
         async for record in _pages(client, asked):
-            sys.stdout.buffer.write(start + msgspec.json.encode(record.as_record()))
+            told = record.as_record() | {"label": record.task.label}
+            sys.stdout.buffer.write(start + msgspec.json.encode(told))
             start = b",\n "
         render.write(b"[]" if start == b"[" else b"]")
     return 0
@@ -233,7 +234,6 @@ async def _show(config: Config, task_id: str, as_json: bool) -> int:
     if as_json:
         more = {
             "payload": record.task.payload,
-            "output": record.task.output,
             "cost_usd": cost_of(events),
             "trace_id": f"{trace_id(record.task):032x}",
             "attempt_records": [_without(attempt, "task", "work_class") for attempt in attempts],

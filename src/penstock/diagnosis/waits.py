@@ -151,6 +151,8 @@ class Explainer:
             value=record.value,
             error=record.error,
             waits=self.waits(record),
+            output=task.output,
+            label=task.label,
         )
 
     def _queue_times(self, record: TaskRecord) -> Iterator[tuple[float, float, float, str]]:

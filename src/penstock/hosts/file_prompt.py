@@ -9,8 +9,8 @@
     {"instructions": "prompts/review.md", "document": "notes/a.md", "temperature": 0.2}
 
 `file_a` and `file_b` are other words for the two files; `prompt` and `text` give instructions and document as they
-stand. With `url` the call goes to that server, with every option of an `openai` host; without, through the
-dispatcher's own door. The text is saved as the task's `output` by the engine.
+stand; an `id` is the task's label and is not sent. With `url` the call goes to that server, with every option of an
+`openai` host; without, through the dispatcher's own door. The text is saved as the task's `output` by the engine.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ _SETTINGS = (
 _KNOWN = (
     *(name for names in _FILES.values() for name in names),
     *_TEXTS.values(),
+    "id",
     "model",
     "overrides",
     *_SETTINGS,
@@ -97,6 +98,11 @@ def order_of(payload: Any) -> Order:
             raise PermanentError(
                 f"the payload has an unknown field {name!r}{hint}; any other goes into `overrides`"
             )
+    label = payload.get("id")
+    if isinstance(label, bool) or not isinstance(label, str | int | float | None):
+        raise PermanentError(
+            "the payload's `id` must be a text or a number: it is what records call the task"
+        )
     files: dict[str, str] = {}
     texts: dict[str, str] = {}
     for part, names in _FILES.items():

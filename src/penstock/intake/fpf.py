@@ -2,7 +2,8 @@
 
     [{"id": "r1", "provider": "openai", "model": "gpt-4o", "file_a": "how.md", "file_b": "a.md", "out": "a.out.md"}]
 
-`file_a` is the instructions, `file_b` the document, `out` the task's output; `overrides` go to the model. The
+`file_a` is the instructions, `file_b` the document, `out` the task's output; `overrides` go to the model. The `id`
+is unique in its file at best, so it is not the task's: it stays in the payload and is the task's label. The
 provider is left out: which host has a model is the config's to say.
 """
 
@@ -15,7 +16,7 @@ from penstock.intake.documents import Document
 
 KIND = "file_prompt"
 _FILES = frozenset({"file_a", "file_b"})
-_OURS = ("id", "model", "kind", "lane", "priority", "timeout_s", "retries", "run")
+_OURS = ("model", "kind", "lane", "priority", "timeout_s", "retries", "run")
 
 
 def as_tasks(document: Document) -> Document:

@@ -79,6 +79,7 @@ class TaskFields:
     started_at: float | None
     ended_at: float | None
     error: str | None
+    output: str | None
 
 
 @dataclass
