@@ -166,6 +166,14 @@ class Dispatching:
     def has_threads(self) -> bool:
         return self.dispatcher == "threads"
 
+    def options(self) -> str:
+        """Those that say something else than usual, as a command line has them."""
+        given = (
+            ("--dispatcher", self.dispatcher, DISPATCHERS[0]),
+            ("--on-stop", self.on_stop, ON_STOP[0]),
+        )
+        return " ".join(f"{option} {word}" for option, word, usual in given if word != usual)
+
     def named(self, command: str) -> str:
         """The command that dispatches, as others are told it."""
         return f"{command} --dispatcher threads" if self.has_threads else command

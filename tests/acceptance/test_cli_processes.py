@@ -122,7 +122,8 @@ async def rest(process: Process) -> tuple[int, str, str]:
 
 
 async def test_ctrl_c_finishes_what_runs_and_says_what_is_left(folder: Folder) -> None:
-    process = await folder.start("run", folder.tasks("one", "two", "three"), "--run", "nightly", "--json")
+    given = ("-c", "penstock.toml", "--set", "aging_s=9", "--run", "nightly", "--json")
+    process = await folder.start("run", folder.tasks("one", "two", "three"), *given)
     pipe = await folder.started("one")
     process.send_signal(signal.SIGINT)
     await line_with(process.stderr, "finishing what runs, starting nothing more; Ctrl-C again puts it back")
@@ -131,7 +132,8 @@ async def test_ctrl_c_finishes_what_runs_and_says_what_is_left(folder: Folder) -
     status, out, err = await rest(process)
     assert status == 130
     assert [json.loads(line)["value"] for line in out.splitlines()] == ["hello"]
-    assert "interrupted; 2 tasks of run nightly left; go on with `penstock work --drain`" in err
+    go_on = "penstock -c penstock.toml --set aging_s=9 work --drain"
+    assert f"interrupted; 2 tasks of run nightly left; go on with `{go_on}`" in err
     assert await folder.states() == {"one": "done", "two": "queued", "three": "queued"}
 
 

@@ -260,6 +260,14 @@ def test_a8_a_dry_run_shows_and_changes_nothing(cli: Cli) -> None:
     assert cli.good("submit", "--file", "tasks.toml", "--dry-run").out == said.out
 
 
+def test_a_dry_run_shows_where_outputs_will_lie(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = '--set=output_root="made/here"'
+    assert cli.good(root, "run", "tasks.toml", "--dry-run").lines[2].endswith(" made/here/all.md")
+    monkeypatch.chdir(cli.folder / "inputs")
+    last = cli.good(root, "run", "../tasks.toml", "--dry-run").lines[2]
+    assert last.endswith(f" {cli.folder}/made/here/all.md")
+
+
 def test_a8_a_dry_run_tells_every_task_as_json(cli: Cli) -> None:
     cli.good("run", "tasks.toml", "--quiet")
     (cli.folder / "all.md").unlink()

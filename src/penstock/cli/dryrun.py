@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.cli import render
 from penstock.cli.planning import has_store
 from penstock.cli.session import opened
+from penstock.config.outputs import is_inside, saved_at
 from penstock.intake.estimates import BYTES_PER_TOKEN, PAST, PRICES, Estimate, Estimates
 from penstock.scheduling.budget import usd
 
@@ -45,7 +47,7 @@ async def show(config: Config, file: str, plan: Plan, as_json: bool) -> int:
     if as_json:
         render.emit(_record(file, plan, list(groups.values()), end))
     else:
-        _say(plan, list(groups.values()), end)
+        _say(config, plan, list(groups.values()), end)
     return 0
 
 
@@ -67,11 +69,11 @@ def _group(groups: dict[tuple[Any, ...], _Group], config: Config, task: Task) ->
 # ---- for people
 
 
-def _say(plan: Plan, groups: list[_Group], end: Prediction | None) -> None:
+def _say(config: Config, plan: Plan, groups: list[_Group], end: Prediction | None) -> None:
     todo = sum(len(group.todo) for group in groups)
     there = sum(len(group.there) for group in groups)
     columns = ["lane", "kind", "model", "hosts", ">to run", ">there", ">USD", "by", ">each", "first output"]
-    render.print_table(columns, [_row(group) for group in groups], flexible="first output")
+    render.print_table(columns, [_row(config, group) for group in groups], flexible="first output")
     render.say()
     joined = f" ({len(plan.joined)} of them queued or running already)" if plan.joined else ""
     render.say(
@@ -82,7 +84,7 @@ def _say(plan: Plan, groups: list[_Group], end: Prediction | None) -> None:
         render.say_wrapped("", line)
 
 
-def _row(group: _Group) -> tuple[str, ...]:
+def _row(config: Config, group: _Group) -> tuple[str, ...]:
     estimates = [estimate for _, estimate in group.todo]
     seconds = [one.seconds for one in estimates if one.seconds is not None]
     outputs = [task.output for task, _ in group.todo] + [task.output for task in group.there]
@@ -96,8 +98,14 @@ def _row(group: _Group) -> tuple[str, ...]:
         _amount(estimates),
         " + ".join(source for source in (PAST, PRICES) if any(one.usd_from == source for one in estimates)),
         render.seconds(sum(seconds) / len(seconds)) if seconds else "unknown" if estimates else "",
-        next((output for output in outputs if output is not None), ""),
+        next((_seen_from_here(config, output) for output in outputs if output is not None), ""),
     )
+
+
+def _seen_from_here(config: Config, output: str) -> str:
+    """Where the file will lie, as one would open it."""
+    path, here = saved_at(output, config.outputs), os.getcwd()
+    return os.path.relpath(path, here) if is_inside(path, here) else path
 
 
 def _amount(estimates: Sequence[Estimate]) -> str:

@@ -40,6 +40,7 @@ class _Follower:
         self._does, self._doing = STOP_WORDS[client.on_stop]
         self._stopping = False
         self._putting_back = False
+        self._over = False
 
     @property
     def all_ended(self) -> bool:
@@ -55,6 +56,8 @@ class _Follower:
                     await self._leave()
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
+        finally:
+            self._over = True
         while not self.all_ended and (ended := await self._endings.take()):
             await self._on_ended(ended)
 
@@ -77,12 +80,14 @@ class _Follower:
         await self._client.stop_dispatching()
 
     def _interrupt(self, _: int) -> None:
+        if self._over:
+            return
         if not self._stopping:
             self._stopping = True
             if self._client.dispatches:
                 self._tell(f"finishing what runs, starting nothing more; Ctrl-C again {self._does}")
             self._group.create_task(self._stop(put_back=False))
-        elif not self._putting_back:
+        elif not self._putting_back and self._client.dispatches:  # else nothing of ours runs
             self._putting_back = True
             self._tell(self._doing)
             self._group.create_task(self._stop(put_back=True))

@@ -34,6 +34,15 @@ class Settings:
 
         return read_config(self.config, dict(map(pair, self.settings)))
 
+    def command(self, text: str) -> str:
+        """A command line to be typed after this one: it opens the same config."""
+        import shlex
+
+        options = [] if self.config is None else ["-c", str(self.config)]
+        for one in self.settings:
+            options += ["--set", one]
+        return " ".join(["penstock", *map(shlex.quote, options), text])
+
 
 def pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
@@ -83,6 +92,12 @@ async def opened(
         on_stop=how.on_stop,
         listeners=listeners,
     ) as client:
+        if dispatching is not None and not client.dispatches and (unused := dispatching.options()):
+            import logging
+
+            epoch = (await client.snapshot()).epoch
+            who = "another process" if epoch is None else f"process {epoch.owner.pid} ({epoch.owner.command})"
+            logging.getLogger("penstock.cli").warning("%s dispatches; %s has no effect", who, unused)
         yield client
 
 

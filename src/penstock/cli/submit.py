@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -19,7 +19,7 @@ from penstock.errors import UsageError
 from penstock.trace import of_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.client import Client, Run
     from penstock.config import Config
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from penstock.model import Result, Task
 
 app = typer.Typer()
+
+Command: TypeAlias = "Callable[[str], str]"  # a command line to type next, with the same config
 
 
 @app.command(
@@ -125,13 +127,13 @@ def submit(
         plan = planning.read_plan(config, file, run, redo=redo)
         if dry_run:
             return planning.show(config, file, plan, as_json=as_json)
-        return finish(_submit_file(config, plan, run, wait, as_json))
+        return finish(_submit_file(config, plan, run, wait, as_json, context.obj.command))
     if redo or dry_run:
         raise UsageError(f"submit: {'--redo' if redo else '--dry-run'} goes with --file; name a task file")
     if kind is None:
         raise UsageError("submit: name a KIND, or a file with --file; see `penstock submit --help`")
     entry |= {"kind": kind, "payload": _payload(payload, text), "run": run}
-    return finish(_submit_one(config, entry, wait=wait, as_json=as_json))
+    return finish(_submit_one(config, entry, context.obj.command, wait=wait, as_json=as_json))
 
 
 def _units(given: Sequence[str] | None) -> dict[str, Any] | None:
@@ -171,7 +173,9 @@ def _payload(given: str | None, is_text: bool) -> Any:
         raise UsageError(f"{what}; quote it as JSON, or send it as text with --text") from None
 
 
-async def _submit_one(config: Config, entry: dict[str, Any], *, wait: bool, as_json: bool) -> int:
+async def _submit_one(
+    config: Config, entry: dict[str, Any], command: Command, *, wait: bool, as_json: bool
+) -> int:
     import time
 
     from penstock.config import TaskChecker
@@ -185,17 +189,19 @@ async def _submit_one(config: Config, entry: dict[str, Any], *, wait: bool, as_j
         told = [f"submit: {_option(str(p.path[0]))}: {p.message}" for p in problems]
         raise UsageError("\n".join(told))
     # Only now: with --wait a dispatcher may begin here.
-    return await _submit(config, tasks, None, wait, as_json)
+    return await _submit(config, tasks, None, wait, as_json, command)
 
 
-async def _submit_file(config: Config, plan: Plan, run: str | None, wait: bool, as_json: bool) -> int:
+async def _submit_file(
+    config: Config, plan: Plan, run: str | None, wait: bool, as_json: bool, command: Command
+) -> int:
     planning.tell_there(plan)
     skipped = [planning.skipped_record(task) for task in plan.there]
     if as_json and wait:
         for record in skipped:
             render.emit_line(record)
     if plan.todo:
-        return await _submit(config, plan.todo, run, wait, as_json, skipped)
+        return await _submit(config, plan.todo, run, wait, as_json, command, skipped)
     if as_json and not wait:
         render.emit({"run": None, "task_ids": [], "skipped": skipped})
     return 0
@@ -207,6 +213,7 @@ async def _submit(
     run: str | None,
     wait: bool,
     as_json: bool,
+    command: Command,
     skipped: Sequence[dict[str, Any]] | None = None,
 ) -> int:
     """`skipped` are the rest of a file, and None for a task from the command line."""
@@ -215,8 +222,8 @@ async def _submit(
             trace = of_environment(os.environ)
             submitted = await client.submit_many(tasks, run=run, trace=trace, join=skipped is not None)
             if interrupts is not None:
-                return await _wait(client, submitted, interrupts, as_json)
-            return await _submitted(client, submitted, as_json, skipped or ())
+                return await _wait(client, submitted, interrupts, as_json, command)
+            return await _submitted(client, submitted, as_json, command, skipped or ())
 
 
 def _option(field: str) -> str:
@@ -225,18 +232,20 @@ def _option(field: str) -> str:
     return "--" + field.removesuffix("_s").replace("_", "-")
 
 
-async def _submitted(client: Client, run: Run, as_json: bool, skipped: Sequence[dict[str, Any]]) -> int:
+async def _submitted(
+    client: Client, run: Run, as_json: bool, command: Command, skipped: Sequence[dict[str, Any]]
+) -> int:
     if as_json:
         record: dict[str, Any] = {"run": run.name, "task_ids": list(run.task_ids)}
         render.emit({**record, "skipped": skipped} if skipped else record)
     else:
         render.say(run.task_ids[0] if len(run.task_ids) == 1 else run.name)
     if sys.stdout.isatty() and (await client.snapshot()).epoch is None:
-        render.note("queued; no dispatcher is running: start one with `penstock work`")
+        render.note(f"queued; no dispatcher is running: start one with `{command('work')}`")
     return 0
 
 
-async def _wait(client: Client, run: Run, interrupts: Interrupts, as_json: bool) -> int:
+async def _wait(client: Client, run: Run, interrupts: Interrupts, as_json: bool, command: Command) -> int:
     from penstock.cli.following import INTERRUPTED, follow
     from penstock.cli.results import ResultLines
 
@@ -257,7 +266,8 @@ async def _wait(client: Client, run: Run, interrupts: Interrupts, as_json: bool)
     ended = await follow(client, run, interrupts, lines.add, render.note)
     await lines.flush()
     if not ended:
-        render.note(f"interrupted; the rest of run {run.name} stays queued: `penstock work --drain` does it")
+        how = command("work --drain")
+        render.note(f"interrupted; the rest of run {run.name} stays queued: `{how}` does it")
         return INTERRUPTED
     return 0 if good else 1
 

@@ -86,7 +86,17 @@ def run(
     if dry_run:
         return planning.show(config, file, plan, as_json=as_json)
     return finish(
-        _run(config, plan, name, Path(out) if out else None, log, dispatching, as_json=as_json, quiet=quiet)
+        _run(
+            config,
+            plan,
+            name,
+            Path(out) if out else None,
+            log,
+            dispatching,
+            context.obj.command,
+            as_json=as_json,
+            quiet=quiet,
+        )
     )
 
 
@@ -105,6 +115,7 @@ async def _run(
     out: Path | None,
     log: Log | None,
     dispatching: Dispatching,
+    command: Callable[[str], str],
     *,
     as_json: bool,
     quiet: bool,
@@ -141,7 +152,7 @@ async def _run(
             displays.append(display)
             worker = _RunWorker(client, run, plan.todo, display, tells)
             if not await worker.work(interrupts):
-                await _say_what_is_left(client, run, worker.tally, out)
+                await _say_what_is_left(client, run, worker.tally, out, command)
                 raise typer.Exit(INTERRUPTED)  # leaves the file as it was
             if not quiet and log is None:
                 await _sum_up(client, run, since, stderr=as_json)
@@ -242,8 +253,8 @@ class _RunWorker:
                     yield
                 finally:
                     ticking.cancel()
-            self.tally.set_running([])
-            display.update(self.tally, time.time())
+            if display.every_s is not None:
+                await self._look()
         except BaseExceptionGroup as error:
             raise error.exceptions[0] from None
         finally:
@@ -252,24 +263,29 @@ class _RunWorker:
     async def _tick(self) -> None:
         import asyncio
 
-        from penstock.model import State
-        from penstock.store.base import TaskFilter
-
         every_s = self._display.every_s
         while every_s is not None:
             began = time.monotonic()
-            self.tally.set_running(await self._client.tasks(TaskFilter(states=(State.RUNNING,))))
-            self._display.update(self.tally, time.time())
+            await self._look()
             await asyncio.sleep(max(every_s, _REST * (time.monotonic() - began)))
 
+    async def _look(self) -> None:
+        from penstock.model import State
+        from penstock.store.base import TaskFilter
 
-async def _say_what_is_left(client: Client, run: Run, tally: Tally, out: Path | None) -> None:
+        self.tally.set_running(await self._client.tasks(TaskFilter(states=(State.RUNNING,))))
+        self._display.update(self.tally, time.time())
+
+
+async def _say_what_is_left(
+    client: Client, run: Run, tally: Tally, out: Path | None, command: Callable[[str], str]
+) -> None:
     left = tally.total - tally.done - tally.failed
     dispatched = (await client.snapshot()).epoch is not None
-    how = "another dispatcher goes on with it" if dispatched else "go on with `penstock work --drain`"
+    how = "another dispatcher goes on with it" if dispatched else f"go on with `{command('work --drain')}`"
     render.note(f"interrupted; {render.counted(left, 'task')} of run {run.name} left; {how}")
     if out is not None:
-        render.note(f"{out} was not written; `penstock tasks --run {run.name} --json` has what ended")
+        render.note(f"{out} was not written; `{command(f'tasks --run {run.name} --json')}` has what ended")
 
 
 # ---- work
