@@ -35,7 +35,7 @@ async def work(folder: Path) -> None:
         for id in won:
             print(id, flush=True)
             record = TaskRecord(Task("k", id="t"), 1, State.DONE, value=f"did {id}", ended_at=time.time())
-            assert await tracker.finish(id, report_of(record))
+            assert await tracker.finish({id: report_of(record)})
             claims.drop([id])
     await tracker.close()
     claims.close()

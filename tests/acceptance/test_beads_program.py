@@ -164,7 +164,7 @@ async def test_c3_through_the_program_from_ready_to_closed(folder: Folder) -> No
     found = folder.get(first)
     assert (found["status"], found["assignee"]) == ("in_progress", "penstock")
     assert [issue.id for issue in (await tracker.look(NOW)).ready] == [late]
-    assert await tracker.finish(first, report_of(record()))
+    assert await tracker.finish({first: report_of(record())})
     found = folder.get(first)
     assert (found["status"], found["close_reason"]) == ("closed", "done by penstock: sum on h, task t1")
     assert found["notes"].endswith("sum on h:\nanswer")
@@ -179,7 +179,7 @@ async def test_c3_through_the_program_blocked_and_given_back(folder: Folder) -> 
     tracker = await opened(folder)
     for id in (one, two):
         assert set(await tracker.claim([id], NOW)) == {id}
-    assert await tracker.finish(one, report_of(record(State.FAILED)))
+    assert await tracker.finish({one: report_of(record(State.FAILED))})
     assert list(await tracker.give_back([two, "bd-gone"], NOW)) == [two]
     found = folder.get(one)
     assert (found["status"], found.get("assignee", "")) == ("blocked", "")
@@ -198,7 +198,7 @@ async def test_c3_a_claim_that_lost_is_lost_whatever_the_status(folder: Folder) 
     assert set(await theirs.claim([one], NOW)) == {one}
     assert await mine.claim([one], NOW) == {}
     assert folder.get(one)["assignee"] == "other"
-    assert not await mine.finish(one, report_of(record()))
+    assert not await mine.finish({one: report_of(record())})
     assert folder.get(one)["status"] == "in_progress"
     assert await mine.give_back([one], NOW) == []
 
@@ -226,7 +226,7 @@ async def test_c3_a_blocker_that_came_meanwhile_does_not_keep_a_result(stand_in:
     await tracker.claim([one], NOW)
     stand_in.add("bd-2")
     stand_in.set(one, dependencies=[{"depends_on_id": "bd-2", "type": "blocks"}])  # type: ignore[arg-type]
-    assert await tracker.finish(one, report_of(record()))
+    assert await tracker.finish({one: report_of(record())})
     assert stand_in.get(one)["status"] == "closed"
 
 
@@ -236,7 +236,7 @@ async def test_c3_metadata_is_kept_and_added_to(tmp_path: Path, monkeypatch: pyt
     one = stand_in.add("bd-1", metadata={"mine": 1})
     tracker = await opened(stand_in)
     await tracker.claim([one], NOW)
-    await tracker.finish(one, report_of(record()))
+    await tracker.finish({one: report_of(record())})
     found = stand_in.get(one)["metadata"]
     assert (found["mine"], found["penstock"]["task"]) == (1, "t1")
 
@@ -249,7 +249,7 @@ async def test_c3_arguments_are_arguments(stand_in: StandIn) -> None:
     evil = "'; touch hacked; echo `touch hacked` --force"
     task = Task("sum", id="t1")
     done = TaskRecord(task, 1, State.DONE, 1, ended_at=NOW, value=evil)
-    await tracker.finish(one, report_of(done))
+    await tracker.finish({one: report_of(done)})
     assert evil in stand_in.get(one)["notes"]
     assert not (stand_in.path / "hacked").exists()
     assert ["show", one, "--json"] in stand_in.calls()

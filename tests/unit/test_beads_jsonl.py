@@ -204,8 +204,8 @@ async def test_c3_claimed_closed_and_blocked(place: Place) -> None:
     assert claimed["bd-3"] == json.loads(LINES.splitlines()[2])  # that one is somebody's
     assert await tracker.claim(["bd-1"], NOW) == {}
 
-    assert await tracker.finish("bd-1", report_of(record()))
-    assert await tracker.finish("bd-2", report_of(record(State.FAILED)))
+    assert await tracker.finish({"bd-1": report_of(record())})
+    assert await tracker.finish({"bd-2": report_of(record(State.FAILED))})
     found = fields(place.jsonl)
     one, two = found["bd-1"], found["bd-2"]
     assert (one["status"], one["closed_at"]) == ("closed", "2027-01-15T08:00:02.000000Z")
@@ -236,7 +236,7 @@ async def test_c3_what_somebody_else_decided_stands(place: Place, theirs: dict[s
     tracker = JsonlTracker(place, "penstock")
     await tracker.claim(["bd-1"], NOW)
     place.jsonl.write_bytes(Document(place.jsonl.read_bytes()).changed({"bd-1": theirs}))
-    assert not await tracker.finish("bd-1", report_of(record()))
+    assert not await tracker.finish({"bd-1": report_of(record())})
     assert await tracker.give_back(["bd-1"], NOW) == []
     found = fields(place.jsonl)["bd-1"]
     assert found["status"] == theirs["status"]
@@ -248,7 +248,7 @@ async def test_c3_a_claim_that_somebody_wrote_over_is_still_ours_to_end(place: P
     tracker = JsonlTracker(place, "penstock")
     await tracker.claim(["bd-1"], NOW)
     place.jsonl.write_bytes(LINES)
-    assert await tracker.finish("bd-1", report_of(record()))
+    assert await tracker.finish({"bd-1": report_of(record())})
     assert fields(place.jsonl)["bd-1"]["status"] == "closed"
 
 
@@ -259,7 +259,7 @@ async def test_c3_an_issue_that_is_gone_is_no_error(place: Place, monkeypatch: p
     place.jsonl.unlink()
     await tracker.open()
     assert (await tracker.look(NOW)).ready == ()
-    assert not await tracker.finish("bd-1", refusal("no", NOW))
+    assert not await tracker.finish({"bd-1": refusal("no", NOW)})
     assert await tracker.find(["bd-1"]) == {}
     assert tracker.signature() is None
 

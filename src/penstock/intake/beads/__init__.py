@@ -10,5 +10,8 @@ jsonl.py       straight on issues.jsonl, where there is no database
 program.py     through `bd` or `br`, where there is one
 claims.py      who works on what: a claim is known to be dead when its owner is
 outputs.py     where a result may be saved
+keeping.py     claims, kept in a thread of their own
+told.py        what issues were told, and are told again when somebody wrote over it
+watching.py    changes of the files that hold issues
 loop.py        look, claim, submit, report; until stopped
 """

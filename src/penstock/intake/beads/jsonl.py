@@ -11,7 +11,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from penstock.intake.beads.claims import FOLDER
 from penstock.intake.beads.issues import BLOCKED, CLOSED, IN_PROGRESS, OPEN, Issue, stamp
 from penstock.intake.beads.lines import REMOVED, Changes, Document, Inside, merged
 from penstock.intake.beads.readiness import Readiness, ready
-from penstock.intake.beads.reports import OURS, Report, appended
+from penstock.intake.beads.reports import OURS, Report, appended, shows
 from penstock.intake.beads.tracker import Place, TrackerFault, is_unclaimed_by_others, may_claim
 
 Choose = Callable[[Document], Changes]
@@ -158,6 +158,7 @@ class JsonlTracker:
     at_once = 100_000
     is_nested = False
     is_costly = False
+    doubt_s = 0.25
 
     def __init__(self, place: Place, actor: str) -> None:
         self.name = str(place.jsonl)
@@ -187,20 +188,27 @@ class JsonlTracker:
         document, changes = await asyncio.to_thread(self._file.change, choose, ids)
         return {id: document.lines[id].issue for id in changes}
 
-    async def finish(self, id: str, report: Report) -> bool:
-        kept = True
+    async def finish(self, reports: Mapping[str, Report]) -> Collection[str]:
+        ours: set[str] = set()
 
         def choose(document: Document) -> Changes:
-            nonlocal kept
-            line = document.lines.get(id)
-            if line is None:
-                kept = False
-                return {}
-            kept = is_unclaimed_by_others(line.issue, self._actor)
-            return {id: _told(line.issue, report) | (_ended(report) if kept else {})}
+            ours.clear()
+            changes: dict[str, dict[str, Any]] = {}
+            for id, report in reports.items():
+                if (line := document.lines.get(id)) is not None:
+                    changes[id] = _told(line.issue, report)
+                    if is_unclaimed_by_others(line.issue, self._actor):
+                        ours.add(id)
+                        changes[id] |= _ended(report)
+            return changes
 
-        await asyncio.to_thread(self._file.change, choose, [id])
-        return kept
+        await asyncio.to_thread(self._file.change, choose, list(reports))
+        return ours
+
+    async def untold(self, reports: Mapping[str, Report]) -> Collection[str]:
+        document = await asyncio.to_thread(self._file.read)
+        lines = document.lines
+        return [id for id, report in reports.items() if id in lines and not shows(lines[id].issue, report)]
 
     async def give_back(self, ids: Sequence[str], now: float) -> Sequence[str]:
         def choose(document: Document) -> Changes:

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from penstock.client import Client
 from penstock.config import TaskChecker
@@ -28,21 +26,19 @@ from penstock.errors import TaskError, UsageError
 from penstock.intake.beads import mapping, reports
 from penstock.intake.beads.claims import Claim, Claims
 from penstock.intake.beads.issues import BLOCKED, CLOSED, Issue
+from penstock.intake.beads.keeping import Keeping
 from penstock.intake.beads.outputs import BadOutput, IssueOutputs
 from penstock.intake.beads.readiness import is_work
+from penstock.intake.beads.told import Told
 from penstock.intake.beads.tracker import Place, Tracker, TrackerFault, is_ours, may_claim
+from penstock.intake.beads.watching import NotWatched, changes
+from penstock.intake.endings import Awaited
 from penstock.lifecycle import ENDED
 from penstock.model import State, Task, TaskRecord
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Tell = Callable[[str, str, Mapping[str, Any]], None]  # what happened, to which issue, and more about it
 
-_SETTLE_MS = 50
-_GLANCE_MS = (
-    1000,
-    5000,
-)  # how often files are glanced at, nobody having told of a change; the latter if that costs
+_LAST_LOOKS = 20  # at the end, where somebody writes over what issues are told again and again
 _FIRST_GAP_S, _MOST_GAP_S = 0.5, 5.0  # between two looks that cost much, where changes bring nothing
 
 
@@ -60,6 +56,9 @@ class _Work:
     claim: Claim
 
 
+_End = tuple[Issue, reports.Report, Mapping[str, Any]]  # what an issue is told, and what is said of it
+
+
 class BeadsLoop:
     def __init__(self, client: Client, place: Place, tracker: Tracker, tell: Tell, pace: Pace) -> None:
         rules = client.config.beads
@@ -71,8 +70,11 @@ class BeadsLoop:
         root = place.root if rules.root is None else Path(rules.root)
         self._outputs = IssueOutputs(client.config, root)
         self._beads = place.beads
-        self._thread = ThreadPoolExecutor(1, "penstock claims")
         self._claims = Claims(place.beads, client.config.store)
+        self._kept = Keeping(self._claims)
+        self._awaited = Awaited(client)
+        self._order = asyncio.Lock()  # ends are not looked for before it is known that they are awaited
+        self._told = Told(tracker)
         self._checker = TaskChecker(client.config)
         self._models = [host for host in client.config.plant.hosts if host.type in MODEL_TYPES]
         self._working: dict[str, _Work] = {}  # by the id of the task
@@ -88,7 +90,7 @@ class BeadsLoop:
     # ---- life
 
     async def run(self) -> None:
-        await self._keep(self._claims.open)
+        await self._kept.open()
         try:
             await self._tracker.open()
             seen = await asyncio.to_thread(self._tracker.signature)
@@ -99,6 +101,7 @@ class BeadsLoop:
                     beside.append(group.create_task(self._watch(seen)))
                 await self._look_on()
                 await self._wind_down()
+                await self._tell_last()
                 for one in beside:
                     one.cancel()
         except TrackerFault as fault:
@@ -108,8 +111,7 @@ class BeadsLoop:
             raise UsageError(str(first)) if isinstance(first, TrackerFault) else first from None
         finally:
             await self._tracker.close()
-            await self._keep(self._claims.close)
-            self._thread.shutdown()
+            await self._kept.close()
 
     def stop(self) -> None:
         """The first time: finish what runs. The second time: put it back, or block it."""
@@ -133,6 +135,7 @@ class BeadsLoop:
             next_at, found = None, False
             try:
                 await self._resume()
+                await self._tell_again()
                 next_at, found = await self._look()
                 self._troubles.clear()
             except TrackerFault as fault:
@@ -167,45 +170,13 @@ class BeadsLoop:
             self._tell("trouble", "", {"detail": f"{fault}; it is tried again"})
 
     async def _watch(self, seen: object) -> None:
-        """Be told of changes; and see those that come before there is somebody to tell, or that nobody tells of."""
-        from watchfiles import awatch
-
-        changes = awatch(
-            self._beads,
-            watch_filter=lambda _, path: self._tracker.is_data(path),
-            recursive=self._tracker.is_nested,
-            debounce=4 * _SETTLE_MS,
-            step=_SETTLE_MS,
-            rust_timeout=_GLANCE_MS[self._tracker.is_costly],
-            yield_on_timeout=True,
-        )
         try:
-            async with aclosing(changes):
-                async for _ in changes:
-                    now = await asyncio.to_thread(self._tracker.signature)
-                    if now != seen:
-                        seen = now
-                        self._changed.set()
-        except (OSError, RuntimeError) as error:  # no more watches to be had, or none on this file system
+            async with aclosing(changes(self._beads, self._tracker, seen)) as seen_changes:
+                async for _ in seen_changes:
+                    self._changed.set()
+        except NotWatched as error:
             every = f"it is looked at every {self._pace.interval_s:g} s"
-            self._tell("trouble", "", {"detail": f"{self._beads} cannot be watched ({error}); {every}"})
-
-    # ---- what is kept of claims
-
-    async def _keep(self, change: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """In a thread of its own: one thing after the other, and a lock is freed by whoever took it."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._thread, partial(change, *args, **kwargs)
-        )
-
-    @asynccontextmanager
-    async def _exclusive(self) -> AsyncIterator[None]:
-        lock = self._claims.exclusive()
-        await self._keep(lock.__enter__)
-        try:
-            yield
-        finally:
-            await self._keep(lock.__exit__, None, None, None)
+            self._tell("trouble", "", {"detail": f"{error}; {every}"})
 
     # ---- claiming
 
@@ -215,7 +186,8 @@ class BeadsLoop:
         mine = {work.issue.id for work in self._working.values()}
         wanted: dict[str, tuple[Issue, str]] = {}
         for issue in found.ready:
-            if issue.id not in mine and may_claim(issue, self._rules.actor):
+            free = issue.id not in mine and may_claim(issue, self._rules.actor)
+            if free and not self._told.is_lost(issue):
                 kind = self._kind(issue)
                 if kind is not None:
                     wanted[issue.id] = issue, kind
@@ -254,7 +226,7 @@ class BeadsLoop:
         for issue, claim in claims:
             problem = self._output_problem(issue)
             if problem is not None:
-                await self._finish(issue, reports.refusal(problem, now), {})
+                await self._finish([(issue, reports.refusal(problem, now), {})])
                 continue
             kind = kinds[issue.id]
             self._tell("claimed", issue.id, {"kind": kind, "priority": issue.priority, "title": issue.title})
@@ -264,15 +236,15 @@ class BeadsLoop:
 
     async def _claimed(self, ids: Sequence[str], now: float) -> list[tuple[Issue, Claim]]:
         """Claim issues, all under the lock: whoever else of ours comes finds them taken."""
-        async with self._exclusive():
-            taken = await self._keep(self._claims.taken)
+        async with self._kept.exclusive():
+            taken = await self._kept.do(self._claims.taken)
             free = [id for id in ids if id not in taken]
             if not free:
                 return []
-            made = {claim.issue: claim for claim in await self._keep(self._claims.add, free, now)}
+            made = {claim.issue: claim for claim in await self._kept.do(self._claims.add, free, now)}
             won = await self._tracker.claim(free, now)
             if lost := [id for id in free if id not in won]:
-                await self._keep(self._claims.drop, lost)
+                await self._kept.do(self._claims.drop, lost)
             return [(won[id], made[id]) for id in free if id in won]
 
     def _task(self, issue: Issue, kind: str, claim: Claim) -> Task:
@@ -287,22 +259,26 @@ class BeadsLoop:
             await self._submit_all(tasks)
         except TaskError as error:
             if len(tasks) == 1:
-                await self._finish(tasks[0][0], reports.refusal(str(error), time.time()), {})
+                await self._finish([(tasks[0][0], reports.refusal(str(error), time.time()), {})])
                 return
             for one in tasks:
                 await self._submit([one])
 
     async def _submit_all(self, tasks: Sequence[tuple[Issue, Claim, Task]]) -> None:
-        run = await self._client.submit_many([task for _, _, task in tasks])
-        for (issue, claim, _), id in zip(tasks, run.task_ids, strict=True):
-            self._working[id] = _Work(issue, claim)
+        async with self._order:
+            await self._awaited.prepare()
+            run = await self._client.submit_many([task for _, _, task in tasks])
+            for (issue, claim, _), id in zip(tasks, run.task_ids, strict=True):
+                self._working[id] = _Work(issue, claim)
+            await self._awaited.add(run.task_ids)
         done_by = {issue.id: id for (issue, _, _), id in zip(tasks, run.task_ids, strict=True)}
-        await self._keep(self._claims.submitted, done_by)
+        self._told.forget(done_by)
+        await self._kept.do(self._claims.submitted, done_by)
 
     async def _resume(self) -> None:
         """Go on with what somebody left who died: ourselves, or another loop of this store."""
-        async with self._exclusive():
-            left = await self._keep(self._claims.adopt)
+        async with self._kept.exclusive():
+            left = await self._kept.do(self._claims.adopt)
         if not left:
             return
         found = await self._tracker.find([claim.issue for claim in left])
@@ -328,31 +304,48 @@ class BeadsLoop:
             states = await self._client.states([claim.task])
             if states.get(claim.task, State.DONE) not in ENDED:
                 await self._client.cancel(claim.task)
-        await self._keep(self._claims.drop, [claim.issue])
+        await self._kept.do(self._claims.drop, [claim.issue])
 
     # ---- reporting
 
     async def _report_endings(self) -> None:
+        left: list[str] = []  # tasks that have ended, of issues that could not be told yet
         async with self._client.watching() as watch:
             while True:
-                for id, state in (await self._client.states(list(self._working))).items():
-                    if state in ENDED:
-                        try:
-                            await self._ended(await self._client.get(id))
-                        except TrackerFault as fault:
-                            self._trouble(fault)
+                async with self._order:
+                    left += await self._awaited.take()
+                left = await self._ended(left)
                 await watch()
 
-    async def _ended(self, record: TaskRecord) -> None:
-        work = self._working[record.task.id]
-        if record.state is State.CANCELLED and self._stopping.is_set():
-            await self._give_back([work.issue.id])
-        else:
-            saved, trouble = await self._saved(work.issue, record)
+    async def _ended(self, ids: Sequence[str]) -> list[str]:
+        """Tell issues how their tasks ended, as many as there are in one change; the tasks that are left."""
+        given_back: list[str] = []
+        ends: dict[str, _End] = {}
+        for id in ids:
+            record, issue = await self._client.get(id), self._working[id].issue
+            if record.state is State.CANCELLED and self._stopping.is_set():
+                given_back.append(id)
+                continue
+            saved, trouble = await self._saved(issue, record)
             report = reports.report_of(record, saved=saved, trouble=trouble)
-            await self._finish(work.issue, report, dict(report.metadata))
-        del self._working[record.task.id]
-        self._changed.set()  # others may have waited for it
+            ends[id] = issue, report, dict(report.metadata)
+        try:
+            if given_back:
+                await self._give_back([self._working[id].issue.id for id in given_back])
+                self._over(given_back)
+            names = list(ends)
+            for start in range(0, len(names), self._tracker.at_once):
+                some = names[start : start + self._tracker.at_once]
+                await self._finish([ends[id] for id in some])
+                self._over(some)
+        except TrackerFault as fault:
+            self._trouble(fault)
+        return [id for id in ids if id in self._working]
+
+    def _over(self, ids: Iterable[str]) -> None:
+        for id in ids:
+            del self._working[id]
+        self._changed.set()  # others may have waited for them
 
     async def _saved(self, issue: Issue, record: TaskRecord) -> tuple[str | None, str | None]:
         """Where the result was saved, or why it could not be; neither when nobody asked for it."""
@@ -374,25 +367,45 @@ class BeadsLoop:
             return str(error)
         return None
 
-    async def _finish(self, issue: Issue, report: reports.Report, fields: Mapping[str, Any]) -> None:
-        ours = await self._tracker.finish(issue.id, report)
-        await self._keep(self._claims.drop, [issue.id])
-        if report.status == BLOCKED:
-            self.failures += 1
-        if not ours:
+    async def _finish(self, ends: Sequence[_End]) -> None:
+        told = {issue.id: report for issue, report, _ in ends}
+        ours = await self._tracker.finish(told)
+        self._told.add(told)
+        await self._kept.do(self._claims.drop, list(told))
+        for issue, report, fields in ends:
+            if report.status == BLOCKED:
+                self.failures += 1
+            if issue.id not in ours:
+                theirs = "somebody else has changed it; its status is theirs"
+                self._tell("changed", issue.id, {**fields, "detail": theirs})
+                continue
+            why = {"reason": report.reason} if report.status == CLOSED else {"error": report.reason}
+            self._tell(report.status, issue.id, {**fields, "title": issue.title, **why})
+
+    async def _tell_again(self) -> bool:
+        """Whether there were issues whose ends somebody had overwritten."""
+        lost = await self._told.again()
+        for id in lost:
             self._tell(
-                "changed",
-                issue.id,
-                {**fields, "detail": "somebody else has changed it; its status is theirs"},
+                "again", id, {"detail": "somebody wrote an older state over its end; it is told again"}
             )
-        else:
-            told = {"reason": report.reason} if report.status == CLOSED else {"error": report.reason}
-            self._tell(report.status, issue.id, {**fields, "title": issue.title, **told})
+        return bool(lost)
+
+    async def _tell_last(self) -> None:
+        """Who read the file before the last end was told may write what they read in a moment."""
+        for _ in range(_LAST_LOOKS):
+            if (doubt_s := self._told.doubt_s) <= 0.0:
+                return
+            await asyncio.sleep(doubt_s)
+            try:
+                await self._tell_again()
+            except TrackerFault as fault:
+                self._trouble(fault)
 
     async def _give_back(self, ids: Sequence[str]) -> None:
         for id in await self._tracker.give_back(ids, time.time()):
             self._tell("given-back", id, {})
-        await self._keep(self._claims.drop, ids)
+        await self._kept.do(self._claims.drop, ids)
 
     # ---- the end
 

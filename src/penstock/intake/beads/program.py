@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +39,7 @@ class ProgramTracker:
     at_once = 1  # each takes a call; the lock is not kept for many of them
     is_nested = True
     is_costly = True
+    doubt_s = 0.0
 
     def __init__(self, place: Place, actor: str, program: str) -> None:
         self.name = f"{place.beads} through {os.path.basename(program)}"
@@ -94,7 +95,14 @@ class ProgramTracker:
                 won[id] = before
         return won
 
-    async def finish(self, id: str, report: Report) -> bool:
+    async def finish(self, reports: Mapping[str, Report]) -> Collection[str]:
+        return [id for id, report in reports.items() if await self._finish(id, report)]
+
+    async def untold(self, reports: Mapping[str, Report]) -> Collection[str]:
+        """A database forgets nothing."""
+        return ()
+
+    async def _finish(self, id: str, report: Report) -> bool:
         issue = (await self.find([id])).get(id)
         if issue is None:
             return False

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.intake.beads.issues import BLOCKED, CLOSED, stamp
+from penstock.intake.beads.issues import BLOCKED, CLOSED, Issue, stamp
 from penstock.model import State, TaskRecord
 
 MAX_RESULT = 32_000  # characters of a result in the notes; an argument of a program has its limits too
@@ -58,6 +58,11 @@ def report_of(record: TaskRecord, *, saved: str | None = None, trouble: str | No
     return Report(
         CLOSED, one_line(reason), f"[penstock {stamp(at)}] {record.task.kind}{where}:\n{result}", told, at
     )
+
+
+def shows(issue: Issue, report: Report) -> bool:
+    """Whether an issue was told; somebody may have changed its notes or its metadata since, hardly both."""
+    return report.notes in issue.notes or issue.metadata.get(OURS) == report.metadata
 
 
 def refusal(problem: str, at: float) -> Report:

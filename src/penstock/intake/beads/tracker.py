@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,6 +37,7 @@ class Tracker(Protocol):
     at_once: int  # issues that are best claimed together
     is_nested: bool  # whether what is to be watched lies in folders below
     is_costly: bool  # whether to look takes so much that it is not done at every change
+    doubt_s: float  # how long others may take from reading to writing who know of no lock; 0 when nobody can
 
     async def open(self) -> None: ...
 
@@ -50,8 +51,11 @@ class Tracker(Protocol):
     async def claim(self, ids: Sequence[str], now: float) -> Mapping[str, Issue]:
         """Those of them that are ours from now on."""
 
-    async def finish(self, id: str, report: Report) -> bool:
-        """Close or block an issue of ours; False when it is not ours any more: then its notes are told alone."""
+    async def finish(self, reports: Mapping[str, Report]) -> Collection[str]:
+        """Close or block issues; those that were ours still. The others are told in their notes alone."""
+
+    async def untold(self, reports: Mapping[str, Report]) -> Collection[str]:
+        """Issues that are there and do not show any more what they were told."""
 
     async def give_back(self, ids: Sequence[str], now: float) -> Sequence[str]:
         """Open issues of ours again; those that were."""

@@ -11,9 +11,9 @@ from os import listdir
 from penstock.client import Client
 from penstock.config import TaskChecker
 from penstock.errors import TaskError
+from penstock.intake.endings import Awaited
 from penstock.intake.folder import answers
 from penstock.intake.folder.bodies import Reader, Refused, Unfinished
-from penstock.intake.folder.endings import Awaited
 from penstock.intake.folder.flights import Flights
 from penstock.intake.folder.layout import Folders
 from penstock.intake.folder.patience import Patience
