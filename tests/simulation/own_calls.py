@@ -17,10 +17,11 @@ from penstock.config import Config, TaskChecker
 from penstock.config.document import _read
 from penstock.config.keys import AVAILABLE
 from penstock.config.names import Names
+from penstock.config.own_address import leads_back
 from penstock.config.own_calls import calls_lane, calls_through_us, own_lanes
 from penstock.config.problems import Problems
 from penstock.config.tables import Table
-from penstock.model import Host, Outcome, Task, Verdict
+from penstock.model import DEFAULT_LANE, Host, Outcome, Task, Verdict
 from penstock.scheduling.messages import (
     CancelAsked,
     Drain,
@@ -141,6 +142,10 @@ class Life:
 
     def _started(self, start: Start) -> None:
         task, host = self._tasks[start.task], self._hosts[start.host]
+        if self._leads_back(host):
+            self._runs[task.id] = run = Run(task, host, [1], attempt=start.attempt)
+            self._next_wave(run)
+            return
         if calls_through_us(host):
             waves = [self._chance.randint(1, 4) for _ in range(self._chance.randint(1, 4))]
             self._runs[task.id] = run = Run(task, host, waves, attempt=start.attempt)
@@ -161,6 +166,10 @@ class Life:
         done = Finished(task.id, start.attempt, outcome, self._chance.random())
         self.at(self._chance.uniform(0.1, 20.0), lambda: [done])
 
+    def _leads_back(self, host: Host) -> bool:
+        """Whether a call it takes is made again at our own door, as by any client."""
+        return leads_back(str(host.options.get("url")), self._config.server.port)
+
     def _stopped(self, stop: Stop) -> None:
         stopped = Finished(stop.task, stop.attempt, Outcome(Verdict.CANCELLED, error="stopped"))
         self.at(0.0, lambda: [stopped])
@@ -175,7 +184,7 @@ class Life:
 
     def _call(self, run: Run) -> None:
         asked = self._names.asked(run.task.model or run.host.model)
-        lane = calls_lane(run.host)
+        lane = DEFAULT_LANE if self._leads_back(run.host) else calls_lane(run.host)
         if asked is None or (self._checked and self._fits.problems(Task("chat", lane=lane, model=asked))):
             return  # refused at the door: the run goes on without
         self._number += 1

@@ -188,6 +188,10 @@ CIRCLES = {
     "a gate on runs holds calls by kind": (plant(gates=gate(kinds=["chat"])), "fpf"),
     "a gate on runs holds the model's host": (plant(gates=gate(hosts=["m"])), "fpf"),
     "reserves leave calls no slot": (plant(lanes={"fpf": {}, "vip": {"reserve": {"m": 2}}}), "fpf"),
+    "the model's host is our own door": (
+        plant(hosts={"m": MODEL | {"url": "http://127.0.0.1:8787/v1"}, "prompts": PROMPTS}),
+        "fpf",
+    ),
     "no money for any call": (
         plant(lanes={"fpf": {}, "calls": {"budget_usd_per_day": 0}}, prices={"a": {"input": 1.0}}),
         "fpf",

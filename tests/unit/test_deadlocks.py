@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -126,6 +128,43 @@ def test_the_host_of_runs_takes_no_call(kind: str) -> None:
 )
 def test_a_plant_that_could_wait_for_itself_is_refused(more: str, told: str) -> None:
     assert told in refusal(more)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "127.0.0.1",
+        "127.1",
+        "0x7f.0.0.1",
+        "2130706433",
+        "127.44.5.6",
+        "0.0.0.0",
+        "[::1]",
+        "[::]",
+        "[::ffff:127.0.0.1]",
+        "localhost",
+        "LOCALHOST.",
+        "api.localhost",
+        socket.gethostname(),
+    ],
+)
+@pytest.mark.parametrize("type", ["openai", "file_prompt"])
+def test_no_host_is_penstock_itself_however_it_is_written(type: str, name: str) -> None:
+    """A call that makes a call is no leaf: the slots would fill with calls that wait for calls."""
+    host = f'[hosts.loop]\ntype = "{type}"\nserves = ["loop"]\nmodel = "m"\nurl = "http://%s/v1"\n'
+    assert "hosts.loop.url: is Penstock's own address" in refusal(host % f"{name}:8787")
+    read(host % f"{name}:8788")
+    read("[server]\nport = 9000\n" + host % f"{name}:8787")
+    assert "own address" in refusal("[server]\nport = 80\n" + host % name)
+
+
+def test_an_address_of_this_machines_network_cards_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = SimpleNamespace(family=socket.AF_INET, address="192.0.2.7")
+    monkeypatch.setattr("psutil.net_if_addrs", lambda: {"eth0": [card]})
+    url = 'type = "openai"\nserves = ["loop"]\nurl = "http://%s:8787/v1"\n'
+    assert "own address" in refusal("[hosts.loop]\n" + url % "192.0.2.7")
+    read("[hosts.other]\n" + url % "192.0.2.8")
+    read("[hosts.other]\n" + url % "surtr")
 
 
 def test_somebody_must_have_models() -> None:

@@ -13,6 +13,7 @@ import pytest
 import penstock
 from penstock.config import Config, load
 from penstock.diagnosis.history import Owner
+from penstock.dispatcher.doorway import Doorway
 from penstock.dispatcher.loop import Dispatcher
 from penstock.engine.base import Engine, Report
 from penstock.errors import Unreachable
@@ -109,7 +110,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(folder: Path) -> AsyncIterator[Stage]:
+async def staged(folder: Path, own_lanes: tuple[str, ...] = ()) -> AsyncIterator[Stage]:
     path = folder / "penstock.toml"
     path.write_text(CONFIG)
     config = load(path)
@@ -121,7 +122,7 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
         made.append(ByHand(report))
         return made[0]
 
-    dispatcher = Dispatcher(config, store, make, ME)
+    dispatcher = Dispatcher(config, store, make, ME, doorway=Doorway(lanes=own_lanes))
     ready = asyncio.Event()
     running = asyncio.ensure_future(dispatcher.run(on_ready=ready.set))
     await ready.wait()
@@ -246,6 +247,24 @@ async def test_a_call_that_fails_while_the_dispatcher_stops_is_let_go_at_once(tm
         assert calls[1][0] in stage.engine.live, "the other still runs"
         stage.engine.finish(calls[1][0], Outcome(Verdict.DONE))
         await stage.running
+
+
+async def test_a_second_stop_ends_calls_of_runs_that_never_would(tmp_path: Path) -> None:
+    """The first lets them go on, as long as a host puts them off; the second waits for nobody."""
+    async with staged(tmp_path, own_lanes=("default",)) as stage:
+        task, ended = stage.call()
+        await stage.begun()
+        waits, _ = stage.call()
+        await stage.begun()
+        stage.dispatcher.stop()
+        for _ in range(3):
+            stage.engine.finish(waits, Outcome(Verdict.THROTTLED, error="503"))
+            await stage.begun()
+        assert not ended.done()
+        stage.dispatcher.stop()
+        await stage.running
+        assert set(stage.engine.stopped) == {task, waits}
+        assert (await ended).state is State.CANCELLED
 
 
 async def test_a_relay_knows_what_its_last_attempt_failed_of(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.hosts.model_errors import MOST_RETRY_AFTER_S, classify, one_line, retry_after_s, said, span_s
 from penstock.model import Outcome, Verdict
+from penstock.web.refusals import stopping
 from tests.unit.model_rig import error
 
 NOW = 1_700_000_000.0
@@ -140,7 +141,16 @@ def test_being_throttled_always_has_a_time() -> None:
     assert judged(503, headers={"retry-after": "4"}) == Outcome(
         Z, error="box answered 503", retry_after_s=4.0
     )
+    assert judged(503, error("no more", "busy"), headers={"retry-after": "4"}).verdict is Z
     assert (judged(429, error("x", "insufficient_quota")).retry_after_s or 0) >= 60
+
+
+def test_a_penstock_that_stops_is_not_asked_for_ever() -> None:
+    """Being throttled costs no retry, and who stops may be waiting for this very call to end."""
+    refused = stopping()
+    headers = {name.lower(): value for name, value in refused.headers.items()}
+    found = judged(refused.status, refused.as_openai(), headers=headers)
+    assert (found.verdict, found.retry_after_s) == (H, 5.0)
 
 
 def test_said_reads_the_shapes_of_the_field() -> None:

@@ -5,7 +5,8 @@ ends if those can always start once others have ended, so nothing that runs hold
 
   - calls have lanes of their own, in which there is nothing but calls, and hosts that are no run's host;
   - no gate that counts a lane of runs holds calls; nor one that reads the memory which waiting runs fill;
-  - some host that has the model has room for the lane of the calls outside of others' reserves.
+  - some host that has the model has room for the lane of the calls outside of others' reserves;
+  - no host is Penstock itself: a call makes no calls.
 
 All else that calls wait for (slots, rates, other calls, fallback, a budget's next day) passes without any run
 ending. What a config alone can tell is refused with the config, what it takes a task to tell with the task.
@@ -127,8 +128,7 @@ def check_own_calls(config: Config, problems: Problems) -> None:
     """Called when all else is right."""
     plant = config.plant
     for host in plant.hosts:
-        if host.type in RUN_TYPES and not calls_through_us(host):
-            _check_url(host, config, problems)
+        _check_url(host, config, problems)
     runs = [host for host in plant.hosts if calls_through_us(host)]
     if not runs:
         return
@@ -170,24 +170,14 @@ def _refuse_lane(host: Host, lanes: dict[str, Lane], problems: Problems) -> None
 
 
 def _check_url(host: Host, config: Config, problems: Problems) -> None:
-    """One that leads back here would call in whatever lane comes, and may wait for itself."""
-    from urllib.parse import urlsplit
+    """One that leads back here would hold what its own calls wait for: a call that makes calls is no leaf."""
+    from penstock.config.own_address import leads_back
 
-    try:
-        parts = urlsplit(str(host.options.get("url")))
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError:
-        return  # its adapter tells what is wrong
-    name = (parts.hostname or "").lower()
-    if port == config.server.port and (name in ("localhost", config.server.host) or _is_loopback(name)):
-        message = "is Penstock's own address; leave it out: its calls then go there in a lane of their own"
-        problems.add(("hosts", host.name, "url"), message)
-
-
-def _is_loopback(name: str) -> bool:
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+    url = host.options.get("url")
+    if not isinstance(url, str) or not leads_back(url, config.server.port):
+        return
+    if host.type in RUN_TYPES:
+        remedy = "leave it out: its calls then go there in a lane of their own"
+    else:
+        remedy = "a call would wait there for itself. Name the model server; if that has this port, set server.port"
+    problems.add(("hosts", host.name, "url"), f"is Penstock's own address; {remedy}")

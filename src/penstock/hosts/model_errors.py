@@ -8,6 +8,7 @@ status                          verdict     why
 408 409 425                     temporary
 429                             throttled   after the time it names, else a second
 503 with Retry-After            throttled
+503 of a Penstock that stops    host        it takes nothing more in, and nobody knows when it is back
 5xx, 3xx, a model not loaded    host
 200 with an `error`             temporary, or as the code in it says
 200 with anything unusable      host
@@ -31,6 +32,8 @@ MOST_RETRY_AFTER_S = 3600.0
 _LEAST_RETRY_AFTER_S = 0.05
 _DEFAULT_RETRY_AFTER_S = 1.0  # a refusal without a time must not be answered by asking again at once
 _QUOTA_RETRY_AFTER_S = 300.0
+
+STOPPING = "stopping"  # the code of our own /v1 when it takes nothing more in
 
 _TEMPORARY = frozenset({408, 409, 425})
 _QUOTA = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
@@ -97,7 +100,7 @@ def classify(
     if status == 402 or (status == 429 and codes & _QUOTA):
         remedy = "pay its bill or raise its limit, or take it out of the config"
         return Outcome(Verdict.HOST, error=f"{text}; {remedy}", retry_after_s=_QUOTA_RETRY_AFTER_S)
-    if status == 429 or (status == 503 and _names_a_time(headers)):
+    if status == 429 or (status == 503 and _names_a_time(headers) and words.code != STOPPING):
         after_s = retry_after_s(headers, now)
         return Outcome(
             Verdict.THROTTLED,

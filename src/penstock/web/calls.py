@@ -187,7 +187,7 @@ class CallResponse(Response):
             ended = self._dispatcher.call(self._task, relay)
         except (Unreachable, StoreError, TaskError) as error:
             relay.waits_no_more()
-            await relay.refuse(refusal_of(error))
+            await relay.refuse(stopping() if isinstance(error, Unreachable) else refusal_of(error))
             return
         forget = self._when_gone(self._shut_out)
         self._watch_hosts(was_down=False)

@@ -20,6 +20,7 @@ from penstock.errors import (
     UnknownTask,
     UsageError,
 )
+from penstock.hosts.model_errors import STOPPING
 
 JSON = "application/json"
 _LONGEST_WAIT_S = 3600.0
@@ -76,7 +77,7 @@ class Refused(Exception):
 
 def stopping() -> Refused:
     return Refused(
-        503, "stopping", "Penstock is stopping", "ask again when it is back", retry_after_s=RETRY_LATER_S
+        503, STOPPING, "Penstock is stopping", "ask again when it is back", retry_after_s=RETRY_LATER_S
     )
 
 
