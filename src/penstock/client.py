@@ -112,11 +112,13 @@ class Client:
     # ---- reading
 
     async def get(self, task_id: str) -> TaskRecord:
-        """A task by its id, or by the beginning of one."""
+        """A task by its id, by the name that its user knows it by (an issue's, a request's, its key), or by the
+        beginning of an id.
+        """
         record = await self._store.get(task_id)
         if record is not None:
             return record
-        matches = await self._store.find(task_id)
+        matches = await self._store.find_called(task_id) or await self._store.find(task_id)
         if len(matches) == 1:
             found = await self._store.get(matches[0])
             if found is not None:

@@ -118,7 +118,7 @@ def test_texts_of_others_cannot_move_the_cursor(cli: Cli) -> None:
 
 def test_show_json_is_the_record_with_payload_and_attempts(worked: Cli) -> None:
     shown = worked.good("show", "twice", "--json").json
-    assert list(shown) == [*RECORD, "waits", "payload", "cost_usd", "trace_id", "attempt_records"]
+    assert list(shown) == [*RECORD, "waits", "key", "payload", "cost_usd", "trace_id", "attempt_records"]
     assert shown["payload"] == {"fail": "temporary"}
     assert shown["cost_usd"] is None
     assert [list(attempt) for attempt in shown["attempt_records"]] == [

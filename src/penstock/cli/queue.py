@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli import render
-from penstock.cli.session import config_of, finish, one_of, opened, whole
+from penstock.cli.session import TASK_HELP, config_of, finish, one_of, opened, whole
 from penstock.errors import UnknownTask, UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 _PAGE = 5_000
+_NAME_WIDTH = 30
 _ERROR_WIDTH = 60  # of a task's error in a list; `show` has all of it
 _WITH_RUN = 110  # columns of a terminal that has room for the runs of tasks
 
@@ -33,7 +34,7 @@ RunOption = Annotated[
         "--run", metavar="RUN", help="All tasks of this run: its name, the beginning of it, or `last`."
     ),
 ]
-Tasks = Annotated[list[str] | None, typer.Argument(metavar="TASK", help="Ids, or the beginnings of ids.")]
+Tasks = Annotated[list[str] | None, typer.Argument(metavar="TASK", help=f"{TASK_HELP} Several may be named.")]
 
 
 # ---- tasks
@@ -134,6 +135,7 @@ async def _tasks_table(config: Config, asked: TaskFilter, limit: int) -> int:
         return 0
     columns = [
         "task",
+        "known as",
         "state",
         "kind",
         "lane",
@@ -146,8 +148,9 @@ async def _tasks_table(config: Config, asked: TaskFilter, limit: int) -> int:
         "error",
     ]
     told = [True] * len(columns)
-    told[8] = any(record.attempts > 1 for record in records)
-    told[9] = asked.run is None and render.console().width >= _WITH_RUN
+    told[1] = any(record.task.key is not None for record in records)
+    told[9] = any(record.attempts > 1 for record in records)
+    told[10] = asked.run is None and render.console().width >= _WITH_RUN
     render.print_table(
         [column for column, shown in zip(columns, told, strict=True) if shown],
         [[cell for cell, shown in zip(row, told, strict=True) if shown] for row in rows],
@@ -159,6 +162,8 @@ async def _tasks_table(config: Config, asked: TaskFilter, limit: int) -> int:
 
 
 async def _task_row(client: Client, record: TaskRecord, now: float) -> tuple[str, ...]:
+    from penstock.store.keys import known_as
+
     task = record.task
     end = now if record.ended_at is None else record.ended_at
     if record.attempts > (record.state != "queued"):  # it was in the queue more than once
@@ -176,6 +181,7 @@ async def _task_row(client: Client, record: TaskRecord, now: float) -> tuple[str
         ran = render.seconds(ended_at - record.started_at)
     return (
         task.id,
+        "" if task.key is None else render.one_line(known_as(task.key), _NAME_WIDTH),
         str(record.state),
         task.kind,
         task.lane,
@@ -198,7 +204,7 @@ async def _task_row(client: Client, record: TaskRecord, now: float) -> tuple[str
 )
 def show(
     context: typer.Context,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="Its id, or the beginning of it.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help=TASK_HELP)],
     follow: Annotated[
         bool,
         typer.Option(
@@ -233,6 +239,7 @@ async def _show(config: Config, task_id: str, as_json: bool) -> int:
     log = log_of(config, attempts)
     if as_json:
         more = {
+            "key": record.task.key,
             "payload": record.task.payload,
             "cost_usd": cost_of(events),
             "trace_id": f"{trace_id(record.task):032x}",

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TASK_HELP = "Its id, or the beginning of it; or the id of its issue or request."
+
 
 @dataclass(slots=True)
 class Settings:

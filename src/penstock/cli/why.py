@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli import render
-from penstock.cli.session import config_of, finish, one_of, opened
+from penstock.cli.session import TASK_HELP, config_of, finish, one_of, opened
 from penstock.errors import UsageError
 from penstock.lifecycle import ENDED
 from penstock.model import State
@@ -41,9 +41,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 )
 def why(
     context: typer.Context,
-    task: Annotated[
-        str | None, typer.Argument(metavar="TASK", help="Its id, or the beginning of it.")
-    ] = None,
+    task: Annotated[str | None, typer.Argument(metavar="TASK", help=TASK_HELP)] = None,
     run: Annotated[
         str | None, typer.Option("--run", metavar="RUN", help="Sum up a run; `last` is the newest.")
     ] = None,

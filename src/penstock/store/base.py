@@ -206,6 +206,9 @@ class Store(Protocol):
     async def find(self, prefix: str) -> list[str]:
         """At most ten ids that start with `prefix`."""
 
+    async def find_called(self, name: str) -> list[str]:
+        """At most ten ids of tasks that their users know by this name, the newest first: see `store.keys`."""
+
     async def find_runs(self, prefix: str) -> list[str]:
         """Names of runs that begin so, in order; up to ten."""
 

@@ -42,6 +42,7 @@ from penstock.store.base import (
 )
 from penstock.store.bell import Bells, LocalBells, PipeBells
 from penstock.store.fold import EVENT_WIDTH, event_data
+from penstock.store.keys import KeyedTask, one_of_them
 from penstock.store.queries import printable
 from penstock.store.rows import NOT_JSON, STATES, attempt_of, decode, json_text, token_of, token_row
 from penstock.store.settling import settle
@@ -193,6 +194,10 @@ class SQLiteStore:
 
     async def find(self, prefix: str) -> list[str]:
         return [id for (id,) in await self._rows("ids_between", prefix, prefix + "\U0010ffff")]
+
+    async def find_called(self, name: str) -> list[str]:
+        found = await self._scan(lambda c: c.execute(QUERIES["keys_like"], (name,)).fetchall())
+        return one_of_them([KeyedTask(*row) for row in found], name)[:10]
 
     async def find_runs(self, prefix: str) -> list[str]:
         return [run for (run,) in await self._rows("runs_between", prefix, prefix + "\U0010ffff")]

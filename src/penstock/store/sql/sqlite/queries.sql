@@ -151,6 +151,17 @@ SELECT * FROM full_records WHERE id = ?
 -- name: ids_between
 SELECT id FROM tasks WHERE id >= ? AND id < ? ORDER BY id LIMIT 10
 
+-- A key that is the name, ends with it, or is of an issue that is called so. All keys are looked at, in their index.
+-- name: keys_like
+SELECT id, key FROM tasks
+WHERE key IS NOT NULL AND (
+    key = ?1
+    OR substr(key, -1 - length(?1)) = '/' || ?1
+    OR substr(key, -6 - length(?1)) = '/' || ?1 || '.json'
+    OR substr(key, 1, 7 + length(?1)) = 'beads:' || ?1 || ':'
+)
+ORDER BY number DESC LIMIT 1000
+
 -- name: runs_between
 -- From name to name by the index: a run may have a million tasks.
 WITH RECURSIVE names (run) AS (
