@@ -17,7 +17,7 @@ import pytest
 from penstock.intake.beads import atomic
 from penstock.intake.beads.issues import read_issue
 from penstock.intake.beads.jsonl import JsonlFile, JsonlTracker
-from penstock.intake.beads.lines import Changes, Document
+from penstock.intake.beads.lines import Changes, Document, merged
 from penstock.intake.beads.reports import refusal, report_of
 from penstock.intake.beads.tracker import Place, TrackerFault
 from penstock.model import State, Task, TaskRecord
@@ -139,6 +139,68 @@ async def test_c3_what_a_killed_writer_left_is_cleared(place: Place) -> None:
     assert (ours.exists(), other.exists()) == (False, True)
 
 
+class Killed(BaseException):
+    """As by `kill -9`: nothing is cleared up."""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_c3_killed_at_an_exchange_nothing_of_others_is_lost(
+    file: JsonlFile, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """C3: their write came just before the exchange; who was killed did not see it, whoever comes next does."""
+    swap = atomic._swap
+
+    def killed(one: Path, other: Path) -> bool:
+        with other.open("ab") as theirs:
+            theirs.write(b'{"id":"theirs"}\n')
+        if when == "after":
+            swap(one, other)
+        monkeypatch.setattr(Path, "unlink", lambda _: None)
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(atomic, "_swap", killed)
+        with pytest.raises(Killed):
+            file.change(close_one)
+    monkeypatch.undo()
+    assert len([name for name in os.listdir(file.path.parent) if name.startswith(".issues")]) == 2
+    again = JsonlFile(file.path, file._lock)
+    again.open()
+    found = fields(file.path)
+    assert set(found) == {"bd-1", "bd-2", "bd-3", "theirs"}
+    assert found["bd-1"]["status"] == ("closed" if when == "after" else "open")
+    assert sorted(os.listdir(file.path.parent)) == ["issues.jsonl", "penstock"]
+    again.close()
+
+
+@pytest.mark.parametrize("value", ["0.1234567890123456789012", "1e5", '"\\u00e9"', "true", "1e999"])
+def test_c3_what_others_wrote_is_merged_in_their_very_text(file: JsonlFile, value: str) -> None:
+    """C3: neither rounded nor written anew, and true is not 1; here by who had the file open."""
+    file.path.write_bytes(b'{"id":"a","status":"open","v":1}\n')
+    late = os.open(file.path, os.O_WRONLY)
+    file.change(lambda _: {"a": {"status": "closed"}})
+    os.ftruncate(late, 0)
+    os.pwrite(late, f'{{"id":"a","status":"open","v":{value}}}\n'.encode(), 0)
+    os.close(late)
+    file.close()
+    assert file.path.read_text() == f'{{"id":"a","status":"closed","v":{value}}}\n'
+
+
+def test_c3_what_others_only_wrote_in_other_words_does_not_undo_ours() -> None:
+    """C3: a program that reads and writes the whole file with its own escapes."""
+    base = '{"id":"a","notes":"é","x":1.0,"y":"é"}\n'.encode()
+    ours = Document(base).changed({"a": {"notes": "told", "x": 2}})
+    theirs = b'{"id":"a","notes":"\\u00e9","x":1.00,"y":"\\u00e9"}\n'
+    assert merged(base, theirs, ours) == b'{"id":"a","notes":"told","x":2,"y":"\\u00e9"}\n'
+
+
+async def test_c3_lines_that_are_no_issues_are_told_with_their_place(place: Place) -> None:
+    """C3."""
+    place.jsonl.write_bytes(b"<<<<<<< HEAD\n" + LINES + b'{"id":5}\n')
+    strange = (await JsonlTracker(place, "penstock").look(NOW)).strange
+    assert strange == {"<<<<<<< HEAD": f"{place.jsonl}:1", '{"id":5}': f"{place.jsonl}:5"}
+
+
 def test_c3_rights_and_links_stay(file: JsonlFile, place: Place, tmp_path: Path) -> None:
     """C3."""
     file.path.chmod(0o640)
@@ -181,7 +243,9 @@ def test_c3_a_line_that_is_being_written_is_waited_for(
     assert "bd-5" not in file.read().lines
     count = len(slept)
     file.change(close_one)
-    assert len(slept) == count
+    file.change(lambda _: {"bd-2": {"status": "closed"}})
+    assert file.read().is_half_written
+    assert len(slept) == count  # though the file is another each time
     assert file.path.read_bytes().endswith(b'\n{"id":"bd-5","sta')
 
 

@@ -170,3 +170,12 @@ async def test_c3_what_ended_meanwhile_is_told_in_one_change(folder: Folder) -> 
     assert {one["status"] for one in folder.issues().values()} == {"closed"}
     assert sum(made[0].finished) == 30
     assert len(made[0].finished) <= 2
+
+
+async def test_c3_a_line_that_is_no_issue_is_told_once(folder: Folder) -> None:
+    """C3: though the file is looked at again after each change; and the loop goes on."""
+    folder.add("bd-1", "bd-2")
+    with folder.file.open("a") as file:
+        file.write("".join(f"<<<<<<< {n}\n" for n in range(12)))
+    assert await folder.once() == ["done", "done"]
+    assert len(folder.of("trouble")) == 11

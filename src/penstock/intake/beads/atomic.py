@@ -3,6 +3,9 @@
 An exchange overwrites nothing. Whatever stood there at that very moment, written by whomever, is what is handed
 back, so that a change that came in between can be seen and merged. Where the system cannot exchange, the file is
 compared once more and then replaced, which leaves a gap of some microseconds.
+
+Who is killed after an exchange has not seen what came back. It lies beside, with what was expected there: whoever
+comes next can merge it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _PART = ".part"
+_BASE = ".base"  # beside a part: which file it was at first, and what was expected in the place of the other
 _NAME = 100  # characters of the name of the file whose place it will take
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -69,9 +73,33 @@ def replaced(path: Path, data: bytes) -> None:
     _sync_folder(path.parent)
 
 
-def leftovers(path: Path) -> list[Path]:
+class Unseen(NamedTuple):
+    """What was handed back to somebody who was killed before he looked, and what he had expected."""
+
+    was: bytes
+    expected: bytes
+
+
+def unseen(path: Path) -> tuple[list[Unseen], list[Path]]:
+    """What killed writers of a file did not see any more, and all that they left beside it."""
+    found = []
+    files = leftovers(path)
+    for part in files:
+        base = part.with_suffix(_BASE)
+        try:
+            head, _, expected = base.read_bytes().partition(b"\n")
+            number, size = map(int, head.split())
+            changed_places = len(expected) == size and part.stat().st_ino != number
+        except (OSError, ValueError):
+            continue  # killed before it came that far
+        if changed_places:
+            found.append(Unseen(part.read_bytes(), expected))
+    return found, [*files, *leftovers(path, _BASE)]
+
+
+def leftovers(path: Path, suffix: str = _PART) -> list[Path]:
     """What writers of a file who were killed left beside it."""
-    return [one for one in path.parent.glob(f".{escape(path.name[:_NAME])}.*{_PART}") if one.is_file()]
+    return [one for one in path.parent.glob(f".{escape(path.name[:_NAME])}.*{suffix}") if one.is_file()]
 
 
 def exchanged(path: Path, data: bytes, expected: bytes, settled: Settled) -> Exchange:
@@ -80,7 +108,9 @@ def exchanged(path: Path, data: bytes, expected: bytes, settled: Settled) -> Exc
     `settled` reads what was there, as often as it likes: somebody may be writing to it still.
     """
     beside = _written(path, data)
+    base = beside.with_suffix(_BASE)
     try:
+        base.write_bytes(b"%d %d\n" % (beside.stat().st_ino, len(expected)) + expected)
         if not _swap(beside, path):
             was = settled(path.read_bytes)
             if was != expected:
@@ -92,8 +122,12 @@ def exchanged(path: Path, data: bytes, expected: bytes, settled: Settled) -> Exc
         displaced = Displaced(os.open(beside, os.O_RDONLY | os.O_CLOEXEC), settled)
         return Exchange(displaced.content, True, displaced)
     finally:
-        with suppress(OSError):
-            beside.unlink()
+        for file in (
+            beside,
+            base,
+        ):  # in this order: a part without its base is taken for one that never had a place
+            with suppress(OSError):
+                file.unlink()
 
 
 def _contents(file: int) -> bytes:

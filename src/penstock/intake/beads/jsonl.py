@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from penstock.intake.beads.atomic import Displaced, Settled, exchanged, leftovers
+from penstock.intake.beads.atomic import Displaced, Settled, exchanged, unseen
 from penstock.intake.beads.claims import FOLDER
 from penstock.intake.beads.issues import BLOCKED, CLOSED, IN_PROGRESS, OPEN, Issue, stamp
 from penstock.intake.beads.lines import REMOVED, Changes, Document, Inside, merged
@@ -40,15 +40,13 @@ class JsonlFile:
         self._lock = lock
         self._displaced: list[Displaced] = []
         self._last: Document | None = None
-        self._unsettled: bytes | None = None  # what it was when we waited in vain
+        self._tail: bytes | None = None  # the line whose end we waited for in vain
+        self._missed: frozenset[str] = frozenset()  # issues that we waited for in vain
         self._one_at_a_time = threading.RLock()  # of the threads of this process
 
     def open(self) -> None:
-        """See that it can be read, and clear what killed writers left: under the lock there are no others."""
-        with self._locked():
-            for one in leftovers(self.path):
-                with suppress(OSError):
-                    one.unlink()
+        """See that it can be read; what killed writers left is merged and cleared."""
+        self.change(lambda _: {})
         self.read()
 
     def close(self) -> None:
@@ -63,7 +61,7 @@ class JsonlFile:
         with self._one_at_a_time:
             if any(one.has_changed() for one in self._displaced):
                 self.change(lambda _: {})
-            return self._parsed(self._settled(self._bytes, lambda document: not document.is_half_written))
+            return self._parsed(self._settled(self._bytes, frozenset()))
 
     def change(self, choose: Choose, about: Sequence[str] = ()) -> tuple[Document, Changes]:
         """Set what `choose` says; the file as it was before, with others' changes, and what was set.
@@ -71,11 +69,8 @@ class JsonlFile:
         Issues that it is `about` are waited for, a little: whoever writes the file in place empties it first.
         """
 
-        def is_whole(document: Document) -> bool:
-            return not document.is_half_written and all(id in document.lines for id in about)
-
         with self._locked():
-            return self._changed(choose, lambda read: self._settled(read, is_whole))
+            return self._changed(choose, lambda read: self._settled(read, frozenset(about)))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -93,7 +88,21 @@ class JsonlFile:
 
     def _changed(self, choose: Choose, settled: Settled) -> tuple[Document, Changes]:
         there = settled(self._bytes)  # what stands in the file, as far as we know
-        document = self._parsed(self._with_late_changes(there, settled))
+        left, files = unseen(self.path)  # by the dead: under the lock nobody else writes
+        data = self._with_late_changes(there, settled)
+        for one in left:
+            data = merged(one.expected, one.was, data)
+        document = self._parsed(data)
+        result = self._put(choose, settled, there, document)
+        for file in files:  # only when what they hold has its place
+            with suppress(OSError):
+                file.unlink()
+        return result
+
+    def _put(
+        self, choose: Choose, settled: Settled, there: bytes, document: Document
+    ) -> tuple[Document, Changes]:
+        """Set what `choose` says of a document that is `there` but for what others changed elsewhere."""
         for _ in range(_ROUNDS):
             changes = choose(document)
             wanted = document.changed(changes)
@@ -124,18 +133,22 @@ class JsonlFile:
         self._displaced = self._displaced[-_KEPT:]
         return data
 
-    def _settled(self, read: Callable[[], bytes], is_whole: Callable[[Document], bool]) -> bytes:
+    def _settled(self, read: Callable[[], bytes], about: frozenset[str]) -> bytes:
         """What is read once it looks whole, or has not for too long; what was waited for once is not again."""
         end = time.monotonic() + _SETTLE_S
         seen: bytes | None = None
         while True:
             data = read()
             if data != seen:
-                if data == self._unsettled or is_whole(self._parsed(data)):
-                    return data
                 seen = data
+                document = self._parsed(data)
+                missing = about.difference(document.lines)
+                if document.tail in (None, self._tail) and missing <= self._missed:
+                    self._missed -= about - missing  # what has come back may be emptied again
+                    return data
             if time.monotonic() > end:
-                self._unsettled = data
+                self._tail = document.tail
+                self._missed |= missing
                 return data
             time.sleep(_SETTLE_STEP_S)
 
@@ -173,7 +186,11 @@ class JsonlTracker:
 
     async def look(self, now: float) -> Readiness:
         document = await asyncio.to_thread(self._file.read)
-        return ready(document.issues, now)
+        strange = {
+            raw.decode(errors="replace"): f"{self._file.path}:{number}"
+            for number, raw in document.no_issues().items()
+        }
+        return ready(document.issues, now)._replace(strange=strange)
 
     async def find(self, ids: Sequence[str]) -> Mapping[str, Issue]:
         document, _ = await asyncio.to_thread(self._file.change, lambda _: {}, ids)

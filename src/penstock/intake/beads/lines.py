@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from penstock.intake.beads.issues import BadIssue, Issue, read_issue
@@ -23,6 +24,12 @@ class Removed:
 
 
 REMOVED: Final = Removed()
+
+
+class Raw(NamedTuple):
+    """As a value: this very text, which is JSON."""
+
+    text: str
 
 
 class Inside(NamedTuple):
@@ -73,7 +80,16 @@ class Document:
     @property
     def is_half_written(self) -> bool:
         """Whether its end looks as if somebody were writing it: a last line without an end, and no JSON."""
-        return len(self._raw) - 1 in self.broken
+        return self.tail is not None
+
+    @property
+    def tail(self) -> bytes | None:
+        """The last line, if it has no end and is no JSON."""
+        return self._raw[-1] if len(self._raw) - 1 in self.broken else None
+
+    def no_issues(self) -> dict[int, bytes]:
+        """Lines that hold none, by their number as people count."""
+        return {number + 1: self._raw[number] for number in self.broken}
 
     def changed(self, changes: Changes) -> bytes:
         """The file with these fields set. Issues that are not there are left out."""
@@ -189,6 +205,8 @@ def _without(text: str, name: str) -> str:
 
 def written(value: Any) -> str:
     """A value as compact JSON, readable where its letters can be written as they are."""
+    if isinstance(value, Raw):
+        return value.text
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     try:
         text.encode()
@@ -222,7 +240,8 @@ def merged(base: bytes, theirs: bytes, ours: bytes) -> bytes:
         elif old is None or here._raw[own.number] == was._raw[old.number]:
             raw[own.number] = text
         else:
-            raw[own.number] = edited(here._raw[own.number], _difference(old.fields, line.fields))
+            mine = here._raw[own.number]
+            raw[own.number] = edited(mine, _difference(was._raw[old.number], text, mine))
     if theirs.strip() and not there.is_half_written:
         for id, old in was.lines.items():
             own = here.lines.get(id)
@@ -243,9 +262,32 @@ def _append(raw: list[bytes | None], line: bytes) -> None:
         raw.append(line)
 
 
-def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    gone = {name: REMOVED for name in old if name not in new}
-    return {**{name: value for name, value in new.items() if name not in old or old[name] != value}, **gone}
+def _difference(base: bytes, theirs: bytes, ours: bytes) -> dict[str, Any]:
+    """The fields that they changed, in their very text. What they only wrote in other words stands where we did not
+    change it."""
+    old, new, own = _texts(base), _texts(theirs), _texts(ours)
+    changes: dict[str, Any] = {name: REMOVED for name in old if name not in new}
+    for name, text in new.items():
+        was = old.get(name)
+        if was == text or (was is not None and own.get(name) != was and _meaning(was) == _meaning(text)):
+            continue
+        changes[name] = Raw(text)
+    return changes
+
+
+def _texts(raw: bytes) -> dict[str, str]:
+    """The text of each value of a line; of two of the same name the last one counts."""
+    text = raw.removeprefix(BOM).decode()
+    return {member.name: text[member.value_start : member.end] for member in members(text)}
+
+
+def _meaning(text: str) -> Any:
+    """A value to compare: numbers with all their digits, and true is not 1."""
+    return json.loads(text, parse_int=_number, parse_float=_number)
+
+
+def _number(text: str) -> tuple[str, Decimal]:
+    return "number", Decimal(text)
 
 
 def issues_of(values: Iterable[Any]) -> list[Issue]:

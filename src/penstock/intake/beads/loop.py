@@ -39,6 +39,7 @@ from penstock.model import State, Task, TaskRecord
 Tell = Callable[[str, str, Mapping[str, Any]], None]  # what happened, to which issue, and more about it
 
 _LAST_LOOKS = 20  # at the end, where somebody writes over what issues are told again and again
+_TOLD_STRANGE = 10
 _FIRST_GAP_S, _MOST_GAP_S = 0.5, 5.0  # between two looks that cost much, where changes bring nothing
 
 
@@ -79,6 +80,7 @@ class BeadsLoop:
         self._models = [host for host in client.config.plant.hosts if host.type in MODEL_TYPES]
         self._working: dict[str, _Work] = {}  # by the id of the task
         self._left: dict[str, str] = {}  # issues that cannot be taken, and why; told once
+        self._strange: set[str] = set()  # what is no issue; told once
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._stops = 0
@@ -191,6 +193,7 @@ class BeadsLoop:
                 kind = self._kind(issue)
                 if kind is not None:
                     wanted[issue.id] = issue, kind
+        self._tell_strange(found.strange)
         there = {issue.id for issue in found.ready}
         self._left = {id: why for id, why in self._left.items() if id in there}
         room = self._rules.max_claimed
@@ -202,6 +205,16 @@ class BeadsLoop:
             some = names[start : start + self._tracker.at_once]
             taken |= await self._take({id: wanted[id][1] for id in some})
         return found.next_at, taken
+
+    def _tell_strange(self, strange: Mapping[str, str]) -> None:
+        """What is no issue, once; of many the first ones."""
+        fresh = [where for what, where in strange.items() if what not in self._strange]
+        self._strange = set(strange)
+        for where in fresh[:_TOLD_STRANGE]:
+            self._tell("trouble", "", {"detail": f"{where}: is no issue, and is left as it is; correct it"})
+        if len(fresh) > _TOLD_STRANGE:
+            detail = f"{len(fresh) - _TOLD_STRANGE} more lines are no issues"
+            self._tell("trouble", "", {"detail": detail})
 
     def _kind(self, issue: Issue) -> str | None:
         """The kind of an issue that can be worked on here; why the others cannot is told once."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple
 
 from penstock.intake.beads.issues import BLOCKED, CLOSED, OPEN, PINNED, Issue, stamp
@@ -26,6 +27,7 @@ class Readiness(NamedTuple):
     ready: tuple[Issue, ...]  # the most urgent first
     held: Mapping[str, str]  # issues that are open, and what keeps each of them
     next_at: float | None  # when the next of them is put off no longer
+    strange: Mapping[str, str] = MappingProxyType({})  # what is there and is no issue, and where that is
 
 
 def ready(issues: Iterable[Issue], now: float) -> Readiness:
