@@ -268,6 +268,47 @@ def test_a_dry_run_shows_where_outputs_will_lie(cli: Cli, monkeypatch: pytest.Mo
     assert last.endswith(f" {cli.folder}/made/here/all.md")
 
 
+PROMPTS = """
+[hosts.prompts]
+type = "file_prompt"
+url = "http://127.0.0.1:9/v1"
+model = "m"
+root = "files"
+serves = ["file_prompt"]
+
+[hosts.other]
+type = "simulated"
+serves = ["summarize"]
+duration_s = 0.0
+"""
+
+
+def test_files_that_are_not_there_are_told_before_anything_runs(cli: Cli) -> None:
+    """As the host will look for them: below its root, not beside the task file. What a task makes will be there."""
+    cli.file("penstock.toml", PROMPTS)
+    (cli.folder / "files").mkdir()
+    cli.file("files/how.md", "Review it.")
+    cli.file("beside.md", "not below the root")
+    files = [("how.md", "gone.md"), ("how.md", "gone.md"), ("how.md", "made.md"), ("beside.md", "how.md")]
+    lines = [
+        {"kind": "file_prompt", "payload": {"instructions": how, "document": what}} for how, what in files
+    ]
+    lines += [
+        {"kind": "file_prompt", "payload": {"prompt": "p", "text": "t"}, "output": "files/made.md"},
+        {"kind": "summarize", "payload": {"document": "gone.md", "duration_s": 0.0}},
+    ]
+    cli.file("t.jsonl", "\n".join(map(json.dumps, lines)))
+    gone, beside = f"{cli.folder}/files/gone.md", f"{cli.folder}/files/beside.md"
+    told = "tasks name 2 files that are not there, and fail unless that changes: "
+    assert f"files: {told}{gone}, {beside}" in cli.good("run", "t.jsonl", "--dry-run").lines
+    record = cli.good("run", "t.jsonl", "--dry-run", "--json").json
+    assert record["missing_files"] == {gone: 2, beside: 1}
+    assert cli.good("submit", "--file", "t.jsonl").told == [f"penstock: {told}{gone}, {beside}"]
+    cli.file("files/gone.md", "")
+    cli.file("files/beside.md", "")
+    assert "files:" not in cli.good("run", "t.jsonl", "--dry-run").out
+
+
 def test_a8_a_dry_run_tells_every_task_as_json(cli: Cli) -> None:
     cli.good("run", "tasks.toml", "--quiet")
     (cli.folder / "all.md").unlink()

@@ -14,12 +14,13 @@ import pytest
 from rich.console import Console
 
 from penstock.cli import render
+from penstock.cli.details import print_waits
 from penstock.cli.files import replacing
 from penstock.cli.logs import Log, telling
 from penstock.cli.progress import Board, Lines, Silent, choose, failure_line
 from penstock.cli.session import hearing_interrupts
 from penstock.cli.tally import Tally
-from penstock.model import Host, State, Task, TaskRecord, Verdict
+from penstock.model import Host, State, Task, TaskRecord, Verdict, Wait
 from penstock.scheduling.messages import End, GateChange, HostChange, Requeue, Revive, Start, Stop, WaitChange
 from penstock.telemetry.story import Story
 
@@ -328,6 +329,13 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         assert target.read_text() == "old"
     assert target.read_text() == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_wait_does_not_repeat_a_long_error(capsys: pytest.CaptureFixture[str]) -> None:
+    print_waits([Wait("retry", "one cause " + "and another " * 40, float(n), n + 1.0) for n in range(3)])
+    told = capsys.readouterr().out
+    assert told.count("one cause") == 3
+    assert max(map(len, told.splitlines())) < 220
 
 
 # ---- narrow terminals

@@ -81,6 +81,9 @@ def test_an_alias_for_every_name() -> None:
 
 
 def test_what_is_said_to_an_unknown_name() -> None:
+    assert "auto" not in names(HOSTS).unknown("entirely-other"), "what is listed are models"
+    assert "chat" not in names(HOSTS).unknown("entirely-other")
+    assert "qwen" in names(HOSTS).unknown("entirely-other")
     assert names(HOSTS).unknown("qwenn") == "the model 'qwenn' does not exist; did you mean 'qwen'?"
     assert "add one of type openai or local" in names("").unknown("x")
 

@@ -163,6 +163,14 @@ def test_sums_are_those_of_the_single_waits(seed: int) -> None:
 # ---- of a run, a lane, a host
 
 
+def test_a_trifle_of_waiting_needs_no_remedy() -> None:
+    """Less than a second, and less than the work: whatever would help would not be seen."""
+    for at, ran_s, helps in ((0.5, 10.0, False), (1.5, 10.0, True), (0.5, 0.4, True)):
+        said = of_run("r", history([(task("t"), "a", at)], ran_s=ran_s), PLANT, 80.0)
+        assert said.waited_s == pytest.approx(at)
+        assert (said.remedy is not None) is helps
+
+
 def test_the_sum_of_a_run() -> None:
     """E1: the largest reason first, with its share, tasks and lanes; what would help; who waited longest."""
     end = Prediction(80.0, 5.0, 4.0, 7.0)

@@ -15,6 +15,7 @@ from penstock.store.base import StoredEvent
 from penstock.trace import trace_id
 
 _MOST_EVENTS = 50
+_DETAIL_WIDTH = 120  # of a wait; an error is told whole where it belongs
 
 
 def print_details(
@@ -121,7 +122,7 @@ def print_waits(waits: Sequence[Wait]) -> None:
             seconds(wait.seconds),
             percent(wait.seconds / total) if total else "",
             moment(wait.start),
-            one_line(wait.detail),
+            one_line(wait.detail, _DETAIL_WIDTH),
         )
         for wait in waits
     ]

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import render
-from penstock.cli.planning import has_store
+from penstock.cli.planning import has_store, missing_told
 from penstock.cli.session import opened
 from penstock.config.outputs import is_inside, saved_at
 from penstock.intake.estimates import BYTES_PER_TOKEN, PAST, PRICES, Estimate, Estimates
+from penstock.intake.named_files import missing_files
 from penstock.scheduling.budget import usd
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ async def show(config: Config, file: str, plan: Plan, as_json: bool) -> int:
     for task in plan.todo:
         _group(groups, config, task).todo.append((task, estimates.of(task)))
     if as_json:
-        render.emit(_record(file, plan, list(groups.values()), end))
+        render.emit(_record(config, file, plan, list(groups.values()), end))
     else:
         _say(config, plan, list(groups.values()), end)
     return 0
@@ -80,7 +81,8 @@ def _say(config: Config, plan: Plan, groups: list[_Group], end: Prediction | Non
         f"{render.counted(todo, 'task')} would run{joined}, {there} have their output already; "
         "nothing was submitted"
     )
-    for line in (*_cost_lines(groups), *_time_lines(todo, end)):
+    missing = missing_told(config, plan)
+    for line in (*([f"files: {missing}"] if missing else []), *_cost_lines(groups), *_time_lines(todo, end)):
         render.say_wrapped("", line)
 
 
@@ -168,7 +170,9 @@ def _time_lines(todo: int, end: Prediction | None) -> list[str]:
 # ---- for programs
 
 
-def _record(file: str, plan: Plan, groups: list[_Group], end: Prediction | None) -> dict[str, Any]:
+def _record(
+    config: Config, file: str, plan: Plan, groups: list[_Group], end: Prediction | None
+) -> dict[str, Any]:
     tasks: list[dict[str, Any]] = []
     for group in groups:
         tasks += [_task_record(group, task, None) for task in group.there]
@@ -180,6 +184,7 @@ def _record(file: str, plan: Plan, groups: list[_Group], end: Prediction | None)
         "to_run": todo,
         "joined": len(plan.joined),
         "skipped": sum(len(group.there) for group in groups),
+        "missing_files": missing_files(config, plan.todo),
         "usd": {
             "by_past": None if by_past is None else by_past[1],
             "by_prices_at_most": None if by_prices is None else by_prices[1],

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 REDO = "Also tasks whose output is there."
 DRY_RUN = "Only show what would run, what it would cost and how long it would take."
 SKIPPED = "skipped"
+_MOST_FILES = 5
 
 
 def read_plan(config: Config, file: str, run: str | None, *, redo: bool) -> Plan:
@@ -63,6 +64,23 @@ async def _makers(config: Config, outputs: list[str]) -> dict[str, Maker]:
 
     async with opened(config) as client:
         return await client.makers_of_outputs(outputs)
+
+
+def tell_missing(config: Config, plan: Plan) -> None:
+    if told := missing_told(config, plan):
+        render.note(told)
+
+
+def missing_told(config: Config, plan: Plan) -> str:
+    """That tasks to do name files that are not there, in a line; empty when none does."""
+    from penstock.intake.named_files import missing_files
+
+    missing = missing_files(config, plan.todo)
+    if not missing:
+        return ""
+    shown = ", ".join(list(missing)[:_MOST_FILES]) + (", …" if len(missing) > _MOST_FILES else "")
+    files = "a file that is" if len(missing) == 1 else f"{len(missing)} files that are"
+    return f"tasks name {files} not there, and fail unless that changes: {shown}"
 
 
 def tell_there(plan: Plan) -> None:

@@ -196,6 +196,7 @@ async def _submit_file(
     config: Config, plan: Plan, run: str | None, wait: bool, as_json: bool, command: Command
 ) -> int:
     planning.tell_there(plan)
+    planning.tell_missing(config, plan)
     skipped = [planning.skipped_record(task) for task in plan.there]
     if as_json and wait:
         for record in skipped:

@@ -132,6 +132,7 @@ async def _run(
             tells.append(_record_writer(stack.enter_context(replacing(out)).write))
         if not quiet:
             planning.tell_there(plan)
+            planning.tell_missing(config, plan)
         for record in map(planning.skipped_record, plan.there) if tells else ():
             for tell in tells:
                 tell(record)

@@ -140,6 +140,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     ),
     "file_prompt": (*_MODEL_SERVER, "calls_lane", "root", "max_file_bytes"),
 }
+FILE_FIELDS = ("instructions", "file_a", "document", "file_b")  # of a payload for file_prompt
 FOLDER_OPTIONS = (
     "ca_file",
     "cwd",

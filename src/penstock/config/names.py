@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from penstock.config.document import Config
 from penstock.config.keys import AUTO_MODEL
-from penstock.config.problems import meant
+from penstock.config.problems import meant, nearest
 from penstock.model import ANY_MODEL
 
 EVERY_NAME = "*"  # as an alias: names that nothing else is known by
@@ -25,6 +25,8 @@ class Names:
             for name in host.models:
                 if name != ANY_MODEL:
                     self._owners.setdefault(name, []).append(host.name)
+        own = {host.model for host in hosts}
+        self._stand_ins = {AUTO_MODEL, *(kind for host in hosts for kind in host.serves)} - own
         self.has_hosts = bool(hosts)
         self._takers = [host.name for host in hosts if ANY_MODEL in host.models]
 
@@ -74,4 +76,7 @@ class Names:
             return "no host has a model; add one of type openai or local to penstock.toml"
         if name in self._aliases:
             return f"the model {name[:200]!r} stands for {self._followed(name)[:200]!r}, which no host has"
-        return f"the model {name[:200]!r} does not exist{meant(name, self.known(), 'models')}"
+        known = self.known()
+        if not nearest(name, known):  # then all are listed: kinds and `auto` are no models
+            known = {one: hosts for one, hosts in known.items() if one not in self._stand_ins} or known
+        return f"the model {name[:200]!r} does not exist{meant(name, known, 'models')}"

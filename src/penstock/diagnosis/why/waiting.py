@@ -19,6 +19,7 @@ from penstock.model import Plant, State, TaskRecord
 from penstock.scheduling.messages import GateChange
 
 MOST_LONGEST = 5
+_TRIFLE_S = 1.0  # so little waiting, less than there was work, needs no remedy
 
 
 class ReasonSum(NamedTuple):
@@ -58,7 +59,9 @@ class Waiting:
     states: Counter[State]
     reasons: tuple[ReasonSum, ...]  # the largest first
     longest: tuple[LongWait, ...]
-    remedy: str | None  # for the largest reason; in a live run, of those for which tasks wait still
+    remedy: (
+        str | None
+    )  # for the largest reason, unless a trifle; in a live run, of those that tasks wait for still
     busy_s: float  # slot-seconds that its attempts held
     slots: int | None = None  # of a host
     wanted_s: float | None = None  # in which something waited for a host or ran there
@@ -172,7 +175,7 @@ class _Sum:
         return self
 
     def waiting(self, scope: str, name: str, plant: Plant, only_host: str | None = None) -> Waiting:
-        reasons = self._reasons()
+        reasons, busy_s = self._reasons(), self._busy_s(only_host)
         return Waiting(
             scope,
             name,
@@ -181,8 +184,8 @@ class _Sum:
             Counter(record.state for record, _ in self._waited),
             reasons,
             self._longest(),
-            self._remedy(reasons[0].reason, plant) if reasons else None,
-            self._busy_s(only_host),
+            self._remedy(reasons[0].reason, plant) if _matters(reasons, busy_s) else None,
+            busy_s,
         )
 
     def remedy_now(self, plant: Plant) -> str | None:
@@ -258,6 +261,11 @@ class _Sum:
                 end = self._now if attempt.ended_at is None else attempt.ended_at
                 busy += needs[attempt.task] * max(0.0, end - max(attempt.started_at, self._since))
         return busy
+
+
+def _matters(reasons: tuple[ReasonSum, ...], busy_s: float) -> bool:
+    waited_s = sum(one.seconds for one in reasons)
+    return waited_s > 0 and (waited_s >= _TRIFLE_S or waited_s >= busy_s)
 
 
 def _sorted(lanes: dict[str, float]) -> dict[str, float]:
