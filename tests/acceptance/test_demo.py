@@ -17,23 +17,35 @@ import pytest
 from penstock.compare.contenders import CONTENDERS
 from penstock.compare.workloads import WORKLOADS
 
-COMMAND = [sys.executable, "-c", "from penstock.cli.demo import app; app()", "--quick"]
-
-
-def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, timeout=120, check=False
-    )
+TWICE = Path(__file__).with_name("demo_twice.py")
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    """The figures of one demo, and the folder it was told to keep."""
-    kept = tmp_path_factory.mktemp("demo") / "kept"
-    ended = run("--json", "--keep", str(kept), cwd=kept.parent)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture(scope="module")
+def text(folder: Path) -> str:
+    """What one demo says in a pipe. Its figures, and the folder kept with them, lie beside the one it ran in."""
+    (folder / "here").mkdir()
+    ended = subprocess.run(
+        [sys.executable, TWICE, folder / "figures.json", folder / "kept"],
+        cwd=folder / "here",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert not ended.stderr
-    return json.loads(ended.stdout), kept
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def played(folder: Path, text: str) -> tuple[dict[str, Any], Path]:
+    """The figures of the demo, and the folder it was told to keep."""
+    return json.loads((folder / "figures.json").read_bytes()), folder / "kept"
 
 
 @pytest.fixture(scope="module")
@@ -129,14 +141,12 @@ def test_a_real_model_answers_at_the_end(played: tuple[dict[str, Any], Path]) ->
     assert (played[1] / "question" / "penstock.toml").is_file()
 
 
-def test_in_a_pipe_it_is_plain_text_without_folders(tmp_path: Path) -> None:
-    ended = run(cwd=tmp_path)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert not ended.stderr
-    assert "\x1b" not in ended.stdout
-    assert "penstock-demo-" not in ended.stdout
-    assert [one.name for one in tmp_path.iterdir()] == ["penstock-demo.html"]
-    lines = ended.stdout.splitlines()
+def test_in_a_pipe_it_is_plain_text_without_folders(folder: Path, text: str) -> None:
+    here = folder / "here"
+    assert "\x1b" not in text
+    assert "penstock-demo-" not in text
+    assert [one.name for one in here.iterdir()] == ["penstock-demo.html"]
+    lines = text.splitlines()
     assert all(len(line) <= 80 for line in lines[:-2])
-    assert lines[-2].endswith(f": {tmp_path / 'penstock-demo.html'}")
+    assert lines[-2].endswith(f": {here / 'penstock-demo.html'}")
     assert any(line.startswith("All ") and line.endswith(" checks hold.") for line in lines)

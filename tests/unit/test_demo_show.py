@@ -210,7 +210,7 @@ def test_the_exit_status_tells_whether_all_checks_hold(
     async def blank(folder: Path, scale: float) -> str:
         return "a page"
 
-    async def no_model(folder: Path) -> Scene:
+    async def no_model(folder: Path, scale: float = 1.0) -> Scene:
         return replace(SCENE, checks=())
 
     monkeypatch.chdir(tmp_path)

@@ -55,7 +55,7 @@ def _play(folder: Path, scale: float, as_json: bool, kept: Path | None) -> bool:
         from penstock.demo.plain import NoShow
 
         scenes = asyncio.run(play.play(options, NoShow()))
-        beside = asyncio.run(ways.play_ways(folder))
+        beside = asyncio.run(ways.play_ways(folder, scale))
         last = asyncio.run(question.ask_model(folder))
         ok = all(scene.ok for scene in (*scenes, beside, last))
         page = write_page(folder, scale, kept)
@@ -79,7 +79,7 @@ def _play(folder: Path, scale: float, as_json: bool, kept: Path | None) -> bool:
     with closing(LiveShow(screen) if moving else PlainShow(screen)) as show:
         scenes = asyncio.run(play.play(options, show))
         show.begin(len(scenes) + 1, ways.TITLE, ways.ABOUT)
-        beside = asyncio.run(ways.play_ways(folder))
+        beside = asyncio.run(ways.play_ways(folder, scale))
         show.end(beside)
         show.summary(scenes)
         show.introduce(question.TITLE, question.ABOUT)

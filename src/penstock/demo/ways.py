@@ -17,12 +17,12 @@ ABOUT = (
     "large as the slots is as fast here; `penstock compare` shows where it is not."
 )
 _STORY = STORIES["six"]
-_SCALE = 0.011  # real seconds for one of the story: short, but no way's own milliseconds hide what it shows
+_MOST_SCALE = 0.011  # real seconds for one of the story: no way's own milliseconds hide what it shows
 
 
-async def play_ways(folder: Path) -> Scene:
-    """All contenders, on the smallest of the tables."""
-    options = Options([_STORY], list(CONTENDERS), _SCALE, folder / NAME)
+async def play_ways(folder: Path, scale: float = _MOST_SCALE) -> Scene:
+    """All contenders, on the smallest of the tables. `scale` is that of the other scenes."""
+    options = Options([_STORY], list(CONTENDERS), min(scale, _MOST_SCALE), folder / NAME)
     [comparison] = await compare(options, lambda story, contender: None)
     return scene_of(comparison)
 
