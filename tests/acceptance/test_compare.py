@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import psutil
 import pytest
 from playwright.sync_api import Browser
 
+import penstock
 from penstock.compare.contenders import CONTENDERS, LEGACY, OURS
 from tests.acceptance.browser_rig import browser, opened
 
@@ -45,7 +47,7 @@ class Played:
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     folder = tmp_path_factory.mktemp("compare")
     ended = subprocess.run(
-        [*COMMAND, *STORIES, "--scale", "0.01", "--json", "--html", "compare.html"],
+        [*COMMAND, *STORIES, "--scale", "0.007", "--json", "--html", "compare.html"],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -59,12 +61,15 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
 
 def test_every_way_plays_every_story(played: Played) -> None:
     assert played.data["ok"]
+    machine = played.data["machine"]
+    assert (machine["version"], machine["cores"]) == (penstock.__version__, os.cpu_count())
+    assert machine["load"] >= 0
     assert tuple(played.by_name) == STORIES
     for one in played.by_name.values():
         assert [c["contender"] for c in one["contenders"]] == list(CONTENDERS)
         assert all(c["error"] is None and c["makespan_s"] >= one["ideal_s"] for c in one["contenders"])
         assert all(c["peak_memory_mb"] > 5 and c["threads"] >= 1 for c in one["contenders"])
-        assert one["shows"]
+        assert "Penstock took the host out, kept its tasks waiting as host-down" in one["shows"]
         assert one["verdict"]
 
 
@@ -110,6 +115,8 @@ def test_the_page_shows_every_way_of_every_story_and_fetches_nothing(
 ) -> None:
     with opened(chromium, played.page.as_uri(), scheme=scheme) as (page, watched):
         assert page.locator("article").count() == len(STORIES)
+        assert f"Penstock {penstock.__version__} on " in page.locator("header .machine").inner_text()
+        assert page.locator("#death > p").first.inner_text() == played.by_name["death"]["shows"]
         assert page.locator("figure").count() == len(STORIES) * len(CONTENDERS)
         for name in STORIES:
             figures = page.locator(f"#{name} figure")
@@ -152,39 +159,48 @@ def test_no_text_of_the_page_is_markup() -> None:
 # ---- interrupted
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
-def test_an_interrupt_ends_it_and_leaves_nothing_behind(tmp_path: Path, number: int, status: int) -> None:
-    process, contenders = _with_a_contender(tmp_path)
-    process.send_signal(number)
-    told = process.communicate(timeout=PATIENCE_S)[1]
-    assert process.returncode == status, told
-    assert "penstock: interrupted" in told.splitlines()
-    assert not psutil.wait_procs(contenders, PATIENCE_S)[1]
-    assert not list(tmp_path.iterdir())
+def test_an_interrupt_or_a_kill_ends_it_and_leaves_no_process_behind(tmp_path: Path) -> None:
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+    folders = {number: tmp_path / number.name for number in signals}
+    started = {number: _started(folder) for number, folder in folders.items()}  # they load beside each other
+    try:
+        contenders = {number: _contenders(process) for number, process in started.items()}
+        for number, process in started.items():
+            process.send_signal(number)
+        for number, process in started.items():
+            told = process.communicate(timeout=PATIENCE_S)[1]
+            assert not psutil.wait_procs(contenders[number], PATIENCE_S)[1]
+            if number == signal.SIGKILL:
+                continue
+            assert process.returncode == 130, told
+            assert "penstock: interrupted" in told.splitlines()
+            assert not list(folders[number].iterdir())
+    finally:
+        for process in started.values():
+            process.kill()
 
 
-def test_when_it_is_killed_no_contender_lives_on(tmp_path: Path) -> None:
-    process, contenders = _with_a_contender(tmp_path)
-    process.kill()
-    process.communicate(timeout=PATIENCE_S)
-    assert not psutil.wait_procs(contenders, PATIENCE_S)[1]
-
-
-def _with_a_contender(folder: Path) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
+def _started(folder: Path) -> subprocess.Popen[str]:
     """In real time, so that nobody is through before it is ended."""
-    process = subprocess.Popen(
+    folder.mkdir()
+    return subprocess.Popen(
         [*COMMAND, "six", "--way", "thread-pool", "--scale", "1"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "TMPDIR": str(folder)},
     )
+
+
+def _contenders(process: subprocess.Popen[str]) -> list[psutil.Process]:
     deadline = time.monotonic() + PATIENCE_S
-    children: list[psutil.Process] = []
-    while not children and time.monotonic() < deadline and process.poll() is None:
-        children = psutil.Process(process.pid).children(recursive=True)
-    assert children, "no contender was started"
-    return process, children
+    while time.monotonic() < deadline:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.02)
+            break
+        if children := psutil.Process(process.pid).children(recursive=True):
+            return children
+    raise AssertionError("no contender was started")
 
 
 def test_the_readme_shows_what_the_command_prints() -> None:

@@ -76,7 +76,7 @@ def test_c10_every_task_is_done_and_no_host_has_more_than_its_slots(
 def test_c10_what_is_known_at_the_start_is_done_in_order_of_priority(
     name: str, servers: dict[str, ModelServer], tmp_path: Path
 ) -> None:
-    works = [Work(f"t{n}", "plain", 4 - n % 5, 0.0, TOKENS) for n in range(10)]
+    works = [Work(f"t{n}", "plain", 4 - n % 5, 0.0, 1) for n in range(10)]
     run(name, plan_for(servers, tmp_path, works))
     priority = {work.id: work.priority for work in works}
     started = [priority[request.last_text] for request in servers["small"].requests]
@@ -90,8 +90,8 @@ def test_what_arrives_late_is_not_sent_before_it_is_there(
 ) -> None:
     works = [
         Work("early", "plain", 2, 0.0, 1),
-        Work("late", "both", 0, 0.2, 1),
-        Work("later", "plain", 2, 0.3, 1),
+        Work("late", "both", 0, 0.1, 1),
+        Work("later", "plain", 2, 0.15, 1),
     ]
     plan = plan_for(servers, tmp_path, works)
     with opened(name, plan) as runner:

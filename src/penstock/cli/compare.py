@@ -104,7 +104,13 @@ def compare(
     if html is not None:
         _write_page(html, comparisons)
     if as_json:
-        render.emit({"ok": all(c.ok for c in comparisons), "workloads": [c.as_record() for c in comparisons]})
+        render.emit(
+            {
+                "ok": all(c.ok for c in comparisons),
+                "machine": comparisons[0].machine._asdict(),
+                "workloads": [c.as_record() for c in comparisons],
+            }
+        )
     elif html != _STDOUT:
         for comparison in comparisons:
             _tell(comparison)
@@ -205,11 +211,13 @@ def _list(as_json: bool) -> int:
 
 def _warn_of_load() -> None:
     """What computes needs cores of its own, and others' work makes every way look slow."""
-    import os
+    from penstock.compare.machine import seen
 
-    load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    if load > cores / 2:
-        render.note(f"this machine is busy (load {load:.1f} on {cores} cores); makespans will be too long")
+    machine = seen()
+    if machine.busy:
+        render.note(
+            f"this machine is busy (load {machine.load:.1f} on {machine.cores} cores); makespans will be too long"
+        )
 
 
 async def _played(options: Options) -> list[Comparison] | None:
@@ -260,7 +268,8 @@ def _tell(comparison: Comparison) -> None:
 
     story = comparison.story
     render.say(f"{story.name}: {story.workload.title}")
-    render.say_wrapped("  ", story.shows)
+    if comparison.shows:
+        render.say_wrapped("  ", comparison.shows)
     render.say()
     render.print_table(columns(), rows(comparison))
     if story.death is not None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from penstock.compare.contenders import CONTENDERS
 from penstock.compare.judge import Figures, Raw, Span, judge
+from penstock.compare.machine import Others
 from penstock.compare.meter import Meter
 from penstock.compare.plan import Ending, Place, Plan, Work
 from penstock.compare.stories import TOKENS_PER_S, Death, Story
@@ -110,11 +111,13 @@ async def _race(contender: str, plan: Plan, story: Story, servers: Mapping[str, 
     async with _process(contender, Path(plan.folder)) as process:
         _say(process, plan.as_json())
         await _heard(process, contender, _START_S)
-        meter = Meter(process.pid)
+        meter, others = Meter(process.pid), Others()
         with meter.watching():
             async with _dying(story.death, plan.scale, servers) as down:
                 _say(process, "go")
                 told = await _heard(process, contender, plan.timeout_s)
+        cpu_s = told["cpu_s"] + meter.taken.cpu_s
+        others_cores = others.cores(cpu_s)
         _say(process, "end")
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _LEAVE_S)
@@ -133,7 +136,8 @@ async def _race(contender: str, plan: Plan, story: Story, servers: Mapping[str, 
         tuple(spans),
         taken,
         told["switches"] + taken.switches,
-        told["cpu_s"] + taken.cpu_s,
+        cpu_s,
+        others_cores,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 from penstock.compare.plan import Ending
@@ -50,6 +50,7 @@ class Raw(NamedTuple):
     taken: Taken
     switches: int
     cpu_s: float
+    others_cores: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Figures:
     threads: int = 0
     switches: int = 0
     cpu_s: float = 0.0  # real seconds of a core
+    others_cores: float = 0.0  # that other work used meanwhile
     inversions: int = 0  # starts that passed a more urgent task
     over_full: int = 0  # the most calls that a host had beyond its slots
     inside: int = 0  # the most calls that waited inside a server
@@ -91,6 +93,10 @@ class Figures:
         return self.error is None and not self.failed and not self.lost
 
     def as_record(self) -> dict[str, Any]:
+        """What is not known is None: a way that broke has no figures."""
+        if self.error is not None:
+            known = {"contender": self.contender, "error": self.error}
+            return {one.name: known.get(one.name) for one in fields(self)} | {"to_ideal": None}
         record = asdict(self)
         record["spans"] = [span._asdict() for span in self.spans]
         return record | {"to_ideal": round(self.to_ideal, 4)}
@@ -116,6 +122,7 @@ def judge(story: Story, contender: str, scale: float, raw: Raw) -> Figures:
         threads=raw.taken.threads,
         switches=raw.switches,
         cpu_s=raw.cpu_s,
+        others_cores=round(raw.others_cores, 3),
         inversions=inversions(story, scale, raw.began, spans),
         over_full=_over_full(story, spans),
         inside=max(waiting.values(), default=0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,11 @@ from penstock.compare.arena import play
 from penstock.compare.contenders import CONTENDERS, LEGACY, OURS
 from penstock.compare.contenders.computing import rounds_per_s
 from penstock.compare.judge import Figures
+from penstock.compare.lessons import CLOSE, lessons
+from penstock.compare.machine import Machine, seen
 from penstock.compare.stories import Story
 
 _IDEAL_LASTS_S = 1.5  # real seconds, unless a scale is given
-_CLOSE = 1.07  # times the best: no reader should care for less
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Comparison:
     story: Story
     scale: float
     figures: tuple[Figures, ...]
+    machine: Machine = field(default_factory=seen)
 
     def of(self, contender: str) -> Figures | None:
         return next((f for f in self.figures if f.contender == contender and f.error is None), None)
@@ -55,14 +57,19 @@ class Comparison:
         return [f for f in self.figures if self.story.death is not None and f.error is None and not f.down]
 
     @property
+    def shows(self) -> str:
+        """What this run showed of what the story is there to show."""
+        return lessons(self.story, self.figures, self.machine)
+
+    @property
     def verdict(self) -> str:
         """Who was as good as the best, and by how much the others were not; in words, from the figures."""
         through = [f for f in self.figures if f.all_done]
         sentences = []
         if through:
             best = min(f.makespan_s for f in through)
-            near = [CONTENDERS[f.contender] for f in through if f.makespan_s <= best * _CLOSE]
-            far = [f for f in through if f.makespan_s > best * _CLOSE]
+            near = [CONTENDERS[f.contender] for f in through if f.makespan_s <= best * CLOSE]
+            far = [f for f in through if f.makespan_s > best * CLOSE]
             sentences.append(f"All done soonest: {_listed(near)}.")
             if far:
                 told = [f"{CONTENDERS[f.contender]} ({f.makespan_s / best:.2f} × as long)" for f in far]
@@ -105,7 +112,7 @@ class Comparison:
             "tasks": len(story.workload.tasks),
             "ideal_s": story.ideal_s,
             "second_lasts_s": self.scale,
-            "shows": story.shows,
+            "shows": self.shows,
             "verdict": self.verdict,
             "claimed": self.claimed,
             "ok": self.ok,
@@ -125,6 +132,7 @@ async def compare(options: Options, begins: Callable[[Story, str], None]) -> lis
     """`begins` is told what is played next."""
     per_s = rounds_per_s() if any(story.cpu_bound for story in options.stories) else 0.0
     found = []
+    machine = seen()
     for story in options.stories:
         scale = scale_of(story, options.scale)
         figures = []
@@ -133,5 +141,5 @@ async def compare(options: Options, begins: Callable[[Story, str], None]) -> lis
             folder = options.folder / story.name / contender
             folder.mkdir(parents=True)
             figures.append(await play(story, contender, scale, per_s, folder))
-        found.append(Comparison(story, scale, tuple(figures)))
+        found.append(Comparison(story, scale, tuple(figures), machine))
     return found

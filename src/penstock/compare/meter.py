@@ -25,6 +25,7 @@ class Meter:
         self._last: dict[int, tuple[int, float]] = {}
         self._children: list[psutil.Process] = []
         self._over = threading.Event()
+        self._begun = False
 
     @property
     def taken(self) -> Taken:
@@ -38,6 +39,7 @@ class Meter:
     @contextmanager
     def watching(self) -> Iterator[None]:
         self._look(True)
+        self._begun = True
         thread = threading.Thread(target=self._watch, name="meter")
         thread.start()
         try:
@@ -72,5 +74,6 @@ class Meter:
     def _note(self, process: psutil.Process) -> None:
         switched, times = process.num_ctx_switches(), process.cpu_times()
         seen = (switched.voluntary + switched.involuntary, times.user + times.system)
-        self._first.setdefault(process.pid, seen)
+        # Whoever was there before the start is counted from then on; whoever came after it, from its birth.
+        self._first.setdefault(process.pid, (0, 0.0) if self._begun else seen)
         self._last[process.pid] = seen

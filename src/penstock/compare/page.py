@@ -11,6 +11,7 @@ from html import escape
 
 from penstock.compare.contenders import CONTENDERS, OURS
 from penstock.compare.judge import Figures
+from penstock.compare.machine import Machine
 from penstock.compare.match import Comparison
 from penstock.compare.picture import picture
 from penstock.compare.told import COLUMNS, FATES, fates, rows
@@ -29,6 +30,7 @@ def page(comparisons: Sequence[Comparison]) -> str:
         "POLICY": escape(policy(style)),
         "STYLE": style,
         "SCALES": _scales(comparisons),
+        "MACHINE": escape(_machine(comparisons[0].machine)),
         "CONTENTS": "".join(_entry(comparison) for comparison in comparisons),
         "STORIES": "\n".join(_article(comparison) for comparison in comparisons),
         "COLUMNS": "".join(_meanings({**COLUMNS, **FATES})),
@@ -54,6 +56,15 @@ def _scales(comparisons: Iterable[Comparison]) -> str:
     return f"when it was played, one lasted {told} ms"
 
 
+def _machine(machine: Machine) -> str:
+    cores = f"{machine.cores} core{'s' if machine.cores > 1 else ''}"
+    busy = "; it was busy with other work, so makespans are too long" if machine.busy else ""
+    return (
+        f"Penstock {machine.version} on Python {machine.python}, a machine with {cores}, "
+        f"its load {machine.load:.1f} at the start{busy}."
+    )
+
+
 def _entry(comparison: Comparison) -> str:
     name = escape(comparison.story.name)
     return f'<li><a href="#{name}">{escape(comparison.story.workload.title)}</a></li>'
@@ -70,7 +81,7 @@ def _article(comparison: Comparison) -> str:
     return (
         f'<article id="{escape(story.name)}"><h2>{escape(story.workload.title)} '
         f"<small>{escape(story.name)}: {len(story.workload.tasks)} tasks, ideal {story.ideal_s:g} s</small></h2>"
-        f"<p>{escape(story.shows)}</p>"
+        f"<p>{escape(comparison.shows)}</p>"
         f'<ul class="kinds">{"".join(_legend(kinds))}</ul>'
         f'<div class="pictures">{figures}</div>'
         f'<p class="verdict">{escape(comparison.verdict)}</p>'

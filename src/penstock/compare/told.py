@@ -48,7 +48,7 @@ def rows(comparison: Comparison) -> list[list[str]]:
 def _row(figures: Figures, total: int) -> list[str]:
     name = CONTENDERS[figures.contender]
     if figures.error is not None:
-        return [name, *("-" for _ in range(len(COLUMNS) - 2)), f"0 of {total}"]
+        return [name, *("-" for _ in range(len(COLUMNS) - 1))]
     return [
         name,
         f"{figures.makespan_s:.1f} s",
