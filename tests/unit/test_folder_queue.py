@@ -52,6 +52,29 @@ async def test_b5_a_command_and_a_task_are_answered(inbox: Inbox) -> None:
     assert (inbox.told.counts.taken, inbox.told.counts.done, inbox.told.counts.errors) == (3, 2, 1)
 
 
+async def test_b5_requests_write_files_only_where_the_config_says_so(inbox: Inbox) -> None:
+    """B5, promise 7: whoever may write a request may not write anywhere in the project."""
+    inbox.ask("one", {"kind": "echo", "payload": "x", "output": "folder_work.py"})
+    inbox.ask("two", {"command": "echo", "output": "folder_work.py"})
+    inbox.ask("three", {"command": "echo", "output": None})
+    before = (inbox.home / "folder_work.py").read_text()
+    await once(inbox)
+    for name in ("one", "two"):
+        assert inbox.error(name) == (
+            "output: files are written for requests only where `output_root` of the config says into which folder"
+        )
+    assert inbox.response("three")["state"] == "done"
+    config = inbox.home / "penstock.toml"
+    config.write_text(f'output_root = "made"\n{config.read_text()}')
+    inbox.ask("four", {"kind": "echo", "payload": "x", "output": "a.md"})
+    inbox.ask("five", {"kind": "echo", "payload": "x", "output": "../folder_work.py"})
+    await once(inbox)
+    assert inbox.response("four")["state"] == "done"
+    assert (inbox.home / "made/a.md").read_text() == "x\n"
+    assert "is outside of" in inbox.error("five")
+    assert (inbox.home / "folder_work.py").read_text() == before
+
+
 async def test_b5_a_mapped_command_keeps_its_name_in_the_payload(inbox: Inbox) -> None:
     inbox.ask("one", {"command": "report", "params": {"a": 1}, "metadata": {"m": 1}})
     inbox.ask("two", {"command": "fail"})

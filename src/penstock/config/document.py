@@ -48,7 +48,7 @@ class Config:
     heartbeat_s: float = 1.0
     on_crash: OnCrash = OnCrash.RETRY  # of a task that does not say
     payload_limit_bytes: int = 16_777_216
-    output_root: str | None = None  # an absolute path; None: the config's folder, and not for HTTP clients
+    output_root: str | None = None  # an absolute path; None: the config's folder, and only for its owner
     server: Server = field(default_factory=Server)
     models: Mapping[str, str] = field(default_factory=dict)  # names of /v1 clients -> models or kinds
     prices: Mapping[str, Price] = field(default_factory=dict)

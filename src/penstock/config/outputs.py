@@ -100,6 +100,13 @@ def output_problem(output: object, rules: OutputRules | None = None) -> str | No
     return None if rules is None else rules.problem(output)
 
 
+def why_none_for(whom: str, config: Config) -> str | None:
+    """Others than the config's owner name outputs only in a folder that is meant for them, not in the project."""
+    if config.output_root is not None:
+        return None
+    return f"files are written for {whom} only where `output_root` of the config says into which folder"
+
+
 def saved_at(output: str, root: str) -> str:
     """The path of an output, absolute and without dots."""
     return os.path.normpath(os.path.join(root, output))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.config import Config, TaskChecker
+from penstock.config.outputs import why_none_for
 from penstock.config.problems import Problem, dotted, kind_of
 from penstock.intake.entries import Setting, read_entry
 from penstock.model import Task
@@ -22,15 +23,13 @@ from penstock.web.refusals import Refused
 MOST_TASKS = 10_000  # of one body
 _SLICE = 50  # entries between two looks at the rest of the loop
 _ENOUGH = 20
-_NO_OUTPUTS = (
-    "files are written for HTTP clients only where `output_root` of the config says into which folder"
-)
 
 
 class Admission:
     def __init__(self, config: Config, checker: TaskChecker) -> None:
         self._config = config
         self._checker = checker
+        self._no_outputs = why_none_for("HTTP clients", config)
 
     async def read(self, body: Mapping[str, Any], caller: Caller, now: float) -> tuple[list[Task], str]:
         """The tasks, each with an id, and the name of their run, or ""; Refused tells all that is wrong."""
@@ -44,8 +43,8 @@ class Admission:
                 await asyncio.sleep(0)
             _check_size(len(tasks) + _copies(entry))
             made, problems = read_entry(_for_caller(entry, caller), setting)
-            if self._config.output_root is None and any(task.output is not None for task in made):
-                problems = [Problem(("output",), _NO_OUTPUTS)]
+            if self._no_outputs is not None and any(task.output is not None for task in made):
+                problems = [Problem(("output",), self._no_outputs)]
             tasks += made
             where: tuple[str | int, ...] = ("tasks", place) if many else ()
             for problem in problems:

@@ -55,6 +55,7 @@ class Reader:
     lane: str = DEFAULT_LANE
     kinds: Mapping[str, str] = field(default_factory=dict)  # command, or "*" → kind
     on_crash: OnCrash = OnCrash.RETRY
+    no_outputs: str | None = None  # why a request may not name one
 
     def read(self, name: str, data: bytes, now: float) -> Task | Refused | Unfinished:
         text = data.removeprefix(_MARK)
@@ -88,6 +89,8 @@ class Reader:
             found += self._from_command(entry)
         elif "kind" not in entry:
             return Refused("has neither `command` nor `kind`; give one of them")
+        if self.no_outputs is not None and entry.pop("output", None) is not None:
+            found.append(Problem(("output",), self.no_outputs))
         setting = Setting(now=now, on_crash=self.on_crash, checker=self.checker)
         tasks, problems = read_entry({"lane": self.lane, **entry}, setting)
         found += [_in_words_of_commands(one) for one in problems] if is_command else problems

@@ -10,6 +10,7 @@ from os import listdir
 
 from penstock.client import Client
 from penstock.config import TaskChecker
+from penstock.config.outputs import why_none_for
 from penstock.errors import TaskError
 from penstock.intake.endings import Awaited
 from penstock.intake.folder import answers
@@ -56,8 +57,14 @@ class Taking:
     ) -> None:
         """Everything new, or only those names of it. `urgent` are to be cancelled: they do not start."""
         options = self._options
+        config = self._client.config
         reader = Reader(
-            options.queue or queue, self._checker, options.lane, options.kinds, self._client.config.on_crash
+            options.queue or queue,
+            self._checker,
+            options.lane,
+            options.kinds,
+            config.on_crash,
+            why_none_for("requests", config),
         )
         wanted, doubled = await asyncio.to_thread(self._find, folders, only)
         for name in doubled:
