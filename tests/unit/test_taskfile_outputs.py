@@ -212,6 +212,21 @@ def test_two_tasks_cannot_have_one_output() -> None:
         read("t.toml")
 
 
+def test_an_output_is_not_the_folder_of_another() -> None:
+    """A8: told with both lines, before one of them has done its work for nothing."""
+    deep, shallow = {"kind": "a", "output": "r/x/y.md"}, {"kind": "b", "output": "r/z/../x"}
+    assert told(deep, {"kind": "c"}, shallow) == [
+        "t.jsonl:3: output: 'r/z/../x' is the folder of the output of a task on line 1; give another"
+    ]
+    assert told(shallow, {"kind": "c"}, deep) == [
+        "t.jsonl:3: output: 'r/x/y.md' lies below the output of a task on line 1; give another"
+    ]
+    beside = {"kind": "c", "output": "r/x.md"}
+    assert len(read(written(deep, beside, {"kind": "d", "output": "r/x/z.md"}))) == 3
+    (only,) = told({"output": "r/{kind}", "matrix": {"kind": ["a", "b"]}}, {"kind": "c", "output": "r/b/c"})
+    assert only == "t.jsonl:2: output: 'r/b/c' lies below the output of a task on line 1; give another"
+
+
 def test_a8_the_same_file_names_the_same_outputs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A8: the uid follows from what a task is; not from its place in the file, nor from where the file lies."""
     entry: dict[str, Any] = {"payload": ["{input}", "say {topic}"], "output": NAME, "model": "m"}

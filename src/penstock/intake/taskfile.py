@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from os.path import normpath
+from os.path import dirname, normpath
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
 
@@ -130,6 +130,7 @@ class _Reading:
         self._found: list[_Found] = []
         self._places: dict[str, Place] = {}  # task id -> its entry
         self._outputs: dict[str, Place] = {}  # output -> its entry
+        self._output_folders: dict[str, Place] = {}  # folder of outputs -> the first entry that needs it
         self._copies: dict[str, tuple[str, ...]] = {}  # id of an entry with a matrix -> its tasks
         self._waiting = False  # some task waits for another
 
@@ -308,7 +309,7 @@ class _Reading:
         path = self._setting.checker.saved_at(output) or normpath(output)
         if path not in self._outputs:
             self._outputs[path] = where
-            return True
+            return self._fits_beside(output, path, where)
         first = self._outputs[path]
         if first == where:
             what = f"two of its tasks have {output!r}; tell them apart: {{n}}, {{model}}, {{dir}} or {{uid}}"
@@ -316,6 +317,22 @@ class _Reading:
         else:
             self._refuse(where, Problem(("output",), f"{output!r} is already the output of a task"), first)
         return False
+
+    def _fits_beside(self, output: str, path: str, where: Place) -> bool:
+        """What is one task's file cannot be another's folder."""
+        if (other := self._output_folders.get(path)) is not None:
+            what = f"{output!r} is the folder of the output of a task"
+            self._refuse(where, Problem(("output",), what), other)
+            return False
+        folder = dirname(path)
+        while folder not in self._output_folders:
+            if (other := self._outputs.get(folder)) is not None:
+                what = f"{output!r} lies below the output of a task"
+                self._refuse(where, Problem(("output",), what), other)
+                return False
+            self._output_folders[folder] = where
+            folder = dirname(folder)
+        return True
 
     def _finish(self) -> None:
         """What can be said only when every task is known."""
