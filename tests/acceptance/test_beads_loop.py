@@ -14,6 +14,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,13 @@ class Folder:
         await line_with(process, "ready")
         return process
 
+    def release(self) -> None:
+        """Programs outlive a loop that is killed: those that still wait for their pipe see its end."""
+        for pipe in self.path.iterdir():
+            if pipe.is_fifo():
+                with suppress(OSError):
+                    os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+
     async def pipe(self, id: str) -> int:
         """The pipe of an issue, once its task runs."""
         opening = asyncio.get_running_loop().run_in_executor(None, os.open, self.path / id, os.O_WRONLY)
@@ -95,6 +103,7 @@ async def folder(tmp_path: Path) -> AsyncIterator[Folder]:
         if process.returncode is None:
             process.kill()
             await process.wait()
+    made.release()
 
 
 async def line_with(process: Process, text: str) -> str:

@@ -293,6 +293,19 @@ async def test_c3_a_call_that_is_left_leaves_no_process(tmp_path: Path) -> None:
         os.kill(pid, 0)
 
 
+async def test_c3_metadata_too_long_for_an_argument_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C3, promise 7: it is not the program that is wrong."""
+    stand_in = StandIn(tmp_path, "new", monkeypatch)
+    one = stand_in.add("bd-1", metadata={"mine": "x" * 3_000_000})
+    tracker = await opened(stand_in)
+    with pytest.raises(
+        TrackerFault, match=r"bd update bd-1: .*too long for an argument; shorten its metadata"
+    ):
+        await tracker.finish({one: report_of(record())})
+
+
 def test_c3_what_a_read_leaves_behind_is_no_change(stand_in: StandIn) -> None:
     """C3: or every look would be followed by another."""
     tracker = open_tracker(find_place(stand_in.path), Beads(program=stand_in.program))

@@ -219,19 +219,58 @@ def test_c3_the_claims_of_the_dead_are_taken_over(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "penstock")) == [".gitignore", "lock"]
 
 
-def test_c3_claims_of_other_machines_are_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C3: their locks cannot be seen from here."""
-    monkeypatch.setattr("penstock.intake.beads.claims.platform.node", lambda: "elsewhere")
-    there = Claims(tmp_path, "a.db")
-    there.open()
-    there.add(["bd-1"], 1.0)
-    there.close()
-    monkeypatch.undo()
+def left_elsewhere(beads: Path, monkeypatch: pytest.MonkeyPatch, boot: str | None, store: str) -> Path:
+    """What a loop of another hostname left; its lock file. With a boot of its own it had another kernel."""
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.intake.beads.claims.platform.node", lambda: "elsewhere")
+        if boot is not None:
+            patched.setattr("penstock.intake.beads.claims._boot_id", lambda: boot)
+        there = Claims(beads, store)
+        there.open()
+        there.add(["bd-1"], 1.0)
+        there.submitted({"bd-1": "t-1"})
+        there.close()
+    (lock,) = (beads / "penstock").glob("owner-*.lock")
+    return lock
+
+
+def test_c3_a_container_that_was_made_anew_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C3: it has another hostname, and sees the lock all the same."""
+    left_elsewhere(tmp_path, monkeypatch, None, "a.db")
     here = Claims(tmp_path, "a.db")
     here.open()
-    assert here.adopt() == []
-    assert here.taken() == {"bd-1"}
+    assert here.taken() == set()
+    assert [claim.issue for claim in here.adopt()] == ["bd-1"]
+    assert here.passed_over == []
+    here.drop(["bd-1"])
     here.close()
+
+
+def test_c3_claims_of_other_machines_are_taken_over_when_they_are_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C3: not before, only where the store has their tasks, and what is passed over is told."""
+    lock = left_elsewhere(tmp_path, monkeypatch, "another", "a.db")
+    here = Claims(tmp_path, "a.db")
+    here.open()
+    assert here.adopt(["t-1"]) == []
+    assert here.taken() == {"bd-1"}
+    assert here.tasks_elsewhere() == []
+    assert "bd-1: claimed by a loop on elsewhere" in here.passed_over[0]
+    long_ago = lock.stat().st_mtime - 100.0
+    os.utime(lock, (long_ago, long_ago))
+    assert here.tasks_elsewhere() == ["t-1"]
+    assert here.adopt() == []
+    assert "not this one" in here.passed_over[0]
+    other = Claims(tmp_path, "b.db")
+    other.open()
+    assert other.adopt(["t-1"]) == []
+    assert "for the store a.db" in other.passed_over[0]
+    other.close()
+    assert [claim.task for claim in here.adopt(["t-1"])] == ["t-1"]
+    here.drop(["bd-1"])
+    here.close()
+    assert sorted(os.listdir(tmp_path / "penstock")) == [".gitignore", "lock"]
 
 
 def test_c3_keys_are_new_for_every_claim(tmp_path: Path) -> None:

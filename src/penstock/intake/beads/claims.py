@@ -5,6 +5,10 @@ alive. Here a claim belongs to an owner: a process with a lock file of its own. 
 that the owner is dead, and goes on with its claims. A claim is written before the issue is touched, and forgotten
 after the issue has been told how it ended, so that no death in between loses it.
 
+A lock is seen by all who share a kernel, whatever name their container has. Of an owner on another machine it is
+known when it last gave a sign of life; one that is silent is dead, and its claims are taken over where the store
+knows their tasks.
+
 The key of a claim is the key of its task: to submit it again gives the same task, whatever it has come to
 meanwhile.
 """
@@ -16,7 +20,7 @@ import json
 import os
 import platform
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,6 +30,8 @@ from penstock.errors import UsageError
 from penstock.intake.beads.atomic import leftovers, replaced
 
 FOLDER = "penstock"  # inside .beads
+BEAT_S = 10.0
+SILENT_S = 60.0  # as told by the clock of the file system, which all of them share
 _IGNORE = "# What Penstock keeps while it works on issues.\n*\n"
 
 
@@ -44,6 +50,8 @@ class Claims:
         self._folder = beads / FOLDER
         self._store = store
         self._machine = platform.node()
+        self._boot = _boot_id()
+        self.passed_over: list[str] = []  # claims that others left and that are not taken over, and why
         self._name = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._lock: int | None = None
         self._mine: dict[str, Claim] = {}
@@ -115,12 +123,33 @@ class Claims:
         """Issues that a living owner has claimed, ourselves included."""
         return set(self._mine).union(*(claims.issues for _, claims in self._others() if claims.alive))
 
-    def adopt(self) -> list[Claim]:
-        """Take over what dead owners of this store have left. Claims for other stores are theirs to go on with."""
+    def beat(self) -> None:
+        """A sign of life, for those who cannot see our lock."""
+        with suppress(OSError):
+            os.utime(self._lock_file(self._name))
+
+    def tasks_elsewhere(self) -> list[str]:
+        """The tasks of dead owners of other machines: whose store has the same name may be another store."""
+        return [
+            claim.task
+            for _, claims in self._others()
+            if claims.elsewhere and not claims.alive
+            for claim in claims.issues.values()
+            if claim.task is not None
+        ]
+
+    def adopt(self, known: Collection[str] = ()) -> list[Claim]:
+        """Take over what dead owners of this store have left. Claims for other stores are theirs to go on with.
+
+        `known` are those of `tasks_elsewhere` that the store has.
+        """
         found: dict[str, Claim] = {}
         names = []
+        self.passed_over = []
         for name, claims in self._others():
-            if claims.alive or (claims.issues and claims.store != self._store):
+            if (why := self._why_not(claims, known)) is not None:
+                if claims.issues and why:
+                    self.passed_over.append(f"{', '.join(claims.issues)}: claimed by {why}")
                 continue
             found |= {issue: claim for issue, claim in claims.issues.items() if issue not in self._mine}
             names.append(name)
@@ -132,12 +161,26 @@ class Claims:
                     file.unlink()
         return list(found.values())
 
+    def _why_not(self, claims: _Kept, known: Collection[str]) -> str | None:
+        """Why claims are left to their owner; empty where that is nothing to tell of."""
+        if claims.alive:
+            until = f"which gave a sign of life; they are taken over when it is silent for {SILENT_S:g} s"
+            return f"a loop on {claims.machine}, {until}" if claims.elsewhere else ""
+        if claims.issues and claims.store != self._store:
+            return f"a loop that died, for the store {claims.store}; run one with it, or open them again"
+        tasks = {claim.task for claim in claims.issues.values() if claim.task is not None}
+        if claims.elsewhere and not tasks <= set(known):
+            other = "for a store of the same name that is not this one"
+            return f"a loop on {claims.machine} that died, {other}; run one there, or open them again"
+        return None
+
     # ---- files
 
     def _write(self, claims: dict[str, Claim]) -> None:
         told = {
             "store": self._store,
             "machine": self._machine,
+            "boot": self._boot,
             "claims": [asdict(claim) for claim in claims.values()],
         }
         replaced(self._file(self._name), json.dumps(told, indent=1).encode())
@@ -149,8 +192,17 @@ class Claims:
             if name == self._name:
                 continue
             kept = _read(self._file(name))
-            local = kept.machine in ("", self._machine)
-            yield name, replace(kept, alive=not local or _is_locked(lock))
+            if kept.machine in ("", self._machine) or (kept.boot and kept.boot == self._boot):
+                yield name, replace(kept, alive=_is_locked(lock))
+            else:
+                yield name, replace(kept, alive=not self._is_silent(lock), elsewhere=True)
+
+    def _is_silent(self, lock: Path) -> bool:
+        self.beat()
+        try:
+            return self._lock_file(self._name).stat().st_mtime - lock.stat().st_mtime > SILENT_S
+        except OSError:
+            return False
 
     def _file(self, name: str) -> Path:
         return self._folder / f"owner-{name}.json"
@@ -164,7 +216,9 @@ class _Kept:
     issues: Mapping[str, Claim]
     store: str = ""
     machine: str = ""
+    boot: str = ""
     alive: bool = False
+    elsewhere: bool = False  # where its lock cannot be seen
 
 
 def _read(file: Path) -> _Kept:
@@ -172,9 +226,18 @@ def _read(file: Path) -> _Kept:
     try:
         told: Any = json.loads(file.read_bytes())
         claims = [Claim(**one) for one in told["claims"]]
-        return _Kept({claim.issue: claim for claim in claims}, str(told["store"]), str(told["machine"]))
+        issues = {claim.issue: claim for claim in claims}
+        return _Kept(issues, str(told["store"]), str(told["machine"]), str(told.get("boot", "")))
     except (OSError, ValueError, TypeError, KeyError):
         return _Kept({})
+
+
+def _boot_id() -> str:
+    """Which run of which kernel this is; empty where that is not told."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _is_locked(lock: Path) -> bool:

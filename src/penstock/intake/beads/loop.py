@@ -24,7 +24,7 @@ from penstock.config.keys import MODEL_TYPES
 from penstock.engine.outputs import as_bytes
 from penstock.errors import TaskError, UsageError
 from penstock.intake.beads import mapping, reports
-from penstock.intake.beads.claims import Claim, Claims
+from penstock.intake.beads.claims import BEAT_S, Claim, Claims
 from penstock.intake.beads.issues import BLOCKED, CLOSED, Issue
 from penstock.intake.beads.keeping import Keeping
 from penstock.intake.beads.outputs import BadOutput, IssueOutputs
@@ -80,6 +80,7 @@ class BeadsLoop:
         self._models = [host for host in client.config.plant.hosts if host.type in MODEL_TYPES]
         self._working: dict[str, _Work] = {}  # by the id of the task
         self._left: dict[str, str] = {}  # issues that cannot be taken, and why; told once
+        self._passed_over: set[str] = set()  # claims of others that are not taken over; told once
         self._strange: set[str] = set()  # what is no issue; told once
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -99,6 +100,7 @@ class BeadsLoop:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 beside = [group.create_task(self._report_endings())]
+                beside.append(group.create_task(self._beat()))
                 if not self._pace.once:
                     beside.append(group.create_task(self._watch(seen)))
                 await self._look_on()
@@ -114,6 +116,11 @@ class BeadsLoop:
         finally:
             await self._tracker.close()
             await self._kept.close()
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            await self._kept.do(self._claims.beat)
 
     def stop(self) -> None:
         """The first time: finish what runs. The second time: put it back, or block it."""
@@ -291,7 +298,13 @@ class BeadsLoop:
     async def _resume(self) -> None:
         """Go on with what somebody left who died: ourselves, or another loop of this store."""
         async with self._kept.exclusive():
-            left = await self._kept.do(self._claims.adopt)
+            elsewhere = await self._kept.do(self._claims.tasks_elsewhere)
+            known = await self._client.states(elsewhere) if elsewhere else {}
+            left = await self._kept.do(self._claims.adopt, known)
+        for detail in self._claims.passed_over:
+            if detail not in self._passed_over:
+                self._passed_over.add(detail)
+                self._tell("trouble", "", {"detail": detail})
         if not left:
             return
         found = await self._tracker.find([claim.issue for claim in left])

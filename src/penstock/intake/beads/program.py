@@ -9,6 +9,7 @@ processes can win the same claim in some versions: whoever calls `claim` holds a
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -221,6 +222,11 @@ class ProgramTracker:
                 stderr=asyncio.subprocess.PIPE,
             )
         except OSError as error:
+            if error.errno == errno.E2BIG:
+                what = f"what {argv[2]} is to be told is too long for an argument"
+                raise TrackerFault(
+                    f"{self._shown(*argv[1:])}: {what}; shorten its metadata or notes"
+                ) from None
             raise TrackerFault(f"{argv[0]}: {error.strerror}; [beads] program names another") from None
         try:
             async with asyncio.timeout(_TIMEOUT_S):
