@@ -161,7 +161,7 @@ class Client:
 
     async def _caller_of(self, run: str) -> str:
         """The run whose own calls a run consists of, or that run itself."""
-        from penstock.hosts.own_door import RUNS  # here: `submit` need not load hosts
+        from penstock.config.own_calls import RUNS
 
         caller = run.removeprefix(RUNS)
         if caller != run and await self._store.tasks(TaskFilter(run=caller, limit=1)):
@@ -200,9 +200,11 @@ class Client:
     async def summary(self, run: str, *, since: float = 0.0) -> Summary:
         """What a run achieved, from then on, against what was possible."""
         from penstock.diagnosis.summary import summarize
+        from penstock.store.outlook import calls_of
 
         history = await self._store.history(run=run)
-        return summarize(history, self.config.plant, time.time(), since)
+        calls = await calls_of(self._store, self.config.plant, run)
+        return summarize(history, self.config.plant, time.time(), since, calls)
 
     async def why(self, task_id: str) -> Why:
         """Why a task waits or waited, who held what it waits for, and when it will start or end."""

@@ -158,6 +158,12 @@ async def test_runs_call_models_through_whoever_runs_them(tmp_path: Path, how: s
             ("calls", "m", 1, State.DONE)
         }
         assert len(calls) == 8
+        async with folder.store() as client:
+            summary, why = await client.summary("nightly"), await client.why_run("nightly")
+        assert {use.host: use.attempts for use in summary.hosts} == {"m": 8, "prompts": 8}
+        assert "prompts" not in summary.ideal.because, "it is as slow as the model"
+        assert why.calls is not None
+        assert (why.calls.name, why.calls.tasks) == ("v1-nightly", 8)
         assert folder.outputs() == [f"{n}.md" for n in range(8)]
         assert server.stats.most_in_flight <= 2
         assert not KEY.search(folder.kept()), "a key was written"

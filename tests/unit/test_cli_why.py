@@ -11,13 +11,13 @@ import pytest
 
 import penstock
 from penstock.cli import why
-from penstock.cli.why import in_short, many_in_short, predicted_text
+from penstock.cli.why import calls_text, in_short, many_in_short, predicted_text
 from penstock.diagnosis.why.answer import Part, Typical, Why
 from penstock.diagnosis.why.holders import Holder
 from penstock.diagnosis.why.prediction import NO_DURATIONS, Prediction
 from penstock.diagnosis.why.remedies import Case, remedy
-from penstock.diagnosis.why.waiting import ReasonSum, Waiting
-from penstock.model import Gate, Plant, State, Task, TaskRecord, Wait
+from penstock.diagnosis.why.waiting import ReasonSum, Waiting, with_calls
+from penstock.model import Gate, Host, Plant, State, Task, TaskRecord, Wait
 from tests.unit.cli_rig import Cli, make_cli
 
 
@@ -105,6 +105,35 @@ def test_every_state_has_a_line() -> None:
     assert in_short(told(wait, state=State.RUNNING, interrupted=True)) == (
         "t1 was running on fenrir when its dispatcher died; it waited 4.0 s: order"
     )
+
+
+def test_a_run_whose_attempts_wait_for_their_calls() -> None:
+    """E1: the slots of the host that waits are not what would help; what its calls wait for is."""
+    plant = Plant(
+        hosts=(
+            Host("prompts", "file_prompt", slots=8),
+            Host("m", "openai", slots=3, options={"url": "http://m/v1"}),
+        )
+    )
+    both = Counter({State.DONE: 20})
+
+    def waiting(name: str, reason: str, remedy: str | None) -> Waiting:
+        summed = ReasonSum(reason, 30.0, 1.0, 20, {"calls": 30.0})
+        return Waiting("run", name, 0.0, 60.0, both, (summed,), (), remedy, 10.0)
+
+    run, calls = (
+        waiting("r", "slots:prompts", "more prompts"),
+        waiting("v1-r", "slots:m", "hosts.m.slots = 4"),
+    )
+    told = with_calls(run, calls, plant)
+    assert told.remedy is None
+    assert calls_text(told) == (
+        "20 calls of models waited 30 s together, 100 % for slots:m; would help hosts.m.slots = 4"
+    )
+    assert with_calls(waiting("r", "lane:x", "more of x"), calls, plant).remedy == "more of x"
+    at_ease = waiting("v1-r", "slots:m", None)
+    assert with_calls(run, at_ease, plant).remedy == "more prompts", "its calls do not hold it up"
+    assert (calls_text(run), told.as_record()["calls"]["remedy"]) == ("", "hosts.m.slots = 4")
 
 
 def test_a_prediction_in_words() -> None:

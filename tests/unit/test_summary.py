@@ -254,6 +254,29 @@ def test_no_schedule_beats_the_ideal(drawn: tuple[list[tuple[TaskRecord, Attempt
     assert all(0 <= use.share <= 1 + 1e-9 for use in summary.hosts)
 
 
+# ---- calls through Penstock itself
+
+
+def test_the_ideal_of_attempts_that_wait_for_their_calls_is_that_of_the_calls() -> None:
+    """Four prompts at once, each as long as the one slot of the model lets it be: 4 × 2 s, not 20 s of prompts."""
+    prompts = Host("prompts", "file_prompt", slots=4)
+    done = [ran(f"t{n}", "prompts", 0, 2.0 * n + 2) for n in range(4)]
+    calls = history([ran(f"c{n}", "one", 2.0 * n, 2.0 * n + 2, host="one") for n in range(4)])
+    told = history(done, others=calls.attempts)
+    alone = summarize(told, plant(ONE, prompts), BEGIN + 1000)
+    assert (alone.ideal.because, {use.host: use.attempts for use in alone.hosts}["one"]) == (
+        "task t3 alone",
+        0,
+    )
+    summary = summarize(told, plant(ONE, prompts), BEGIN + 1000, calls=calls)
+    assert summary.ideal == (8.0, "slots of one")
+    assert summary.ratio == pytest.approx(1.0)
+    use = {use.host: use for use in summary.hosts}
+    assert (use["one"].attempts, use["one"].others_s) == (4, 0.0)
+    assert use["one"].share == pytest.approx(1.0)
+    assert summary.tasks == 4, "calls are no tasks of the run"
+
+
 # ---- hosts, waits, failures
 
 

@@ -25,6 +25,10 @@ def print_summary(summary: Summary, *, stderr: bool) -> None:
     if summary.waits:
         out.print()
         show(out, _waits(summary))
+    if summary.call_waits:
+        first = summary.call_waits[0]
+        waited = seconds(sum(wait.seconds for wait in summary.call_waits))
+        out.print(f"its calls of models waited {waited}, {percent(first.share)} for {first.reason}")
     if summary.failures:
         out.print()
         show(out, _failures(summary))

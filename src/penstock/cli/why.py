@@ -266,6 +266,7 @@ def _print_many(told: Waiting) -> None:
     render.say("\n".join(_folded(many_in_short(told))))
     facts = [
         ("would help", told.remedy or ""),
+        ("its calls", calls_text(told)),
         ("predicted end", predicted_text(told.predicted_end)),
         ("looked at", f"the newest {told.tasks} tasks; there were more" if told.cut_short else ""),
     ]
@@ -281,6 +282,18 @@ def _print_many(told: Waiting) -> None:
             (one.task_id, str(one.state), render.seconds(one.waited_s), one.reason) for one in told.longest
         ]
         render.print_table(("longest", "state", ">waited", "mostly for"), longest, flexible="mostly for")
+
+
+def calls_text(told: Waiting) -> str:
+    """What the attempts of a run waited for themselves: its calls of models."""
+    if told.calls is None or not told.calls.reasons:
+        return ""
+    first = told.calls.reasons[0]
+    helps = f"; would help {told.calls.remedy}" if told.calls.remedy else ""
+    waited = (
+        f"{render.seconds(told.calls.waited_s)} together, {render.percent(first.share)} for {first.reason}"
+    )
+    return f"{render.counted(told.calls.tasks, 'call')} of models waited {waited}{helps}"
 
 
 def many_in_short(told: Waiting) -> str:

@@ -7,6 +7,14 @@ from collections.abc import Iterable
 from penstock.config.keys import CALLS_LANE, RUN_TYPES
 from penstock.model import Host, Lane, Plant
 
+RUNS = "v1-"  # what the runs of calls begin with
+_LONGEST_RUN = 128
+
+
+def run_of_calls(run: str) -> str:
+    """The run that the calls of a run's attempts are in."""
+    return (RUNS + run.removeprefix(RUNS))[:_LONGEST_RUN]
+
 
 def calls_through_us(host: Host) -> bool:
     """Whether the calls of its attempts come back to the dispatcher that runs them."""

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.config.own_calls import calls_through_us
 from penstock.diagnosis.history import History
 from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.waits import Explainer
@@ -69,6 +70,7 @@ class Summary:
     waited_s: float  # by all tasks together
     waits: tuple[WaitShare, ...]  # the largest first
     failures: tuple[Failure, ...]  # the first of them
+    call_waits: tuple[WaitShare, ...] = ()  # of the calls of models that its attempts made through Penstock
 
     @property
     def ratio(self) -> float | None:
@@ -81,12 +83,19 @@ class Summary:
         return sum(self.states.get(state, 0) for state in (State.FAILED, State.CANCELLED, State.BLOCKED))
 
 
-def summarize(history: History, plant: Plant, now: float, since: float = 0.0) -> Summary:
-    """Sum up the run of a history. What happened before `since`, by an older submit, is left out."""
+def summarize(
+    history: History, plant: Plant, now: float, since: float = 0.0, calls: History | None = None
+) -> Summary:
+    """Sum up the run of a history. What happened before `since`, by an older submit, is left out.
+
+    `calls` are those that its attempts made through Penstock itself. An attempt that waits for its calls is as
+    long as they let it be, so the ideal is told by the calls in its place.
+    """
     records = [r for r in history.records if r.ended_at is None or r.ended_at >= since]
     begin = max(since, min((r.task.queued_at for r in records), default=since))
     end = max((now if r.ended_at is None else r.ended_at for r in records), default=begin)
     attempts = [a for a in history.attempts if _end(a, now) > begin]
+    made = [] if calls is None else [a for a in calls.attempts if _end(a, now) > begin]
     makespan_s = max(0.0, end - begin)
     waits, waited_s = _waits(history, records, now, begin)
     return Summary(
@@ -94,11 +103,12 @@ def summarize(history: History, plant: Plant, now: float, since: float = 0.0) ->
         tasks=len(records),
         states=Counter(r.state for r in records),
         makespan_s=makespan_s,
-        ideal=_ideal(_Load(records, attempts, plant, begin, now), history),
-        hosts=_uses(history, attempts, plant, begin, end, now),
+        ideal=_ideal_with_calls(history, records, attempts, calls, made, plant, begin, now),
+        hosts=_uses(history, calls, [*attempts, *made], plant, begin, end, now),
         waited_s=waited_s,
         waits=waits,
         failures=tuple(_failures(records)),
+        call_waits=() if calls is None else _waits(calls, calls.records, now, begin)[0],
     )
 
 
@@ -190,6 +200,29 @@ def _ideal(load: _Load, history: History) -> Bound:
     return max(bounds, key=lambda bound: bound.seconds)
 
 
+def _ideal_with_calls(
+    history: History,
+    records: list[TaskRecord],
+    attempts: list[Attempt],
+    calls: History | None,
+    made: list[Attempt],
+    plant: Plant,
+    begin: float,
+    now: float,
+) -> Bound:
+    if calls is None:
+        return _ideal(_Load(records, attempts, plant, begin, now), history)
+    callers = {host.name for host in plant.hosts if calls_through_us(host)}
+    others = [record for record in records if record.host not in callers]
+    theirs = {attempt.task for attempt in made}
+    called = [record for record in calls.records if record.task.id in theirs]
+    return max(
+        _ideal(_Load(others, attempts, plant, begin, now), history),
+        _ideal(_Load(called, made, plant, begin, now), calls),
+        key=lambda bound: bound.seconds,
+    )
+
+
 def _own_hosts(plant: Plant, kind: str, host: str | None, model: str | None) -> Iterable[str]:
     return (one.name for one in plant.hosts_for(kind, host, model) if one.fallback is None)
 
@@ -253,9 +286,15 @@ def _release(load: _Load, history: History, record: TaskRecord) -> float:
 
 
 def _uses(
-    history: History, attempts: list[Attempt], plant: Plant, begin: float, end: float, now: float
+    history: History,
+    calls: History | None,
+    attempts: list[Attempt],
+    plant: Plant,
+    begin: float,
+    end: float,
+    now: float,
 ) -> tuple[HostUse, ...]:
-    own = {record.task.id: record.task.needs for record in history.records}
+    own = {r.task.id: r.task.needs for r in (*history.records, *(() if calls is None else calls.records))}
     count: Counter[str] = Counter()
     busy: dict[str, float] = defaultdict(float)
     others: dict[str, float] = defaultdict(float)

@@ -18,11 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from penstock.config.own_calls import run_of_calls
 from penstock.errors import PermanentError, TemporaryError
 from penstock.hosts.base import Job
-
-RUNS = "v1-"  # what the runs of calls begin with
-_LONGEST_RUN = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +90,8 @@ class OwnDoor:
                 f"{job.host} calls models through Penstock itself, whose door is not open: "
                 "it is while the dispatcher runs"
             )
-        run = (RUNS + job.run.removeprefix(RUNS))[:_LONGEST_RUN]
-        key = self._entrance.let_in(Guest(job.task, job.attempt, lane, job.priority, run))
+        guest = Guest(job.task, job.attempt, lane, job.priority, run_of_calls(job.run))
+        key = self._entrance.let_in(guest)
         self._inside.setdefault((job.task, job.attempt), []).append(key)
         return Access(self._entrance.url, key)
 

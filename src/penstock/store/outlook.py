@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from penstock.config.own_calls import calls_through_us, run_of_calls
 from penstock.diagnosis.history import History
 from penstock.diagnosis.why.present import HostNow, Present
 from penstock.errors import UnknownTask
@@ -65,10 +66,18 @@ async def why_task(store: Store, plant: Plant, record: TaskRecord, now: float) -
     return await asyncio.to_thread(explain, record, history, present)
 
 
+async def calls_of(store: Store, plant: Plant, run: str) -> History | None:
+    """The calls that the attempts of a run made through Penstock itself, where they make any."""
+    calls = run_of_calls(run)
+    if calls == run or not any(map(calls_through_us, plant.hosts)) or not await store.states_in_run(calls):
+        return None
+    return await store.history(run=calls, others=False)
+
+
 async def why_run(store: Store, plant: Plant, run: str, now: float, *, most: int = MOST_IN_RUN) -> Waiting:
     """Of at most so many of its tasks, the newest."""
     from penstock.diagnosis.why.prediction import predict_end
-    from penstock.diagnosis.why.waiting import of_run
+    from penstock.diagnosis.why.waiting import of_run, with_calls
 
     states = await store.states_in_run(run)
     if not states:
@@ -77,10 +86,13 @@ async def why_run(store: Store, plant: Plant, run: str, now: float, *, most: int
     present = await present_of(store, plant, Ahead(plant.aging_s), now) if live else None
     chosen = TaskFilter(run=run, limit=most, newest=True)
     history = await store.history(chosen=chosen, others=False)
+    calls = await calls_of(store, plant, run)
 
     def work() -> Waiting:
         ends = None if present is None else predict_end(present, run)
         summed = of_run(run, history, plant, now, ends)
+        if calls is not None:
+            summed = with_calls(summed, of_run(run_of_calls(run), calls, plant, now), plant)
         return replace(summed, cut_short=sum(states.values()) > len(history.records))
 
     return await asyncio.to_thread(work)

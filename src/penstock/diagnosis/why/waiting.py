@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple, Self
 
+from penstock.config.own_calls import calls_through_us
 from penstock.diagnosis.history import History
 from penstock.diagnosis.steps import joined
 from penstock.diagnosis.waits import Explainer
@@ -67,6 +68,9 @@ class Waiting:
     wanted_s: float | None = None  # in which something waited for a host or ran there
     predicted_end: Prediction | None = None  # of a live run
     cut_short: bool = False  # there were more tasks than were looked at
+    calls: Waiting | None = (
+        None  # of a run's own calls of models, where its attempts make them through Penstock
+    )
 
     @property
     def use(self) -> float | None:
@@ -100,6 +104,7 @@ class Waiting:
             "remedy": self.remedy,
             "predicted_end": None if self.predicted_end is None else self.predicted_end.as_record(),
             "cut_short": self.cut_short,
+            "calls": None if self.calls is None else self.calls.as_record(),
         }
 
 
@@ -112,6 +117,23 @@ def of_run(
     if LIVE.isdisjoint(waiting.states):
         return waiting
     return replace(waiting, remedy=summed.remedy_now(plant))
+
+
+def with_calls(waiting: Waiting, calls: Waiting, plant: Plant) -> Waiting:
+    """A run with what its attempts waited for themselves.
+
+    A host of attempts that wait for calls is full because of those: more of its slots would only make them wait
+    there.
+    """
+    held_up = waiting.reasons and calls.remedy is not None and _by_callers(waiting.reasons[0].reason, plant)
+    return replace(waiting, calls=calls, remedy=None if held_up else waiting.remedy)
+
+
+def _by_callers(reason: str, plant: Plant) -> bool:
+    """Whether it is the slots of hosts whose attempts call models through Penstock that are waited for."""
+    callers = {host.name for host in plant.hosts if calls_through_us(host)}
+    word, _, hosts = reason.partition(":")
+    return word == "slots" and callers.issuperset(hosts.split(","))
 
 
 def of_lane(lane: str, history: History, plant: Plant, now: float, since: float) -> Waiting:
