@@ -198,7 +198,7 @@ def usage(command: Any) -> Iterator[str]:
         yield "[OPTIONS]"
     for param in command.params:
         if not is_option(param):
-            many = "..." if param.nargs != 1 else ""
+            many = "..." if param.nargs != 1 and " " not in argument_name(param) else ""
             yield argument_name(param) + many if param.required else f"[{argument_name(param)}]{many}"
     if hasattr(command, "list_commands"):
         yield "COMMAND"
@@ -223,7 +223,7 @@ def is_option(param: Any) -> bool:
 
 
 def argument_name(param: Any) -> str:
-    return str(param.metavar or param.name.upper()).strip("[].")
+    return str(param.metavar or param.name.upper())
 
 
 def choices(param: Any) -> list[str]:

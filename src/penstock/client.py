@@ -383,7 +383,7 @@ class Client:
 
     def _parts(self) -> tuple[Store, Dispatcher]:
         store = open_store(self.config)
-        dispatcher = make_dispatcher(self.config, store, "a client", self._dispatching)
+        dispatcher = make_dispatcher(self.config, store, self._dispatching.command, self._dispatching)
         for listener in self._listeners:
             dispatcher.story.listen(listener)
         return store, dispatcher
@@ -506,6 +506,7 @@ async def open(
     dispatch: bool = True,
     dispatcher: str = "async",
     on_stop: str = "requeue",
+    command: str = "a client",
     listeners: Sequence[Listener] = (),
 ) -> AsyncIterator[Client]:
     """A client for a config: its path, a Config, or the file found from here.
@@ -513,9 +514,10 @@ async def open(
     With `dispatch`, and where no other process does, tasks run in this process, on threads of their own, until
     the client is closed; what is then unfinished stays in the store. `dispatcher` is "async", or "threads" for one
     thread per kind that runs one task at a time; `on_stop` says what becomes of tasks that are stopped before their
-    end: "requeue" or "block". `listeners` are told, on one of those threads, what happens there.
+    end: "requeue" or "block". `command` is what `status` says of who dispatches. `listeners` are told, on one of
+    those threads, what happens there.
     """
-    dispatching = Dispatching(dispatcher, on_stop)
+    dispatching = Dispatching(dispatcher, on_stop, command)
     if not isinstance(config, Config):
         config = read_config(Path(config) if config is not None else None)
     store = open_store(config)

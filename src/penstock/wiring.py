@@ -153,6 +153,7 @@ class Dispatching:
 
     dispatcher: str = "async"  # or threads: one per kind, which runs one task at a time
     on_stop: str = "requeue"  # or block: what becomes of what is stopped before its end
+    command: str = "a client"  # who it is, for those who ask
 
     def __post_init__(self) -> None:
         for name, given, choices in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,21 @@ def test_every_command_explains_itself_with_examples(cli: Cli, command: list[str
     said = cli.good(*command, "--help")
     assert said.out.startswith(f"Usage: penstock {' '.join(command)}")
     assert f"\n  Examples:\n    penstock {' '.join(command)}" in said.out
+
+
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        ("run", "penstock run [OPTIONS] FILE"),
+        ("cancel", "penstock cancel [OPTIONS] [TASK]..."),
+        ("compare", "penstock compare [OPTIONS] [WORKLOAD]..."),
+        ("systemd", "penstock systemd [OPTIONS] [COMMAND [OPTIONS]]"),
+    ],
+)
+def test_help_has_the_words_of_its_users_only(cli: Cli, command: str, usage: str) -> None:
+    told = cli.good(command, "--help").out
+    assert f"Usage: {usage}\n" in told
+    assert not re.search(r"<\w+[\[>]|{\w+}", told), "types of Python are nobody's business"
 
 
 @pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"work", "serve", "export", "token"}))

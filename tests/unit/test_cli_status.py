@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -216,3 +218,22 @@ def test_e5_a_failed_reading_is_told(
         waits = cli.good("why", "held", "--json").json["waits"]
         assert told["detail"] in [wait["detail"] for wait in waits if wait["reason"] == "gate:g"]
         assert f"{probe} failed: " in cli.good("why", "held").out
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (("run", "tasks.jsonl"), "penstock run"),
+        (("watch", "project", "--once"), "penstock watch"),
+        (
+            ("loop", "--beads", "project", "--once", "--dispatcher", "threads"),
+            "penstock loop --dispatcher threads",
+        ),
+    ],
+)
+def test_the_command_that_dispatches_is_told(cli: Cli, words: tuple[str, ...], command: str) -> None:
+    (cli.folder / "project" / ".beads").mkdir(parents=True)
+    cli.file("tasks.jsonl", '{"kind": "summarize"}')
+    cli.good(*words)
+    with closing(sqlite3.connect(cli.folder / "penstock.db")) as store:
+        assert store.execute("SELECT command FROM epochs").fetchall() == [(command,)]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.watch import _View as View
+from penstock.intake.folder.telling import Counts
 from tests.unit.cli_rig import Cli, make_cli
 
 
@@ -23,7 +25,7 @@ def test_b5_once_answers_what_is_there_and_ends(cli: Cli) -> None:
     said = cli.good("watch", "inbox", "--once")
     assert said.out == ""
     assert said.told[0] == f"penstock: watching {cli.folder}/inbox/requests"
-    assert said.told[-1] == "penstock: stopped; 2 answered, 0 under way"
+    assert said.told[-1] == "penstock: stopped; 2 answered"
     answers = [json.loads((cli.folder / "inbox" / "responses" / name).read_text()) for name in "ab"]
     assert [answer["state"] for answer in answers] == ["done", "done"]
     assert [task["kind"] for task in cli.tasks()] == ["summarize", "summarize"]
@@ -85,3 +87,12 @@ def test_b5_a_folder_that_leads_elsewhere_is_refused(cli: Cli) -> None:
     what = "is a link or no folder; a queue has real folders only: remove it"
     assert said.told == [f"penstock: {cli.folder}/inbox/errors: {what}"]
     assert not list((cli.folder / "elsewhere").iterdir())
+
+
+def test_at_the_end_nothing_is_under_way(capsys: pytest.CaptureFixture[str]) -> None:
+    view = View(as_json=False, quiet=False)
+    view.counted(Counts(done=7, errors=1, under_way=2))
+    view.end(Counts(done=7, errors=1, under_way=2))
+    going, ended = capsys.readouterr().err.splitlines()
+    assert going == "penstock: 8 answered, 1 error among them, 2 waiting or running"
+    assert ended == "penstock: stopped; 8 answered, 1 error among them; 2 requests left for the next time"

@@ -160,7 +160,23 @@ def _taken_as_given(param: Any) -> Any:
     """
     if hasattr(param, "get_runtime_param"):
         param.process_value = MethodType(_as_given, param)
+    if param.metavar is None and not getattr(param, "is_flag", False):  # --lane LANE, not --lane <str>
+        param.metavar = param.opts[0].lstrip("-").upper()
+    if param.param_type_name == "argument":
+        param.get_usage_pieces = MethodType(_usage, param)
+        param.get_help_record = MethodType(_help_record, param)
     return param
+
+
+def _usage(param: Any, context: typer.Context) -> list[str]:
+    """An argument in the line of usage: FILE, [TASK], [TASK]...; no sign of how it is taken apart."""
+    several = param.nargs != 1 and " " not in param.metavar  # such as COMMAND [OPTIONS], which says it itself
+    return [(param.metavar if param.required else f"[{param.metavar}]") + ("..." if several else "")]
+
+
+def _help_record(param: Any, context: typer.Context) -> tuple[str, str]:
+    """An argument in the list of them, without the type of Python that it has."""
+    return param.metavar, (param.help or "") + ("  [required]" if param.required else "")
 
 
 def _as_given(param: Any, context: typer.Context, value: Any) -> Any:

@@ -35,7 +35,7 @@ INTERRUPTED = 130
 def compare(
     stories: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[WORKLOAD]…", help="Which to play; without any, all. --list tells them."),
+        typer.Argument(metavar="WORKLOAD", help="Which to play; without any, all. --list tells them."),
     ] = None,
     ways: Annotated[
         list[str] | None,

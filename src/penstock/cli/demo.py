@@ -26,7 +26,7 @@ def demo(
 ) -> None:
     """Watch Penstock at work on simulated hosts.
 
-    Four scenes beside the legacy way and the ideal, all real: dispatchers, stores on the disk, a process that
+    Four scenes beside one thread per kind and the ideal, all real: dispatchers, stores on the disk, a process that
     is killed. Only the hosts pretend to work, and their seconds are shortened. Then six tasks in five ways, as
     `penstock compare` does it. At the end a real small model
     answers a question, where it is installed, and a timeline of the third scene is written as a page for a

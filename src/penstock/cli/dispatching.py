@@ -29,9 +29,9 @@ OnStopOption = Annotated[
 ]
 
 
-def dispatching_of(dispatcher: str, on_stop: str) -> Dispatching:
+def dispatching_of(command: str, dispatcher: str, on_stop: str) -> Dispatching:
     from penstock.wiring import DISPATCHERS, ON_STOP, Dispatching
 
     one_of("--dispatcher", dispatcher, DISPATCHERS)
     one_of("--on-stop", on_stop, ON_STOP)
-    return Dispatching(dispatcher, on_stop)
+    return Dispatching(dispatcher, on_stop, f"penstock {command}")

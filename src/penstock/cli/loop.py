@@ -91,7 +91,7 @@ def read_options(
 
     log_json = one_of("--log-format", log_format, ("text", "json")) == "json"
     interval_s = _seconds("--interval", interval)
-    dispatching = dispatching_of(dispatcher, on_stop)
+    dispatching = dispatching_of("loop", dispatcher, on_stop)
     config = config_of(context)
     place = find_place(Path(beads).expanduser())
     return Work(config, place, open_tracker(place, config.beads), dispatching), interval_s, log_json

@@ -92,6 +92,7 @@ async def opened(
         dispatch=dispatch or dispatching is not None,
         dispatcher=how.dispatcher,
         on_stop=how.on_stop,
+        command=how.command,
         listeners=listeners,
     ) as client:
         if dispatching is not None and not client.dispatches and (unused := dispatching.options()):

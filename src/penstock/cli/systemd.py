@@ -38,7 +38,7 @@ def systemd(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[COMMAND [OPTIONS]]",
+            metavar="COMMAND [OPTIONS]",
             help="What the service runs: serve (the default), work, loop or watch, with its own options.",
         ),
     ] = None,

@@ -90,7 +90,7 @@ def read_options(
     from penstock.intake.folder.layout import find_layout
     from penstock.intake.folder.taking import WatchOptions
 
-    dispatching = dispatching_of(dispatcher, on_stop)
+    dispatching = dispatching_of("watch", dispatcher, on_stop)
     config = config_of(context)
     options = WatchOptions(
         run=time.strftime("watch-%Y%m%d-%H%M%S"),
@@ -239,12 +239,10 @@ class _View:
         self._wipe()
         if self._quiet:
             return
-        left = (
-            f"; {render.counted(counts.under_way, 'request')} left for the next time"
-            if counts.under_way
-            else ""
+        left = render.counted(counts.under_way, "request")
+        render.note(
+            f"stopped; {_answered(counts)}" + (f"; {left} left for the next time" if counts.under_way else "")
         )
-        render.note(f"stopped; {_told(counts)}{left}")
 
     def close(self) -> None:
         self._wipe()
@@ -271,5 +269,9 @@ class _View:
 
 
 def _told(counts: Counts) -> str:
+    return f"{_answered(counts)}, {counts.under_way} waiting or running"
+
+
+def _answered(counts: Counts) -> str:
     errors = f", {render.counted(counts.errors, 'error')} among them" if counts.errors else ""
-    return f"{counts.answered} answered{errors}, {counts.under_way} under way"
+    return f"{counts.answered} answered{errors}"

@@ -79,7 +79,7 @@ def run(
     runs, twice puts it back or blocks it; the rest stays queued. A task whose output is there is skipped. Exit
     status 1 when a task failed.
     """
-    dispatching = dispatching_of(dispatcher, on_stop)
+    dispatching = dispatching_of("run", dispatcher, on_stop)
     config = config_of(context)
     log = None if log_format is None else _log_of(config, log_format, quiet)
     plan = planning.read_plan(config, file, name, redo=redo)
@@ -328,7 +328,7 @@ def read_options(
 ) -> tuple[Config, Dispatching, bool]:
     """What `work` makes of its options, whoever asks; wrong ones are refused."""
     as_json = one_of("--log-format", log_format, ("text", "json")) == "json"
-    dispatching = dispatching_of(dispatcher, on_stop)
+    dispatching = dispatching_of("work", dispatcher, on_stop)
     return config_of(context), dispatching, as_json
 
 

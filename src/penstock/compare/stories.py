@@ -179,8 +179,8 @@ _STORIES = (
     Story(
         _death(),
         "In a pool or behind a semaphore every task learns by itself that its host is dead: it tries elsewhere, "
-        "or fails when its tries are used up. Penstock takes the host out, also in its legacy mode, keeps its "
-        "tasks waiting as host-down, and goes on when it is back.",
+        "or fails when its tries are used up. Penstock takes the host out, also with one thread per kind, keeps "
+        "its tasks waiting as host-down, and goes on when it is back.",
         death=Death("fenrir", 2, 40.0, 60.0),
     ),
     Story(

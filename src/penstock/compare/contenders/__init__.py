@@ -1,6 +1,6 @@
 """The ways that are compared, each in a file of its own: `opened(plan)` makes it ready, what it gives runs it.
 
-thread_per_kind.py    the legacy way: a thread for each kind, one task at a time; Penstock's own legacy mode
+thread_per_kind.py    one thread per kind, one task at a time: Penstock with `--dispatcher threads`
 thread_pool.py        a pool of threads for each host, as large as the host has slots
 process_pool.py       the same with processes
 asyncio_limits.py     a coroutine for each task, a semaphore for each host

@@ -28,7 +28,7 @@ def opened(plan: Plan) -> Opened:
 
 @contextmanager
 def opened_with(plan: Plan, dispatcher: str) -> Iterator[Runner]:
-    # The legacy way has its kinds' threads and no processes.
+    # With one thread per kind there are those threads and no processes.
     path = write_config(plan, "process" if dispatcher == "async" else "thread")
     with asyncio.Runner() as runner:
         door = penstock.open(path, dispatcher=dispatcher)

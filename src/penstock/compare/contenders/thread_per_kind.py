@@ -1,6 +1,7 @@
-"""The legacy way: one thread for each kind, which does its tasks one at a time and skips a kind that is busy.
+"""One thread per kind, which does its tasks one at a time and skips a kind that is busy.
 
-It is Penstock's own legacy mode, over the same store and the same hosts: what differs from Penstock is this alone.
+It is Penstock with `--dispatcher threads`, over the same store and the same hosts: what differs from Penstock is
+this alone.
 """
 
 from __future__ import annotations
