@@ -128,12 +128,51 @@ def test_the_kind_says_which_report(kind: str, payload: Any, expected: str) -> N
         ({"query": "Why?", "max_sections": True}, "from 1 to 100"),
         ({"query": "Why?", "guidelines": "short"}, "a list of texts"),
         ({"query": "Why?", "follow_guidelines": 1}, "true or false"),
-        ({"query": "Why?", "report_type": "multi_agent", "source_urls": ["http://x"]}, "searches by itself"),
+        (
+            {"query": "Why?", "report_type": "multi_agent", "source_urls": ["http://x.org"]},
+            "searches by itself",
+        ),
     ],
 )
 def test_a_payload_that_cannot_be_used_fails_for_good(payload: Any, problem: str) -> None:
     with pytest.raises(PermanentError, match=problem):
         work(payload)
+
+
+@pytest.mark.parametrize("name", ["source_urls", "document_urls"])
+@pytest.mark.parametrize(
+    ("url", "wrong"),
+    [
+        ("/home/me/secret.pdf", "no address of the web"),
+        ("secret.pdf", "no address of the web"),
+        ("file:///home/me/secret.pdf", "no address of the web"),
+        ("ftp://example.org/a.pdf", "no address of the web"),
+        (" http://example.org/a.pdf", "no address of the web"),
+        ("http://example.org\\@127.0.0.1/", "no address of the web"),
+        ("http://[::1", "no address of the web"),
+        ("http:///a.pdf", "names no host"),
+        ("http://127.0.0.1:8787/metrics", "inside your own network"),
+        ("http://127.1/", "inside your own network"),
+        ("http://me:pw@localhost./", "inside your own network"),
+        ("http://[::ffff:10.0.0.1]/", "inside your own network"),
+        ("http://169.254.169.254/latest/meta-data", "inside your own network"),
+        ("http://192.168.1.1/", "inside your own network"),
+        ("http://0.0.0.0/", "inside your own network"),
+        ("https://surtr/", "inside your own network"),
+        ("https://metadata.google.internal/", "inside your own network"),
+    ],
+)
+def test_nothing_but_the_public_web_is_fetched_for_a_payload(name: str, url: str, wrong: str) -> None:
+    """Promise 8: the package opens what is no address as a file, and fetches whatever answers here."""
+    payload = {"query": "Why?", name: ["https://example.org/a.pdf", url]}
+    with pytest.raises(PermanentError, match=f"{name}: .*{wrong}"):
+        work(payload)
+    if wrong.startswith("inside"):
+        order = json.loads(work(payload, private_urls=True).stdin)
+        assert order["arguments"] == {name: payload[name]}
+    else:
+        with pytest.raises(PermanentError, match=wrong):
+            work(payload, private_urls=True)
 
 
 @pytest.mark.parametrize("asked", ["../secret", "/etc", "a/../../secret", "out"])
@@ -314,6 +353,42 @@ def test_secrets_are_in_no_log_and_no_error(monkeypatch: pytest.MonkeyPatch) -> 
     )
     ended = work(key_env="MODEL_KEY").outcome(1, answer, b"")
     assert (ended.error or "").startswith("AuthenticationError: wrong: [key]; the model server refuses it")
+
+
+def test_what_hides_secrets_leaves_the_report_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable's value may be a word, and even the name of a field."""
+    monkeypatch.setenv("MODE", "text")
+    answer = told(result={"text": "a text about text", "sources": []})
+    ended = work(pass_env=["MODE"]).outcome(0, answer, b"")
+    assert ended.verdict is Verdict.DONE
+    assert ended.value["text"] == "a text about text"
+
+
+def test_settings_that_are_named_like_secrets_are_hidden_too() -> None:
+    env = {"TAVILY_API_KEY": "tvly-12", "MY_PASSWORD": "tvly-12345", "TOTAL_WORDS": "1800"}
+    ended = work(env=env).outcome(1, b"", b"asked tvly-12345 and tvly-12 for 1800 words\n")
+    assert "asked [key] and [key] for 1800 words" in (ended.error or "")
+    assert "tvly" not in (ended.logs or "")
+    answer = told(failure={"types": ["builtins.ValueError"], "texts": ["x" * 1895 + "tvly-12345"]})
+    assert "tvly" not in (work(env=env).outcome(1, answer, b"").error or "tvly")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [(None, "127.0.0.1"), ("example.org", "example.org,127.0.0.1"), ("*", "*")],
+)
+async def test_our_own_door_is_not_looked_for_behind_a_proxy(
+    given: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.test:3128")
+    door = OwnDoor()
+    door.open(_Entrance())
+    env = {} if given is None else {"NO_PROXY": given}
+    told = ResearcherAdapter(host(url=None, door=door, env=env)).work(job()).env
+    assert (told["NO_PROXY"], told["no_proxy"]) == (expected, expected)
+    assert "no_proxy" not in work().env
 
 
 MISSING = "install it there with `pip install 'gpt-researcher>=0.15,<0.16'`"

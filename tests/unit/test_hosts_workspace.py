@@ -148,6 +148,21 @@ def test_what_was_kept_on_purpose_stays(tmp_path: Path) -> None:
     assert work.folder.exists()
 
 
+@pytest.mark.parametrize("keep", ["failed", "all"])
+def test_what_was_kept_is_gone_after_log_days(tmp_path: Path, keep: str) -> None:
+    work = space(tmp_path, keep)
+    work.make()
+    work.log.close()
+    (tmp_path / "mine").mkdir()
+    for folder in (work.folder, tmp_path / "mine"):
+        os.utime(folder, (0, 0))
+    clean(tmp_path, keep, 7.0, now=6 * DAY_S)
+    assert work.folder.exists()
+    clean(tmp_path, keep, 7.0, now=8 * DAY_S)
+    assert not work.folder.exists()
+    assert (tmp_path / "mine").exists()
+
+
 def test_a_folder_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "t.1").mkdir()
     clean(tmp_path, "none", 0.0)

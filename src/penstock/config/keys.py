@@ -127,6 +127,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "retriever",
         "retriever_url",
         "require_context",
+        "private_urls",
         "url",
         "key_env",
         "key_file",

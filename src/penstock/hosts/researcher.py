@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -64,6 +65,7 @@ _LOOK = """
 import importlib.metadata, importlib.util
 print(importlib.metadata.version("gpt-researcher"), importlib.util.find_spec("multi_agents") is not None)
 """
+_SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.I)
 _KNOWN = re.compile(r"0\.15(\.|$)")
 
 
@@ -104,11 +106,15 @@ class ResearcherAdapter:
         log = AttemptLog(self._base / f"{name}.log", options.log_limit_bytes, redact)
         space = Workspace(self._base, name, options.keep, log)
         env |= {"HOME": str(space.folder), "TMPDIR": str(space.folder)} | dict(options.env)
+        if options.url is None:
+            _past_proxies(env, url)
 
         def outcome(status: int, stdout: bytes, stderr: bytes) -> Outcome:
-            ended = self._outcome(status, redact(stdout), redact(stderr), wish)
+            ended = self._outcome(status, stdout, redact(stderr), wish)
             space.done = ended.verdict is Verdict.DONE
-            return ended
+            # A report is what it is: a word of it may be a setting's value. Errors are read by anybody.
+            error = None if ended.error is None else redact(ended.error.encode(errors="replace")).decode()
+            return replace(ended, error=None if error is None else error[:_ERROR_CHARS])
 
         return Program(
             argv=(options.python, "-P", researcher_child.__file__),
@@ -164,7 +170,11 @@ class ResearcherAdapter:
 
     def _secrets(self, env: Mapping[str, str], key: str | None) -> list[str]:
         passed = [env[name] for name in self._options.pass_env if name in env]
-        return [secret for secret in (key or "", *passed) if len(secret) >= _LEAST_SECRET]
+        named = [value for name, value in self._options.env.items() if _SECRET_NAME.search(name)]
+        found = {secret for secret in (key or "", *passed, *named) if len(secret) >= _LEAST_SECRET}
+        return sorted(
+            found, key=len, reverse=True
+        )  # or the rest of one that begins like another would be told
 
     # ---- what became of it
 
@@ -179,11 +189,11 @@ class ResearcherAdapter:
             return self._success(answer.result, wish, logs)
         if answer.failure is not None:
             verdict, error = judged(answer.failure, self._host.name, self._options.python, self._options.url)
-            return Outcome(verdict, error=error[:_ERROR_CHARS], logs=logs)
+            return Outcome(verdict, error=error, logs=logs)
         ended = f"killed by {_signal_name(-status)}" if status < 0 else f"exit status {status}"
         last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
         error = f"GPT-Researcher ended without a result, {ended}{': ' if last else ''}{last}"
-        return Outcome(Verdict.TEMPORARY, error=error[:_ERROR_CHARS], logs=logs)
+        return Outcome(Verdict.TEMPORARY, error=error, logs=logs)
 
     def _success(self, result: dict[str, Any], wish: Wish, logs: str | None) -> Outcome:
         used = {
@@ -238,6 +248,13 @@ class ResearcherAdapter:
         if has_team != "True":
             return Health(True, f"gpt-researcher {version}, without {MULTI_AGENT}", amiss=True)
         return Health(True, f"gpt-researcher {version}")
+
+
+def _past_proxies(env: dict[str, str], url: str) -> None:
+    """Our own door is on this machine: no proxy finds it."""
+    past = env.get("no_proxy") or env.get("NO_PROXY") or ""
+    door = urlsplit(url).hostname or ""
+    env["NO_PROXY"] = env["no_proxy"] = past if past.strip() == "*" else ",".join(filter(None, (past, door)))
 
 
 def _redaction(secrets: list[str]) -> Redact:

@@ -16,6 +16,7 @@ from penstock.config.keys import AUTO_MODEL, CALLS_LANE
 from penstock.errors import PermanentError
 from penstock.hosts.model_key import Key
 from penstock.hosts.options import Options
+from penstock.hosts.web_addresses import address_problem
 from penstock.hosts.workspace import KEEP
 from penstock.model import Host
 
@@ -56,6 +57,7 @@ _FIELDS = (
     "guidelines",
     "follow_guidelines",
 )
+_ADDRESSES = ("source_urls", "document_urls")
 _MOST_SECTIONS = 100
 
 
@@ -84,6 +86,7 @@ class ResearcherOptions:
     env: Mapping[str, str]
     pass_env: tuple[str, ...]
     require_context: bool
+    private_urls: bool
 
 
 def read_options(host: Host) -> ResearcherOptions:
@@ -113,6 +116,7 @@ def read_options(host: Host) -> ResearcherOptions:
         env=options.text_table("env"),
         pass_env=options.texts("pass_env"),
         require_context=options.flag("require_context", True),
+        private_urls=options.flag("private_urls", False),
     )
     _check(host, read, options, bool(key_env or key_file))
     options.done()
@@ -174,7 +178,7 @@ def read_wish(kind: str, payload: Any, options: ResearcherOptions) -> Wish:
         "tone": _text(fields, "tone"),
         "custom_prompt": _text(fields, "custom_prompt") or "",
         "require_context": options.require_context,
-        "arguments": _arguments(fields, report_type),
+        "arguments": _arguments(fields, report_type, options),
         "team": {
             "max_sections": _count(fields, "max_sections", 3),
             "guidelines": _texts(fields, "guidelines"),
@@ -190,9 +194,12 @@ def _type_of(kind: str, options: ResearcherOptions) -> str:
     return kind if kind in REPORT_TYPES else KINDS.get(kind, options.report_type)
 
 
-def _arguments(fields: Mapping[str, Any], report_type: str) -> dict[str, Any]:
-    names = ("source_urls", "document_urls", "query_domains")
-    given = {name: _texts(fields, name) for name in names if fields.get(name)}
+def _arguments(fields: Mapping[str, Any], report_type: str, options: ResearcherOptions) -> dict[str, Any]:
+    given = {name: _texts(fields, name) for name in (*_ADDRESSES, "query_domains") if fields.get(name)}
+    for name in _ADDRESSES:
+        for url in given.get(name, ()):  # the package would open what is no address as a file
+            if (wrong := address_problem(url, inside_too=options.private_urls)) is not None:
+                raise PermanentError(f"{name}: {url[:200]!r} {wrong}")
     if given and report_type == MULTI_AGENT:
         raise PermanentError(f"{next(iter(given))!r} is unknown to multi_agent; it searches by itself")
     return given

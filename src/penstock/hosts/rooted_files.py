@@ -7,6 +7,7 @@ exchange a folder between the look and the reading.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Collection
@@ -15,6 +16,7 @@ from penstock.errors import PermanentError, TemporaryError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe would wait for who writes to it
+_NAMES_WRONG = (errno.ELOOP, errno.ENAMETOOLONG)
 _GONE_WRONG = "cannot be read"
 
 
@@ -37,6 +39,8 @@ class RootedFiles:
             why = getattr(error, "strerror", None) or str(error)
             raise PermanentError(f"{place} {_GONE_WRONG} ({why}); correct it") from None
         except OSError as error:
+            if error.errno in _NAMES_WRONG:
+                raise PermanentError(f"{place} {_GONE_WRONG} ({error.strerror}); correct its path") from None
             raise TemporaryError(f"{place} {_GONE_WRONG} ({error.strerror})") from None
         try:
             text = content.decode("utf-8-sig")

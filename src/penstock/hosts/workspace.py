@@ -4,7 +4,7 @@
     WORK_DIR/HOST/TASK.ATTEMPT.log    readable while it runs, without secrets, cut to a limit
 
 The folder goes when the attempt is over, however it ended, unless `keep` says otherwise; what a killed
-dispatcher left goes when the next one opens. Logs stay for some days.
+dispatcher left goes when the next one opens. Logs, and folders that are kept, stay for some days.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def prepare(base: Path) -> None:
 
 
 def clean(base: Path, keep: str, log_days: float, now: float | None = None) -> None:
-    """Remove what a dispatcher that was killed left behind, and the logs of long ago.
+    """Remove what a dispatcher that was killed left behind, and what is kept since long ago.
 
     For a dispatcher that has just become its store's owner: nobody else works here.
     """
@@ -131,7 +131,8 @@ def clean(base: Path, keep: str, log_days: float, now: float | None = None) -> N
     for entry in _entries(base):
         with contextlib.suppress(OSError):
             if entry.is_dir(follow_symlinks=False):
-                if keep == "none" and _ATTEMPT.fullmatch(entry.name):
+                is_old = entry.stat(follow_symlinks=False).st_mtime < old
+                if (keep == "none" or is_old) and _ATTEMPT.fullmatch(entry.name):
                     shutil.rmtree(entry.path, ignore_errors=True)
             elif entry.name.endswith(LOG) and entry.stat(follow_symlinks=False).st_mtime < old:
                 os.unlink(entry.path)
