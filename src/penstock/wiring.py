@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import AVAILABLE, Config, HostTypes, load
 from penstock.config.own_calls import calls_through_us, own_lanes
+from penstock.config.own_files import OwnFiles, folder_of, store_tag, work_dir
 from penstock.errors import ConfigError, UsageError
 from penstock.model import OnStop
 
@@ -101,50 +102,20 @@ def _placed(config: Config, host: Host, door: OwnDoor | None) -> Host:
     elif host.type == "local":
         from penstock.engine.trees import MARKER, worker_mark
 
-        options["environment"] = {MARKER: worker_mark(_store_tag(config), host.name, 0)}
+        options["environment"] = {MARKER: worker_mark(store_tag(config), host.name, 0)}
     if host.type == "researcher":
         options["work_dir"] = work_dir(config, host)
         if "/" in str(options.get("python", "")) and config.path is not None:
             # Not as other paths: a plain name is looked up on the PATH.
             options["python"] = os.path.join(config.path.absolute().parent, options["python"])
     if host.type == "file_prompt":
-        options["root"] = options.get("root") or _folder(config)
-        options["forbidden"] = _secret_files(config)
+        options["root"] = options.get("root") or folder_of(config)
+        options["own_files"] = OwnFiles(config)
     if calls_through_us(host):
         from penstock.hosts.own_door import OwnDoor
 
         options["door"] = door or OwnDoor()
     return replace(host, options=options) if options != host.options else host
-
-
-def _folder(config: Config) -> str:
-    """That of the config, or where we are when it came from no file."""
-    return os.getcwd() if config.path is None else str(config.path.absolute().parent)
-
-
-def _secret_files(config: Config) -> list[str]:
-    """What no task may have read to a model: the store, the config, the keys."""
-    secret = {key for host in config.plant.hosts if isinstance(key := host.options.get("key_file"), str)}
-    if "://" not in config.store:
-        secret |= {f"{config.store}{end}" for end in ("", "-wal", "-shm", "-journal")}
-    if config.path is not None:
-        secret.add(os.path.abspath(config.path))
-    return sorted(secret)
-
-
-def work_dir(config: Config, host: Host) -> str:
-    """Where a host's attempts have their folders and logs: beside the store, or apart from other stores'."""
-    given = host.options.get("work_dir")
-    return (
-        f"{os.path.abspath(config.store)}.work" if given is None else os.path.join(given, _store_tag(config))
-    )
-
-
-def _store_tag(config: Config) -> str:
-    """Marks the processes of this store's dispatchers, so that a new one finds what a killed one left."""
-    import hashlib
-
-    return hashlib.blake2b(config.store.encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +233,7 @@ def _local_engine(config: Config, door: OwnDoor | None) -> MakeEngine:
     clock = SystemClock()
     adapters = make_adapters(config, clock, door)
     slots = {h.name: h.slots for h in config.plant.hosts}
-    tag = _store_tag(config)
+    tag = store_tag(config)
     outputs = Outputs(OutputRules(config))
 
     def make(report: Report, on_stall: Callable[[Stall], None]) -> Engine:

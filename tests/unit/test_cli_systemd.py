@@ -120,6 +120,20 @@ def test_secrets_are_named_and_never_written(cli: Cli, monkeypatch: pytest.Monke
     assert values(unit, "EnvironmentFile") == [f"-{cli.folder / 'penstock.env'}"]
 
 
+def test_a_researcher_has_its_folder_and_its_secrets(cli: Cli) -> None:
+    """Without its `work_dir` every run would fail, and without `pass_env` every search."""
+    cli.file(
+        "penstock.toml",
+        '[hosts.r]\ntype = "researcher"\nurl = "http://127.0.0.1:9/v1"\nmodel = "m"\nserves = ["gptr"]\n'
+        'work_dir = "../runs"\nkey_env = "CLOUD_KEY"\npass_env = ["TAVILY_API_KEY"]\n',
+    )
+    (cli.folder.parent / "runs").mkdir()
+    unit = cli.good("systemd").out
+    assert "# Put CLOUD_KEY, TAVILY_API_KEY there" in unit
+    folders = [shlex.split(value) for value in values(unit, "ReadWritePaths")]
+    assert [str(cli.folder.parent / "runs")] in folders
+
+
 def test_as_json_it_comes_with_its_place(cli: Cli) -> None:
     record = cli.good("systemd", "--json", "--user", "--name", "night.service", "work").json
     assert record["name"] == "night.service"

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.clock import SystemClock
 from penstock.config import parse
+from penstock.config.own_files import OwnFiles
 from penstock.errors import ConfigError, PermanentError, TemporaryError
 from penstock.hosts.base import Job, OwnCoroutine
 from penstock.hosts.file_prompt import FilePromptAdapter, make, order_of
@@ -199,8 +200,14 @@ def test_a_payload_that_cannot_be_used_says_why(payload: Any, told: str) -> None
         ("empty.md", "is empty"),
         (".env", "is hidden or Penstock's own"),
         ("folder/.git/config", "is hidden or Penstock's own"),
-        ("own.db", "is hidden or Penstock's own"),
-        ("link-to-own", "is hidden or Penstock's own"),
+        *(
+            (name, "is hidden or Penstock's own")
+            for name in ("own.db", "own.db-wal", "OWN.DB", "link-to-own", "hard-link-to-own", "own.toml")
+        ),
+        ("penstock.env", "is hidden or Penstock's own"),
+        ("keys/m.key", "is hidden or Penstock's own"),
+        ("x" * 300, "File name too long"),
+        ("circle", "cannot be read (Too many levels of symbolic links); correct its path"),
         ("a\0b", "cannot be read"),
     ],
 )
@@ -215,9 +222,14 @@ def test_only_texts_inside_the_root_are_read(root: Path, name: str, told: str) -
     (root / "latin.md").write_bytes(b"caf\xe9")
     (root / "empty.md").write_text(" \n")
     (root / ".env").write_text("KEY=secret")
-    (root / "own.db").write_text("secret")
+    (root / "keys").mkdir()
+    for own in ("own.db", "own.db-wal", "own.toml", "penstock.env", "keys/m.key"):
+        (root / own).write_text("secret")
     (root / "link-to-own").symlink_to(root / "own.db")
-    files = RootedFiles(str(root), 1000, [str(root / "own.db")])
+    (root / "hard-link-to-own").hardlink_to(root / "keys/m.key")
+    (root / "circle").symlink_to("circle")
+    text = 'store = "own.db"\n[hosts.m]\ntype = "openai"\nurl = "http://m/v1"\nkey_file = "keys/m.key"'
+    files = RootedFiles(str(root), 1000, OwnFiles(parse(text, root / "own.toml")))
     with pytest.raises(PermanentError) as caught:
         files.text(name, "document")
     assert told in str(caught.value)
@@ -270,9 +282,9 @@ def test_files_are_read_beside_the_config_and_secrets_are_not(tmp_path: Path) ->
     config = parse(text, tmp_path / "penstock.toml")
     options = _placed(config, config.plant.hosts[1], None).options
     assert options["root"] == str(tmp_path)
-    assert {str(tmp_path / name) for name in ("penstock.toml", "penstock.db", "m.key")} <= set(
-        options["forbidden"]
-    )
+    for name in ("penstock.toml", "penstock.db", "penstock.db-shm", "m.key", "penstock.env"):
+        assert options["own_files"].has(str(tmp_path), name), name
+    assert not options["own_files"].has(str(tmp_path), "notes.md")
 
 
 def test_options_of_a_server_need_its_url(root: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from penstock.clock import ManualClock
 from penstock.config import parse
+from penstock.config.own_files import work_dir
 from penstock.errors import ConfigError, PermanentError, TemporaryError
 from penstock.hosts.base import Job, Program
 from penstock.hosts.own_door import Guest, OwnDoor
@@ -19,7 +20,7 @@ from penstock.hosts.researcher import ResearcherAdapter
 from penstock.hosts.researcher_failures import Failure, judged
 from penstock.hosts.researcher_options import read_options, read_wish
 from penstock.model import Host, Outcome, Price, Verdict
-from penstock.wiring import make_adapters, work_dir
+from penstock.wiring import make_adapters
 
 URL = "http://model.test/v1"
 
@@ -143,9 +144,9 @@ def test_a_payload_that_cannot_be_used_fails_for_good(payload: Any, problem: str
 @pytest.mark.parametrize(
     ("url", "wrong"),
     [
-        ("/home/me/secret.pdf", "no address of the web"),
+        ("/srv/secret.pdf", "no address of the web"),
         ("secret.pdf", "no address of the web"),
-        ("file:///home/me/secret.pdf", "no address of the web"),
+        ("file:///srv/secret.pdf", "no address of the web"),
         ("ftp://example.org/a.pdf", "no address of the web"),
         (" http://example.org/a.pdf", "no address of the web"),
         ("http://example.org\\@127.0.0.1/", "no address of the web"),

@@ -14,13 +14,14 @@ import pytest
 import penstock.client
 from penstock.config import Config, TaskChecker
 from penstock.config.outputs import OutputRules
+from penstock.config.own_files import store_tag
 from penstock.engine.base import Engine
 from penstock.engine.local import LocalEngine
 from penstock.engine.outputs import Outputs
 from penstock.engine.whole_files import WholeFiles
 from penstock.errors import TaskError
 from penstock.hosts.base import Job
-from penstock.model import Host, Outcome, State, Task, Verdict
+from penstock.model import Host, Outcome, Plant, State, Task, Verdict
 from penstock.wiring import read_config
 from tests.conformance.engine_rig import Rig
 from tests.unit.web_rig import serving
@@ -32,6 +33,8 @@ FORBIDDEN = (
         f"penstock.db{end}"
         for end in ("", "-wal", "-shm", "-journal", ".lock", ".turn", ".bells/1", ".work/a/log")
     ),
+    "penstock.env",
+    "PENSTOCK.ENV",
     ".git/hooks/post-checkout",
     "sub/.git/config",
     "sub/.GIT/config",
@@ -54,7 +57,9 @@ def saving(root: Path) -> Any:
 
 
 def config_in(root: Path) -> Config:
-    return Config(path=root / "penstock.toml", store=str(root / "penstock.db"))
+    keys = Host("surtr", "openai", options={"key_file": str(root / "keys/surtr.key")})
+    runs = Host("reports", "researcher", options={"work_dir": str(root / "runs")})
+    return Config(path=root / "penstock.toml", store=str(root / "penstock.db"), plant=Plant((keys, runs)))
 
 
 async def outcome_of(root: Path, output: str, value: Any, **wishes: Any) -> Outcome:
@@ -128,7 +133,7 @@ async def test_a_folder_or_a_file_of_ours_stays(tmp_path: Path) -> None:
     assert own.read_text() == "ours"
 
 
-@pytest.mark.parametrize("output", FORBIDDEN)
+@pytest.mark.parametrize("output", [*FORBIDDEN, "keys/surtr.key", "runs/{tag}/reports/x.log"])
 @pytest.mark.parametrize("by_link", [False, True])
 def test_nothing_that_keeps_us_going_is_replaced_even_if_it_was_accepted(
     tmp_path: Path, output: str, by_link: bool
@@ -138,6 +143,7 @@ def test_nothing_that_keeps_us_going_is_replaced_even_if_it_was_accepted(
     (home / ".git/hooks").mkdir(parents=True)
     (tmp_path / "link").symlink_to(home)
     rules = OutputRules(config_in(home), str(tmp_path / ("link" if by_link else "home")))
+    output = output.format(tag=store_tag(config_in(home)))
     before = everything_in(home)
     kept = Outputs(rules).kept(output, Outcome(Verdict.DONE, "text"))
     assert (kept.verdict, kept.value) == (Verdict.PERMANENT, "text")
@@ -155,10 +161,30 @@ def test_what_a_link_to_the_config_leads_to_is_not_replaced_either(tmp_path: Pat
     assert (tmp_path / "penstock.toml").read_text() == "ours"
 
 
+def test_who_may_read_a_file_stays_as_it_was(tmp_path: Path) -> None:
+    outputs = Outputs(OutputRules(config_in(tmp_path)))
+    (tmp_path / "mine.md").write_text("old")
+    (tmp_path / "mine.md").chmod(0o600)
+    for name in ("mine.md", "other.md"):
+        assert outputs.kept(name, Outcome(Verdict.DONE, "x")).verdict is Verdict.DONE
+    assert (tmp_path / "mine.md").read_text() == "x\n"
+    assert (tmp_path / "mine.md").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "other.md").stat().st_mode & 0o444 == 0o444
+
+
 def test_a_name_that_only_looks_like_ours_is_free(tmp_path: Path) -> None:
     """Another folder's penstock.db is nobody's, and .gitignore is not .git."""
     outputs = Outputs(OutputRules(config_in(tmp_path)))
-    for name in ("sub/penstock.db", "sub/penstock.toml", ".gitignore", "a.git", "penstock.md"):
+    for name in (
+        "sub/penstock.db",
+        "sub/penstock.toml",
+        "sub/penstock.env",
+        "keys/a.md",
+        "runs/a.md",
+        ".gitignore",
+        "a.git",
+        "penstock.md",
+    ):
         assert outputs.kept(name, Outcome(Verdict.DONE, "x")).verdict is Verdict.DONE
 
 

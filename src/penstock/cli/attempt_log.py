@@ -90,8 +90,8 @@ def _check_kept(config: Config, attempt: Attempt) -> None:
 
 
 def _path(config: Config, attempt: Attempt) -> Path | None:
+    from penstock.config.own_files import work_dir
     from penstock.hosts.workspace import log_path
-    from penstock.wiring import work_dir
 
     host = next((host for host in config.plant.hosts if host.name == attempt.host), None)
     if host is None or host.type != "researcher":

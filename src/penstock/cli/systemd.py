@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-_SECRETS_FILE = "penstock.env"
-
 
 @app.command(
     "systemd",
@@ -69,6 +67,7 @@ def systemd(
     It names this program, this config and this folder by their full paths. A system unit may write to the folders
     of the store and of outputs and nowhere else. Stopping it finishes what runs, and after a while puts it back.
     """
+    from penstock.config.own_files import SECRETS_FILE
     from penstock.setup.unit import COMMANDS, Service, Tools, unit_text
 
     command, *options = words or ["serve"]
@@ -79,15 +78,14 @@ def systemd(
     finish_s = whole("--finish", finish)
     given = _checked(context, command, options)  # among them may be its --config
     config = config_of(context)
-    secrets = sorted({str(h.options["key_env"]) for h in config.plant.hosts if h.options.get("key_env")})
     service = Service(
         name=_unit_name(name or f"penstock-{command}"),
         program=[*_program(), *_settings(context.obj, config)],
         words=[command, *options],
         folder=_full("."),
         writes=sorted({*_folders(config), *_folders_in(given), *map(_folder, write or ())}),
-        secrets=secrets,
-        secrets_file=_beside(config) / _SECRETS_FILE,
+        secrets=sorted(_secrets(config)),
+        secrets_file=_beside(config) / SECRETS_FILE,
         path=os.environ.get("PATH", ""),
         account=account or _account(),
         is_users=of_user,
@@ -161,10 +159,21 @@ def _full(path: Path | str) -> Path:
 
 
 def _folders(config: Config) -> Iterator[Path]:
-    """Where the store lies (its journal and bells lie beside it), and where outputs are written."""
+    """Where the store lies (journal and bells lie beside it), where outputs are written and where hosts work."""
     if "://" not in config.store:
         yield _full(config.store).parent
     yield _full(config.outputs)
+    for host in config.plant.hosts:
+        if isinstance(given := host.options.get("work_dir"), str):
+            yield _full(given)
+
+
+def _secrets(config: Config) -> Iterator[str]:
+    """The variables that hosts want from our environment."""
+    for host in config.plant.hosts:
+        if key := host.options.get("key_env"):
+            yield str(key)
+        yield from map(str, host.options.get("pass_env", ()))
 
 
 def _folders_in(given: Mapping[str, Any]) -> Iterator[Path]:

@@ -1,28 +1,20 @@
 """Which paths a result may take: inside the folder for outputs, and never the place of a file that keeps us going.
 
-Off limits are the config, everything whose name begins with the store's, and the folders of Git, of Beads and of a
-folder queue at any depth. Folders are compared as what they are, not by their names, so that it does not matter
-which links a path was written with. It is asked before a task is accepted and, with each folder open, once more
-when its result is saved.
+Off limits are Penstock's own files, and the folders of Git, of Beads and of a folder queue at any depth. It is
+asked before a task is accepted and, with each folder open, once more when its result is saved.
 """
 
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from penstock.config.document import Config
+from penstock.config.own_files import OwnFiles
 from penstock.config.problems import kind_of, quoted
 
 MAX_PATH = 1024
 MAX_NAME_BYTES = 255  # what file systems take
 OFF_LIMITS = frozenset({".git", ".beads", ".penstock"})  # also where file systems tell no case apart
-
-
-class _Own(NamedTuple):
-    folder: str
-    name: str  # in lower case
-    is_beginning: bool  # of the names of all its files
 
 
 class OutputRules:
@@ -31,7 +23,7 @@ class OutputRules:
     def __init__(self, config: Config, root: str | None = None, key: str = "output_root") -> None:
         self.root = config.outputs if root is None else os.path.abspath(root)
         self._key = key
-        self._own = _own_files(config)
+        self._own = OwnFiles(config)
         self._good_folder = self.root  # the last one without a link: most tasks share theirs
 
     def problem(self, output: str) -> str | None:
@@ -60,11 +52,7 @@ class OutputRules:
         told = name.casefold()
         if told in OFF_LIMITS:
             return f"has {quoted(name)} in it, which is no place for results"
-        for own in self._own:
-            fits = told.startswith(own.name) if own.is_beginning else told == own.name
-            if fits and _is_same(folder, own.folder):
-                return "is a file of Penstock's own"
-        return None
+        return "is a file of Penstock's own" if self._own.has(folder, name) else None
 
     def _link(self, parts: tuple[str, ...]) -> str | None:
         """The first folder on the way that is a link: none is followed when the result is saved."""
@@ -115,25 +103,3 @@ def saved_at(output: str, root: str) -> str:
 def is_inside(path: str, root: str) -> bool:
     """Both absolute and without dots. The root itself is not inside."""
     return path.startswith(root if root.endswith(os.sep) else root + os.sep)
-
-
-def _own_files(config: Config) -> tuple[_Own, ...]:
-    """Each where it is named, and where a link in that place leads."""
-    own: dict[str, bool] = {}
-    if config.path is not None:
-        path = os.path.abspath(config.path)
-        own |= dict.fromkeys((path, os.path.realpath(path)), False)
-    if "://" not in config.store:
-        path = os.path.abspath(config.store)
-        own |= dict.fromkeys((path, os.path.realpath(path)), True)
-    return tuple(
-        _Own(os.path.dirname(path), os.path.basename(path).casefold(), is_beginning)
-        for path, is_beginning in own.items()
-    )
-
-
-def _is_same(one: int | str, other: str) -> bool:
-    try:
-        return os.path.samestat(os.stat(one), os.stat(other))
-    except OSError:  # one is not there yet
-        return one == other

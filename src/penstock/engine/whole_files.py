@@ -116,6 +116,7 @@ def _replace(folder: int, name: str, content: bytes) -> None:
     beside, file = _begun(folder)
     try:
         with open(file, "wb") as out:  # closed, and so unlocked, when it has its place
+            _let_read(file, folder, name)
             out.write(content)
             out.flush()
             os.fsync(file)
@@ -125,6 +126,14 @@ def _replace(folder: int, name: str, content: bytes) -> None:
             os.unlink(beside, dir_fd=folder)
         raise
     os.fsync(folder)
+
+
+def _let_read(file: int, folder: int, name: str) -> None:
+    """Who may read a file stays as it was: it may have been made private by hand."""
+    with suppress(FileNotFoundError):
+        before = os.lstat(name, dir_fd=folder)
+        if stat.S_ISREG(before.st_mode):
+            os.fchmod(file, before.st_mode & 0o777)
 
 
 def _begun(folder: int) -> tuple[str, int]:

@@ -24,6 +24,7 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.config.keys import CALLS_LANE
+from penstock.config.own_files import OwnFiles
 from penstock.config.problems import meant
 from penstock.errors import PermanentError
 from penstock.hosts.base import Health, Job, OwnCoroutine, Spent
@@ -232,7 +233,7 @@ def make(host: Host, clock: Clock) -> FilePromptAdapter:
     options.text("calls_lane")
     root = options.text("root") or "."
     limit_bytes = options.count("max_file_bytes", MAX_FILE_BYTES)
-    forbidden = options.texts("forbidden")
+    own_files: OwnFiles | None = host.options.get("own_files")
     if host.options.get("url") is None:
         for name in ("key_env", "key_file", "ca_file", "headers"):
             if name in host.options:
@@ -242,4 +243,4 @@ def make(host: Host, clock: Clock) -> FilePromptAdapter:
     read = read_options(replace(host, options={"url": _NOWHERE, **given}))
     if host.options.get("url") is None and "timeouts" not in host.options:
         read = replace(read, timeouts=_PATIENT)
-    return FilePromptAdapter(host, clock, read, RootedFiles(root, limit_bytes, forbidden))
+    return FilePromptAdapter(host, clock, read, RootedFiles(root, limit_bytes, own_files))

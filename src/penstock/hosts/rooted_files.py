@@ -10,23 +10,24 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Collection
 
+from penstock.config.own_files import OwnFiles
 from penstock.errors import PermanentError, TemporaryError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe would wait for who writes to it
 _NAMES_WRONG = (errno.ELOOP, errno.ENAMETOOLONG)
 _GONE_WRONG = "cannot be read"
+_OFF_LIMITS = "is hidden or Penstock's own, and is not read; name another"
 
 
 class RootedFiles:
-    """`limit_bytes` bounds each file; `forbidden` are absolute paths that are never read."""
+    """`limit_bytes` bounds each file; what is among `own_files` is never read."""
 
-    def __init__(self, root: str, limit_bytes: int, forbidden: Collection[str] = ()) -> None:
+    def __init__(self, root: str, limit_bytes: int, own_files: OwnFiles | None = None) -> None:
         self.root = root
         self._limit_bytes = limit_bytes
-        self._forbidden = frozenset(forbidden) | {os.path.realpath(path) for path in forbidden}
+        self._own_files = own_files
 
     def text(self, name: str, what: str) -> str:
         """The text of a file; `what` says in an error which of the task's files it is."""
@@ -60,10 +61,12 @@ class RootedFiles:
             raise PermanentError(
                 f"{place} is outside of {self.root}; move it there, or set the host's `root`"
             )
-        if path in self._forbidden or any(part.startswith(".") for part in parts):
-            raise PermanentError(f"{place} is hidden or Penstock's own, and is not read; name another")
+        if self._is_off_limits(root, parts):
+            raise PermanentError(f"{place} {_OFF_LIMITS}")
         handle = _opened(root, parts)
         try:
+            if self._own_files is not None and self._own_files.is_one(handle):  # by another name
+                raise PermanentError(f"{place} {_OFF_LIMITS}")
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise PermanentError(f"{place} is no regular file; name one that is")
             with open(handle, "rb", closefd=False) as file:
@@ -75,6 +78,14 @@ class RootedFiles:
                 f"{place} is over {self._limit_bytes} bytes; shorten it, or raise the host's `max_file_bytes`"
             )
         return content
+
+    def _is_off_limits(self, root: str, parts: list[str]) -> bool:
+        folder = root
+        for part in parts:
+            if part.startswith(".") or (self._own_files is not None and self._own_files.has(folder, part)):
+                return True
+            folder = os.path.join(folder, part)
+        return False
 
 
 def _opened(root: str, parts: list[str]) -> int:

@@ -1,0 +1,92 @@
+"""Penstock's own files: what no task may have read to a model, and no result may replace. One list for both.
+
+They are the config, everything whose name begins with the store's, the folders that hosts work in, the files with
+keys, and `penstock.env` beside the config, where a service has its secrets. Folders are compared as what they are,
+not by their names, so that it does not matter which links a path was written with.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from penstock.config.document import Config
+from penstock.model import Host
+
+SECRETS_FILE = "penstock.env"
+
+
+class _Own(NamedTuple):
+    folder: str
+    name: str  # in lower case: some file systems tell no case apart
+    is_beginning: bool  # of the names of all its files
+
+
+class OwnFiles:
+    def __init__(self, config: Config) -> None:
+        whole: dict[str, bool] = {}
+        for path, is_beginning in _paths(
+            config
+        ):  # each where it is named, and where a link in that place leads
+            whole |= dict.fromkeys((path, os.path.realpath(path)), is_beginning)
+        self._paths = tuple(whole)
+        self._own = tuple(
+            _Own(os.path.dirname(path), os.path.basename(path).casefold(), is_beginning)
+            for path, is_beginning in whole.items()
+        )
+
+    def has(self, folder: int | str, name: str) -> bool:
+        """Whether a name in a folder, open or by its path, is one of ours."""
+        told = name.casefold()
+        for own in self._own:
+            fits = told.startswith(own.name) if own.is_beginning else told == own.name
+            if fits and _is_same(folder, own.folder):
+                return True
+        return False
+
+    def is_one(self, file: int) -> bool:
+        """Whether an open file is one of ours, whatever name it was opened by."""
+        return any(_is_same(file, path) for path in self._paths)
+
+
+def work_dir(config: Config, host: Host) -> str:
+    """Where a host's attempts have their folders and logs: beside the store, or apart from other stores'."""
+    given = host.options.get("work_dir")
+    return (
+        f"{os.path.abspath(config.store)}.work" if given is None else os.path.join(given, store_tag(config))
+    )
+
+
+def store_tag(config: Config) -> str:
+    """Marks the processes of this store's dispatchers, so that a new one finds what a killed one left."""
+    import hashlib
+
+    return hashlib.blake2b(config.store.encode(), digest_size=8).hexdigest()
+
+
+def folder_of(config: Config) -> str:
+    """That of the config, or where we are when it came from no file."""
+    return os.getcwd() if config.path is None else str(config.path.absolute().parent)
+
+
+def _paths(config: Config) -> Iterator[tuple[str, bool]]:
+    """Absolute, each with whether it is but the beginning of names."""
+    home = folder_of(config)
+    yield os.path.join(home, SECRETS_FILE), False
+    if config.path is not None:
+        yield os.path.abspath(config.path), False
+    if "://" not in config.store:
+        yield os.path.abspath(config.store), True
+    for host in config.plant.hosts:
+        if isinstance(key := host.options.get("key_file"), str):
+            yield os.path.normpath(os.path.join(home, os.path.expanduser(key))), False
+        if isinstance(host.options.get("work_dir"), str):
+            yield os.path.normpath(os.path.join(home, work_dir(config, host))), False
+
+
+def _is_same(one: int | str, other: str) -> bool:
+    try:
+        return os.path.samestat(os.stat(one), os.stat(other))
+    except OSError:  # one is not there yet
+        return one == other
