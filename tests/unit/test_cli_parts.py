@@ -86,6 +86,25 @@ def test_only_the_flexible_column_is_cut() -> None:
     assert "…" in line
 
 
+def test_a_table_too_wide_is_told_in_parts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns, rows = (
+        ("way", ">time", ">memory", ">done"),
+        [("threads", "132 s", "80 MB", "6"), ("ours", "92 s", "9 MB", "6")],
+    )
+    monkeypatch.setattr(render, "console", lambda: Console(file=sys.stdout, width=24))
+    render.print_in_parts(columns, rows)
+    told = capsys.readouterr().out
+    assert all(len(line) <= 24 for line in told.splitlines())
+    assert told.count("threads") == 2, "each part says of whom"
+    for text in ("time", "memory", "done", "132 s", "80 MB"):
+        assert text in told
+    monkeypatch.setattr(render, "console", lambda: Console(file=sys.stdout, width=80))
+    render.print_in_parts(columns, rows)
+    assert capsys.readouterr().out.count("threads") == 1
+
+
 def test_columns_are_two_blanks_apart_the_last_one_too(capsys: pytest.CaptureFixture[str]) -> None:
     render.print_table((">busy", ">slot use"), [("4.0 s", "66 %")])
     assert capsys.readouterr().out == " busy  slot use\n4.0 s      66 %\n"

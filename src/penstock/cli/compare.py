@@ -271,7 +271,7 @@ def _tell(comparison: Comparison) -> None:
     if comparison.shows:
         render.say_wrapped("  ", comparison.shows)
     render.say()
-    render.print_table(columns(), rows(comparison))
+    render.print_in_parts(columns(), rows(comparison))
     if story.death is not None:
         render.say()
         render.print_table(*fates(comparison))

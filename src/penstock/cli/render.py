@@ -171,6 +171,25 @@ def print_table(
     show(console(), table(columns, rows, flexible=flexible, fold=fold))
 
 
+def print_in_parts(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table that is too wide for the terminal as several, one below the other, each with the first column."""
+    from rich.cells import cell_len
+
+    widths = [
+        max(cell_len(text) for text in (name.lstrip(">"), *(row[place] for row in rows))) + _GAP
+        for place, name in enumerate(columns)
+    ]
+    parts: list[list[int]] = [[0]]
+    for place in range(1, len(columns)):
+        if len(parts[-1]) > 1 and sum(widths[p] for p in parts[-1]) + widths[place] - _GAP > console().width:
+            parts.append([0])
+        parts[-1].append(place)
+    for number, part in enumerate(parts):
+        if number:
+            say()
+        print_table([columns[place] for place in part], [[row[place] for place in part] for row in rows])
+
+
 def show(out: Console, made: Table) -> None:
     """Print a table, without blanks at the ends of its lines where that is possible."""
     if out.is_terminal:
