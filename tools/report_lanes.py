@@ -237,6 +237,8 @@ async def figures(client: Client) -> list[Figures]:
     found = []
     for kind in ("gptr", "ma", "fpf"):
         own = [record for record in runs if record.task.kind == kind]
+        if not own:
+            continue
         waited = [wait_s for record in own for wait_s in waits.get(record.task.id, ())]
         ends = [(record.ended_at or queued_at) - queued_at for record in own]
         found.append(
