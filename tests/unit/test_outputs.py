@@ -177,6 +177,7 @@ def test_a_name_that_only_looks_like_ours_is_free(tmp_path: Path) -> None:
     outputs = Outputs(OutputRules(config_in(tmp_path)))
     for name in (
         "sub/penstock.db",
+        "penstock.dbs/report.md",
         "sub/penstock.toml",
         "sub/penstock.env",
         "keys/a.md",

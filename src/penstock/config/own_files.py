@@ -1,6 +1,6 @@
 """Penstock's own files: what no task may have read to a model, and no result may replace. One list for both.
 
-They are the config, everything whose name begins with the store's, the folders that hosts work in, the files with
+They are the config, the store and all whose names are its with more behind a dot or a dash, the folders that hosts work in, the files with
 keys, and `penstock.env` beside the config, where a service has its secrets. Folders are compared as what they are,
 not by their names, so that it does not matter which links a path was written with.
 """
@@ -26,9 +26,8 @@ class _Own(NamedTuple):
 class OwnFiles:
     def __init__(self, config: Config) -> None:
         whole: dict[str, bool] = {}
-        for path, is_beginning in _paths(
-            config
-        ):  # each where it is named, and where a link in that place leads
+        for path, is_beginning in _paths(config):
+            # Where it is named, and where a link in that place leads.
             whole |= dict.fromkeys((path, os.path.realpath(path)), is_beginning)
         self._paths = tuple(whole)
         self._own = tuple(
@@ -40,7 +39,9 @@ class OwnFiles:
         """Whether a name in a folder, open or by its path, is one of ours."""
         told = name.casefold()
         for own in self._own:
-            fits = told.startswith(own.name) if own.is_beginning else told == own.name
+            fits = told == own.name or (
+                own.is_beginning and told.startswith((f"{own.name}.", f"{own.name}-"))
+            )
             if fits and _is_same(folder, own.folder):
                 return True
         return False
