@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.cli.logs import Log
 from tests.unit.cli_rig import Cli, make_cli
 
 CONFIG = """
@@ -201,3 +202,12 @@ def test_c3_wrong_use_is_one_line_with_the_remedy(
     monkeypatch.setenv("PATH", str(cli.folder))
     (line,) = cli.bad("loop", *arguments)
     assert told in line
+
+
+def test_also_when_quiet_a_stop_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who sees nothing happen presses Ctrl-C again, and ends what would have finished."""
+    log = Log(as_json=False, quiet=True, traced=False)
+    log.line("ready", detail="x")
+    log.line("stopping", detail="finishing what runs; once more puts it back")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("stopping finishing what runs; once more puts it back")

@@ -30,7 +30,7 @@ from penstock.telemetry.logs import handled
 from penstock.telemetry.story import Ended, Fact, Over, Started
 from penstock.trace import trace_id
 
-_LOUD = ("failed", "blocked", "retry", "warning", "note")  # also told when quiet
+_LOUD = ("failed", "blocked", "retry", "warning", "note", "stopping")  # also told when quiet
 
 
 class Log:
