@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -253,14 +254,24 @@ async def test_what_cannot_be_written_fails_with_the_value_kept(tmp_path: Path) 
     assert "could not be written" in (outcome.error or "")
 
 
-async def test_one_that_ended_can_be_stopped_no_more_while_it_is_saved(tmp_path: Path) -> None:
+async def test_one_that_ended_can_be_stopped_no_more_while_it_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its work is done: a stop that comes now finds nothing to stop, and it is reported once."""
+    stopped, save = threading.Event(), Outputs.kept
+
+    def slow(outputs: Outputs, output: str, outcome: Outcome) -> Outcome:
+        assert stopped.wait(60)
+        return save(outputs, output, outcome)
+
+    monkeypatch.setattr(Outputs, "kept", slow)
     job = Job("t", 1, "k", {"duration_s": 0.0, "value": "text"}, "small", "default", output="report.md")
     async with Rig(HOST, make=saving(tmp_path)) as rig:
         rig.start_all([job])
         while not next(iter(rig.engine._live.values())).saved:  # type: ignore[attr-defined]
             await rig.settle()
         rig.engine.stop("t", 1)
+        stopped.set()
         assert (await rig.outcome()).verdict is Verdict.DONE
     assert (tmp_path / "report.md").read_text() == "text\n"
 
