@@ -57,7 +57,7 @@ async def test_b5_a_signal_finishes_what_runs_and_leaves_the_rest(
     os.close(pipe)
     code, _, err = await rest(process)
     assert code == status
-    assert "stopped; 1 answered, 1 under way; 1 request left for the next time" in err
+    assert "stopped; 1 answered; 1 request left for the next time" in err
     assert (files(folder, "responses"), files(folder, "requests")) == (["one"], ["two"])
     assert read(folder, "responses/one")["value"] == "hello"
     # The next one goes on with it.
@@ -114,7 +114,7 @@ async def test_b5_killed_while_a_task_runs_it_runs_again_and_is_answered_once(fo
     ask(folder, "one")
     process = await folder.start("watch", "inbox")
     pipe = await folder.started("one")
-    await line_with(process.stderr, "1 under way")
+    await line_with(process.stderr, "1 waiting or running")
     process.kill()
     await process.wait()
     process = await folder.start("watch", "inbox", "--once", "--json")

@@ -9,7 +9,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.config import TaskChecker
@@ -91,7 +91,7 @@ def test_b5_a_good_name_is_plain(name: str) -> None:
         name.encode()
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
 def test_b5_any_text_is_a_task_a_refusal_or_unfinished(data: bytes) -> None:
     found = Reader("q", TaskChecker()).read("x", data, 0.0)
@@ -100,7 +100,7 @@ def test_b5_any_text_is_a_task_a_refusal_or_unfinished(data: bytes) -> None:
         assert "\n" not in found.why
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.dictionaries(
         st.sampled_from(
