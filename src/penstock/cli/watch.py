@@ -179,7 +179,7 @@ class _Stopper:
         self.heard.append(number)
         if len(self.heard) == 1:
             self._queue.hold()
-            if self._client.dispatches and self._queue.counts.under_way:
+            if self._client.dispatches:  # one may have begun that is not counted yet
                 does = STOP_WORDS[self._client.on_stop][0]
                 self._view.note(f"finishing what runs, taking in nothing more; Ctrl-C again {does}")
             self._group.create_task(self._stop(put_back=False))
