@@ -103,8 +103,8 @@ async def test_c8_on_stop_what_ran_is_put_back_or_blocked(
 ) -> None:
     """Never left running; what had not begun stays queued."""
     async with dispatching(config, dispatcher=dispatcher, on_stop=on_stop) as p:
-        ran = await p.submit(Task("coding", LONG))
-        after = await p.submit(Task("coding", SHORT, after=(ran,)))
+        both = [Task("coding", LONG, id="ran"), Task("coding", SHORT, after=("ran",))]
+        ran, after = (await p.submit_many(both)).task_ids  # a dispatcher that knows the one knows the other
         await until_running(p, ran)
         queued = await p.submit(Task("coding", {"duration_s": 0}, not_before=2e9))
         await p.stop_dispatching(put_back=True)

@@ -9,6 +9,7 @@ import httpx
 from fastapi.routing import APIRoute
 from starlette.routing import Route, WebSocketRoute
 
+from penstock.hosts.model_errors import STOPPING
 from penstock.web.app import framework
 from penstock.web.service import Service
 from tests.unit.web_rig import serving, token
@@ -65,7 +66,7 @@ async def test_nobody_comes_in_without_a_token(tmp_path: Path) -> None:
 
 
 def test_every_type_of_refusal_is_documented() -> None:
-    sources = "".join(path.read_text() for path in WEB.glob("*.py"))
+    sources = "".join(path.read_text() for path in WEB.glob("*.py")).replace("STOPPING", f'"{STOPPING}"')
     raised = set(re.findall(r'Refused\(\s*(\d{3}),\s*"(\w+)"', sources))
     written = set(re.findall(r"^\| (\d{3}) \| `(\w+)` \|", PAGE, re.MULTILINE))
     assert raised - written == set()
