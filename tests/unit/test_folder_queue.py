@@ -496,6 +496,7 @@ async def test_b5_what_another_folder_has_under_way_is_not_answered_in_this_one(
         async with asyncio.timeout(PATIENCE_S), client.watching() as watch:
             while not started.exists():
                 await watch()
+        away = inbox.path.with_name("away")
         inbox.path.rename(away)  # at once: while it is taken apart the watcher may put folders back
         shutil.rmtree(away)
         (inbox.path / "requests").mkdir(parents=True, exist_ok=True)
