@@ -41,6 +41,8 @@ class _Follower:
         self._stopping = False
         self._putting_back = False
         self._over = False
+        self._leaving = False  # nothing more will end here
+        self._idle = False  # nothing that was taken is being told
 
     @property
     def all_ended(self) -> bool:
@@ -66,11 +68,13 @@ class _Follower:
 
     async def _collect(self) -> None:
         async with self._client.watching() as watch:
-            while self._endings.left:
+            while self._endings.left and not self._leaving:
                 ended = await self._endings.take()
                 await self._on_ended(ended)
-                if not ended:
+                if not ended and not self._leaving:
+                    self._idle = True
                     await watch()
+                    self._idle = False
 
     async def _leave(self) -> None:
         """Ours are done; other runs may have tasks in our dispatcher."""
@@ -94,4 +98,6 @@ class _Follower:
 
     async def _stop(self, *, put_back: bool) -> None:
         await self._client.stop_dispatching(put_back=put_back)
-        self._collecting.cancel()
+        self._leaving = True
+        if self._idle:  # else what it has taken would be told to nobody
+            self._collecting.cancel()
