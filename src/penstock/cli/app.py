@@ -19,10 +19,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_command_from_info, get_group
 
-from penstock.cli.session import Settings
+from penstock.cli.session import INTERRUPTED, Settings
 from penstock.errors import PenstockError, UsageError
 
-INTERRUPTED = 130
 PROGRAM = "penstock"
 _OUTPUT_FAULTS = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli import render
-from penstock.cli.session import finish, hearing_interrupts, one_of
+from penstock.cli.session import INTERRUPTED, finish, hearing_interrupts, one_of
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _STDOUT = "-"
-INTERRUPTED = 130
 
 
 @app.command(

@@ -19,6 +19,10 @@ DispatcherOption = Annotated[
         help="threads: one thread per kind, each runs one task at a time; for comparison.",
     ),
 ]
+LogFormatOption = Annotated[
+    str, typer.Option("--log-format", metavar="text|json", help="Of the lines on stderr.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and failures.")]
 OnStopOption = Annotated[
     str,
     typer.Option(

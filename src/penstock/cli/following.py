@@ -14,8 +14,6 @@ from penstock.client import Client, Run
 from penstock.model import State, TaskRecord
 from penstock.store.base import TaskFilter
 
-INTERRUPTED = 130
-
 OnEnded = Callable[[Sequence[TaskRecord]], Awaitable[None]]
 
 

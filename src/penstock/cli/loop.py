@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -10,9 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from penstock.cli import render
-from penstock.cli.dispatching import DispatcherOption, OnStopOption, dispatching_of
-from penstock.cli.session import STOP_WORDS, config_of, finish, hearing_interrupts, one_of, opened
-from penstock.errors import UsageError
+from penstock.cli.dispatching import (
+    DispatcherOption,
+    LogFormatOption,
+    OnStopOption,
+    QuietOption,
+    dispatching_of,
+)
+from penstock.cli.session import (
+    INTERRUPTED,
+    STOP_WORDS,
+    config_of,
+    finish,
+    hearing_interrupts,
+    one_of,
+    opened,
+    seconds,
+)
 
 if TYPE_CHECKING:
     from penstock.cli.logs import Log
@@ -23,10 +38,16 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-INTERRUPTED = 130
 _ENDS = ("closed", "blocked", "given-back", "changed")  # what becomes of an issue that was claimed
+_COUNTED = {
+    "closed": "closed",
+    "blocked": "blocked",
+    "given-back": "given back",
+    "changed": "changed by others",
+    "left": "left alone",
+}
 _LOGGED = ("task", "kind", "priority", "host", "ran_s", "title", "output", "error", "detail")
-_LEAST_INTERVAL_S = 0.1
+_LEAST_INTERVAL_S, _MOST_INTERVAL_S = 0.1, 86_400.0
 
 
 @app.command(
@@ -55,10 +76,8 @@ def loop(
         bool,
         typer.Option("--json", help="Print a record per line as issues are closed, blocked or given back."),
     ] = False,
-    log_format: Annotated[
-        str, typer.Option("--log-format", metavar="text|json", help="Of the lines on stderr.")
-    ] = "text",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and failures.")] = False,
+    log_format: LogFormatOption = "text",
+    quiet: QuietOption = False,
     dispatcher: DispatcherOption = "async",
     on_stop: OnStopOption = "requeue",
 ) -> int:
@@ -90,21 +109,11 @@ def read_options(
     from penstock.intake.beads.tracker import find_place, open_tracker
 
     log_json = one_of("--log-format", log_format, ("text", "json")) == "json"
-    interval_s = _seconds("--interval", interval)
+    interval_s = seconds("--interval", interval, _LEAST_INTERVAL_S, _MOST_INTERVAL_S)
     dispatching = dispatching_of("loop", dispatcher, on_stop)
     config = config_of(context)
     place = find_place(Path(beads).expanduser())
     return Work(config, place, open_tracker(place, config.beads), dispatching), interval_s, log_json
-
-
-def _seconds(option: str, text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not _LEAST_INTERVAL_S <= seconds <= 1e6:
-        raise UsageError(f"{option}: {text!r} must be a number of seconds, at least {_LEAST_INTERVAL_S:g}")
-    return seconds
 
 
 class _Teller:
@@ -113,8 +122,15 @@ class _Teller:
     def __init__(self, log: Log, *, as_json: bool) -> None:
         self._log = log
         self._as_json = as_json
+        self._counts = Counter[str]()
+
+    def summary(self) -> str:
+        """What became of issues, such as "5 closed, 1 blocked"."""
+        counts = [f"{self._counts[what]} {words}" for what, words in _COUNTED.items() if self._counts[what]]
+        return ", ".join(counts) or "no issue was taken"
 
     def __call__(self, what: str, issue: str, fields: Mapping[str, Any]) -> None:
+        self._counts[what] += 1
         told = {name: value for name, value in fields.items() if value is not None}
         if what == "trouble":
             self._log.warning(str(told["detail"]))
@@ -134,11 +150,12 @@ async def _loop(given: Work, pace: Pace, shown: tuple[bool, bool, bool]) -> int:
     as_json, log_json, quiet = shown
     config, place, tracker, dispatching = given
     log = Log(as_json=log_json, quiet=quiet, traced=are_traced(config))
+    teller = _Teller(log, as_json=as_json)
     heard: list[int] = []
     does, doing = STOP_WORDS[dispatching.on_stop]
     with hearing_interrupts() as interrupts, telling(log.warning):
         async with opened(config, dispatching=dispatching, listeners=[log]) as client:
-            work = BeadsLoop(client, place, tracker, _Teller(log, as_json=as_json), pace)
+            work = BeadsLoop(client, place, tracker, teller, pace)
 
             def stop(number: int) -> None:
                 heard.append(number)
@@ -155,7 +172,7 @@ async def _loop(given: Work, pace: Pace, shown: tuple[bool, bool, bool]) -> int:
                 await work.run()
             finally:
                 interrupts.tell(heard.append)
-    log.line("stopped", detail=render.counted(work.failures, "issue") + " blocked or left alone")
+    log.line("stopped", detail=teller.summary())
     if heard and (pace.once or heard[0] == signal.SIGINT):
         return INTERRUPTED
     return 1 if pace.once and work.failures else 0

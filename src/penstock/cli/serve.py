@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli import render
-from penstock.cli.session import Settings, Stops, hearing_interrupts, one_of, whole
+from penstock.cli.dispatching import LogFormatOption, QuietOption
+from penstock.cli.session import INTERRUPTED, Settings, Stops, hearing_interrupts, one_of, whole
 
 if TYPE_CHECKING:
     from penstock.config import Config
 
 app = typer.Typer()
-
-INTERRUPTED = 130
 
 
 @app.command(
@@ -37,10 +36,8 @@ def serve(
     port: Annotated[
         str | None, typer.Option("--port", metavar="N", help="The port to listen on; 0 takes a free one.")
     ] = None,
-    log_format: Annotated[
-        str, typer.Option("--log-format", metavar="text|json", help="Of the lines on stderr.")
-    ] = "text",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and failures.")] = False,
+    log_format: LogFormatOption = "text",
+    quiet: QuietOption = False,
 ) -> int:
     """Dispatch, and serve the HTTP API and its events.
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+INTERRUPTED = 130  # the exit status of a command that was
 TASK_HELP = "Its id, or the beginning of it; or the id of its issue or request."
 
 
@@ -58,6 +59,17 @@ def whole(option: str, text: str, least: int = 1) -> int:
     if not text.isdecimal() or int(text) < least:
         raise UsageError(f"{option}: {text!r} must be a whole number, at least {least}")
     return int(text)
+
+
+def seconds(option: str, text: str, least: float, most: float) -> float:
+    """An option's number of seconds."""
+    try:
+        given = float(text)
+    except ValueError:
+        given = -1.0
+    if not least <= given <= most:
+        raise UsageError(f"{option}: {text!r} must be a number of seconds from {least:g} to {most:g}")
+    return given
 
 
 def one_of(option: str, text: str, choices: Sequence[str]) -> str:

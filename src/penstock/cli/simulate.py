@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from penstock.cli import render
-from penstock.cli.session import finish, hearing_interrupts, one_of, whole
+from penstock.cli.session import INTERRUPTED, finish, hearing_interrupts, one_of, whole
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-INTERRUPTED = 130
 _MOST_SERVERS = 100
 _SLOTS_SHOWN = 4  # of a server without a bound, in the config that is printed
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from penstock.cli import planning, render
-from penstock.cli.session import Interrupts, config_of, finish, hearing_interrupts, opened
+from penstock.cli.session import INTERRUPTED, Interrupts, config_of, finish, hearing_interrupts, opened
 from penstock.errors import UsageError
 from penstock.trace import of_environment
 
@@ -247,7 +247,7 @@ async def _submitted(
 
 
 async def _wait(client: Client, run: Run, interrupts: Interrupts, as_json: bool, command: Command) -> int:
-    from penstock.cli.following import INTERRUPTED, follow
+    from penstock.cli.following import follow
     from penstock.cli.results import ResultLines
 
     good = True

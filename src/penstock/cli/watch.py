@@ -15,7 +15,16 @@ import typer
 
 from penstock.cli import render
 from penstock.cli.dispatching import DispatcherOption, OnStopOption, dispatching_of
-from penstock.cli.session import STOP_WORDS, Interrupts, config_of, finish, hearing_interrupts, opened
+from penstock.cli.session import (
+    INTERRUPTED,
+    STOP_WORDS,
+    Interrupts,
+    config_of,
+    finish,
+    hearing_interrupts,
+    opened,
+    seconds,
+)
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +37,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-INTERRUPTED = 130
+_LEAST_INTERVAL_S, _MOST_INTERVAL_S = 0.05, 86_400.0
+
 _ERROR_WIDTH = 200
 _LINE_EVERY_S = 0.1  # on a terminal
 _LINES_EVERY_S = 1.0  # elsewhere
@@ -96,7 +106,7 @@ def read_options(
         run=time.strftime("watch-%Y%m%d-%H%M%S"),
         lane=_lane(config, lane),
         kinds=_kinds(kinds or ()),
-        interval_s=_seconds(interval),
+        interval_s=seconds("--interval", interval, _LEAST_INTERVAL_S, _MOST_INTERVAL_S),
     )
     find_layout(Path(folder))
     return config, options, dispatching
@@ -120,16 +130,6 @@ def _kinds(pairs: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--kind: {text!r} must be COMMAND=KIND, such as --kind report=research")
         kinds[command] = kind
     return kinds
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.05 <= seconds <= 86_400:
-        raise UsageError(f"--interval: {text!r} must be a number of seconds from 0.05 to 86400")
-    return seconds
 
 
 async def _watch(

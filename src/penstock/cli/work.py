@@ -14,8 +14,23 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from penstock.cli import planning, render
-from penstock.cli.dispatching import DispatcherOption, OnStopOption, dispatching_of
-from penstock.cli.session import Interrupts, Stops, config_of, finish, hearing_interrupts, one_of, opened
+from penstock.cli.dispatching import (
+    DispatcherOption,
+    LogFormatOption,
+    OnStopOption,
+    QuietOption,
+    dispatching_of,
+)
+from penstock.cli.session import (
+    INTERRUPTED,
+    Interrupts,
+    Stops,
+    config_of,
+    finish,
+    hearing_interrupts,
+    one_of,
+    opened,
+)
 from penstock.trace import of_environment
 
 if TYPE_CHECKING:
@@ -32,7 +47,6 @@ app = typer.Typer()
 
 Tell: TypeAlias = "Callable[[Mapping[str, Any]], None]"  # a result record, to who wants it
 
-INTERRUPTED = 130
 _REST = 10.0  # of the time between two looks at what runs, looking takes at most a tenth
 
 
@@ -304,10 +318,8 @@ def work(
     drain: Annotated[
         bool, typer.Option("--drain", help="Until the queue is empty, so also what a crash left.")
     ] = False,
-    log_format: Annotated[
-        str, typer.Option("--log-format", metavar="text|json", help="Of the lines on stderr.")
-    ] = "text",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and failures.")] = False,
+    log_format: LogFormatOption = "text",
+    quiet: QuietOption = False,
     dispatcher: DispatcherOption = "async",
     on_stop: OnStopOption = "requeue",
 ) -> int:
