@@ -12,31 +12,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from penstock.client import Client
 from penstock.config import TaskChecker
 from penstock.config.keys import MODEL_TYPES
-from penstock.engine.outputs import as_bytes
 from penstock.errors import TaskError, UsageError
 from penstock.intake.beads import mapping, reports
 from penstock.intake.beads.claims import BEAT_S, Claim, Claims
-from penstock.intake.beads.issues import BLOCKED, CLOSED, Issue
+from penstock.intake.beads.issues import Issue
 from penstock.intake.beads.keeping import Keeping
-from penstock.intake.beads.outputs import BadOutput, IssueOutputs
+from penstock.intake.beads.outputs import IssueOutputs
 from penstock.intake.beads.readiness import is_work
-from penstock.intake.beads.told import Told
+from penstock.intake.beads.reporting import End, Reporter, Tell
 from penstock.intake.beads.tracker import Place, Tracker, TrackerFault, is_ours, may_claim
 from penstock.intake.beads.watching import NotWatched, changes
 from penstock.intake.endings import Awaited
 from penstock.lifecycle import ENDED
-from penstock.model import State, Task, TaskRecord
-
-Tell = Callable[[str, str, Mapping[str, Any]], None]  # what happened, to which issue, and more about it
+from penstock.model import State, Task
 
 _LAST_LOOKS = 20  # at the end, where somebody writes over what issues are told again and again
 _TOLD_STRANGE = 10
@@ -57,9 +53,6 @@ class _Work:
     claim: Claim
 
 
-_End = tuple[Issue, reports.Report, Mapping[str, Any]]  # what an issue is told, and what is said of it
-
-
 class BeadsLoop:
     def __init__(self, client: Client, place: Place, tracker: Tracker, tell: Tell, pace: Pace) -> None:
         rules = client.config.beads
@@ -69,13 +62,13 @@ class BeadsLoop:
         self._tell = tell
         self._pace = pace
         root = place.root if rules.root is None else Path(rules.root)
-        self._outputs = IssueOutputs(client.config, root)
         self._beads = place.beads
         self._claims = Claims(place.beads, client.config.store)
         self._kept = Keeping(self._claims)
+        outputs = IssueOutputs(client.config, root)
+        self._reporter = Reporter(tracker, self._claims, self._kept, outputs, tell)
         self._awaited = Awaited(client)
         self._order = asyncio.Lock()  # ends are not looked for before it is known that they are awaited
-        self._told = Told(tracker)
         self._checker = TaskChecker(client.config)
         self._models = [host for host in client.config.plant.hosts if host.type in MODEL_TYPES]
         self._working: dict[str, _Work] = {}  # by the id of the task
@@ -88,7 +81,12 @@ class BeadsLoop:
         self._blocking = False  # what runs is being blocked
         self._group: asyncio.TaskGroup | None = None
         self._troubles: set[str] = set()  # told already
-        self.failures = 0
+        self._unfit = 0  # issues that were left alone
+
+    @property
+    def failures(self) -> int:
+        """Issues that were blocked, or left alone."""
+        return self._reporter.blocked + self._unfit
 
     # ---- life
 
@@ -144,7 +142,7 @@ class BeadsLoop:
             next_at, found = None, False
             try:
                 await self._resume()
-                await self._tell_again()
+                await self._reporter.tell_again()
                 next_at, found = await self._look()
                 self._troubles.clear()
             except TrackerFault as fault:
@@ -196,7 +194,7 @@ class BeadsLoop:
         wanted: dict[str, tuple[Issue, str]] = {}
         for issue in found.ready:
             free = issue.id not in mine and may_claim(issue, self._rules.actor)
-            if free and not self._told.is_lost(issue):
+            if free and not self._reporter.told.is_lost(issue):
                 kind = self._kind(issue)
                 if kind is not None:
                     wanted[issue.id] = issue, kind
@@ -236,7 +234,7 @@ class BeadsLoop:
         if self._left.get(issue.id) != why:
             self._left[issue.id] = why
             self._tell("left", issue.id, {"error": why})
-            self.failures += 1
+            self._unfit += 1
         return None
 
     async def _take(self, kinds: Mapping[str, str]) -> bool:
@@ -244,9 +242,9 @@ class BeadsLoop:
         claims = await self._claimed(list(kinds), now)
         tasks: list[tuple[Issue, Claim, Task]] = []
         for issue, claim in claims:
-            problem = self._output_problem(issue)
+            problem = self._reporter.output_problem(issue)
             if problem is not None:
-                await self._finish([(issue, reports.refusal(problem, now), {})])
+                await self._reporter.finish([(issue, reports.refusal(problem, now), {})])
                 continue
             kind = kinds[issue.id]
             self._tell("claimed", issue.id, {"kind": kind, "priority": issue.priority, "title": issue.title})
@@ -279,7 +277,7 @@ class BeadsLoop:
             await self._submit_all(tasks)
         except TaskError as error:
             if len(tasks) == 1:
-                await self._finish([(tasks[0][0], reports.refusal(str(error), time.time()), {})])
+                await self._reporter.finish([(tasks[0][0], reports.refusal(str(error), time.time()), {})])
                 return
             for one in tasks:
                 await self._submit([one])
@@ -292,7 +290,7 @@ class BeadsLoop:
                 self._working[id] = _Work(issue, claim)
             await self._awaited.add(run.task_ids)
         done_by = {issue.id: id for (issue, _, _), id in zip(tasks, run.task_ids, strict=True)}
-        self._told.forget(done_by)
+        self._reporter.told.forget(done_by)
         await self._kept.do(self._claims.submitted, done_by)
 
     async def _resume(self) -> None:
@@ -318,7 +316,7 @@ class BeadsLoop:
                 continue
             kind = self._kind(issue)
             if kind is None:
-                await self._give_back([issue.id])
+                await self._reporter.give_back([issue.id])
                 continue
             self._tell("resumed", issue.id, {"kind": kind, "task": claim.task})
             tasks.append((issue, claim, self._task(issue, kind, claim)))
@@ -346,23 +344,21 @@ class BeadsLoop:
     async def _ended(self, ids: Sequence[str]) -> list[str]:
         """Tell issues how their tasks ended, as many as there are in one change; the tasks that are left."""
         given_back: list[str] = []
-        ends: dict[str, _End] = {}
+        ends: dict[str, End] = {}
         for id in ids:
             record, issue = await self._client.get(id), self._working[id].issue
             if record.state is State.CANCELLED and self._stopping.is_set():
                 given_back.append(id)
                 continue
-            saved, trouble = await self._saved(issue, record)
-            report = reports.report_of(record, saved=saved, trouble=trouble)
-            ends[id] = issue, report, dict(report.metadata)
+            ends[id] = await self._reporter.end_of(issue, record)
         try:
             if given_back:
-                await self._give_back([self._working[id].issue.id for id in given_back])
+                await self._reporter.give_back([self._working[id].issue.id for id in given_back])
                 self._over(given_back)
             names = list(ends)
             for start in range(0, len(names), self._tracker.at_once):
                 some = names[start : start + self._tracker.at_once]
-                await self._finish([ends[id] for id in some])
+                await self._reporter.finish([ends[id] for id in some])
                 self._over(some)
         except TrackerFault as fault:
             self._trouble(fault)
@@ -373,67 +369,18 @@ class BeadsLoop:
             del self._working[id]
         self._changed.set()  # others may have waited for them
 
-    async def _saved(self, issue: Issue, record: TaskRecord) -> tuple[str | None, str | None]:
-        """Where the result was saved, or why it could not be; neither when nobody asked for it."""
-        wanted = mapping.output_path(issue)
-        if wanted is None or record.state is not State.DONE:
-            return None, None
-        try:
-            return await asyncio.to_thread(self._outputs.save, wanted, as_bytes(record.value)), None
-        except BadOutput as error:
-            return None, str(error)
-
-    def _output_problem(self, issue: Issue) -> str | None:
-        wanted = mapping.output_path(issue)
-        if wanted is None:
-            return None
-        try:
-            self._outputs.check(wanted)
-        except BadOutput as error:
-            return str(error)
-        return None
-
-    async def _finish(self, ends: Sequence[_End]) -> None:
-        told = {issue.id: report for issue, report, _ in ends}
-        ours = await self._tracker.finish(told)
-        self._told.add(told)
-        await self._kept.do(self._claims.drop, list(told))
-        for issue, report, fields in ends:
-            if report.status == BLOCKED:
-                self.failures += 1
-            if issue.id not in ours:
-                theirs = "somebody else has changed it; its status is theirs"
-                self._tell("changed", issue.id, {**fields, "detail": theirs})
-                continue
-            why = {"reason": report.reason} if report.status == CLOSED else {"error": report.reason}
-            self._tell(report.status, issue.id, {**fields, "title": issue.title, **why})
-
-    async def _tell_again(self) -> bool:
-        """Whether there were issues whose ends somebody had overwritten."""
-        lost = await self._told.again()
-        for id in lost:
-            self._tell(
-                "again", id, {"detail": "somebody wrote an older state over its end; it is told again"}
-            )
-        return bool(lost)
+    # ---- the end
 
     async def _tell_last(self) -> None:
         """Who read the file before the last end was told may write what they read in a moment."""
         for _ in range(_LAST_LOOKS):
-            if (doubt_s := self._told.doubt_s) <= 0.0:
+            if (doubt_s := self._reporter.told.doubt_s) <= 0.0:
                 return
             await asyncio.sleep(doubt_s)
             try:
-                await self._tell_again()
+                await self._reporter.tell_again()
             except TrackerFault as fault:
                 self._trouble(fault)
-
-    async def _give_back(self, ids: Sequence[str]) -> None:
-        for id in await self._tracker.give_back(ids, time.time()):
-            self._tell("given-back", id, {})
-        await self._kept.do(self._claims.drop, ids)
-
-    # ---- the end
 
     async def _wind_down(self) -> None:
         """Give back what waits, and see what runs to its end; told a third time, leave it to whoever comes next."""
