@@ -13,6 +13,13 @@
     ├── DispatcherError            3
     │   ├── AlreadyOwned           3  another dispatcher works on this store
     │   └── Unreachable            3  the dispatcher does not answer
+    ├── AgentError                 3  a container agent cannot be used
+    │   ├── EngineUnreachable      3  no container engine answers
+    │   ├── ImageMissing           3  the engine has no such image
+    │   ├── AgentNotReady          3  its container ended, or did not answer in time
+    │   ├── AgentBusy              3  somebody else has been starting it for too long
+    │   ├── AgentLost              3  its container went away while it worked
+    │   └── NoRoomForAgent         3  no port, disk, memory or process is left for it
     ├── IllegalStep                1  a step that lifecycle.py does not know (a defect of ours)
     └── AttemptError                  what user code and adapters may raise
         ├── TemporaryError            try again, after a backoff
@@ -81,6 +88,34 @@ class AlreadyOwned(DispatcherError):
 
 
 class Unreachable(DispatcherError):
+    pass
+
+
+class AgentError(PenstockError):
+    exit_status = 3
+
+
+class EngineUnreachable(AgentError):
+    pass
+
+
+class ImageMissing(AgentError):
+    pass
+
+
+class AgentNotReady(AgentError):
+    pass
+
+
+class AgentBusy(AgentError):
+    pass
+
+
+class AgentLost(AgentError):
+    pass
+
+
+class NoRoomForAgent(AgentError):
     pass
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import keys
+from penstock.config.agents import Agent
 from penstock.config.beads import Beads, beads_document, check_beads, read_beads
 from penstock.config.crosschecks import Parts, cross_check
 from penstock.config.hosts import given, host_document, read_host
@@ -54,6 +55,7 @@ class Config:
     prices: Mapping[str, Price] = field(default_factory=dict)
     telemetry: Telemetry = field(default_factory=Telemetry)
     beads: Beads = field(default_factory=Beads)
+    agents: Mapping[str, Agent] = field(default_factory=dict)
     path: Path | None = None  # the file it came from
     sections: Mapping[str, Any] = field(default_factory=dict)  # tables that belong to other parts
 

@@ -59,6 +59,14 @@ def work_dir(config: Config, host: Host) -> str:
     )
 
 
+def agents_dir(config: Config) -> str:
+    """Where what is known of container agents lies: beside the store, or in the user's own folder."""
+    if "://" not in config.store:
+        return f"{os.path.abspath(config.store)}.agents"
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return os.path.join(state, "penstock", f"{store_tag(config)}.agents")
+
+
 def store_tag(config: Config) -> str:
     """Marks the processes of this store's dispatchers, so that a new one finds what a killed one left."""
     import hashlib
