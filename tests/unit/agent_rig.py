@@ -1,0 +1,65 @@
+"""An agent's container made of raw sockets, so that a test decides every byte that comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from penstock.agents.calling import LINES, AgentCalls
+from penstock.agents.connections import PROOF_HEADER, Terms
+from penstock.agents.endpoints import READY, Endpoint
+from tests.unit.model_rig import Call, Wire, http
+
+KEY, PROOF = "the-key", "the-proof"
+PROVEN = ((PROOF_HEADER, PROOF),)
+HEAD = f"HTTP/1.1 200 OK\r\n{PROOF_HEADER}: {PROOF}\r\nContent-Type: application/json\r\n".encode()
+STREAM_HEAD = (
+    f"HTTP/1.1 200 OK\r\n{PROOF_HEADER}: {PROOF}\r\nContent-Type: {LINES}\r\nTransfer-Encoding: chunked\r\n\r\n"
+).encode()
+
+
+def endpoint_of(wire: Wire | str, **fields: Any) -> Endpoint:
+    address = wire if isinstance(wire, str) else f"127.0.0.1:{wire.port}"
+    given = {"instance": "i1", "container": "c1", "fingerprint": "f", "address": address, "key": KEY}
+    return Endpoint(**{**given, "proof": PROOF, "state": READY, "created_at": 0.0, **fields})
+
+
+def answered(
+    status: int, body: Any, headers: Sequence[tuple[str, str]] = (), *, proof: str | None = PROOF
+) -> bytes:
+    proven = () if proof is None else ((PROOF_HEADER, proof),)
+    return http(status, body, (*proven, *headers))
+
+
+def done(result: Any, id: str = "t.1", **fields: Any) -> dict[str, Any]:
+    told = {"id": id, "status": "done", "exit": 0, "result": result, "format": "json", "stderr": ""}
+    return {**told, "truncated": False, "duration_s": 0.1, "waited_s": 0.0, **fields}
+
+
+def failed(code: str, id: str = "t.1", **fields: Any) -> dict[str, Any]:
+    error = {"code": code, "message": f"it is {code}", **fields}
+    return {"id": id, "status": "failed", "error": error}
+
+
+def line(**told: Any) -> bytes:
+    return msgspec.json.encode(told) + b"\n"
+
+
+async def follow(call: Call, *lines: bytes, end: bool = True) -> None:
+    await call.send(STREAM_HEAD)
+    await call.chunks(*lines)
+    if end:
+        await call.send(b"0\r\n\r\n")
+
+
+@asynccontextmanager
+async def calls_of(name: str = "reports", **terms: Any) -> AsyncIterator[AgentCalls]:
+    made = AgentCalls(name, Terms(**terms))
+    await made.open()
+    try:
+        yield made
+    finally:
+        await made.close()
