@@ -1,0 +1,197 @@
+"""Who may create containers of an agent: one process at a time, known by name to those who wait.
+
+    AGENTS/NAME/start.lock    held by the kernel for its owner: free at the moment the owner dies
+    AGENTS/NAME/start.json    who that is, since when, and at which step it is
+
+Nobody waits for the lock: others try it now and then while they look for what its owner is making. An engine on
+another machine is shared by machines that no lock of a file binds, so there the lock is a lease of the store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from typing import Any, Protocol
+
+from penstock.agents.endpoints import unwritable, write_whole
+
+_MOST_BYTES = 65536
+_MOST_CHARACTERS = 120  # of a command in a message
+
+
+@dataclass(frozen=True, slots=True)
+class StartOwner:
+    """Who holds the lock, and what it is doing. A process is known by when it began, for pids come back."""
+
+    attempt: str  # one holding of the lock: unique
+    machine: str
+    pid: int
+    began: str
+    command: str
+    since: float
+    step: str
+    step_at: float
+
+    @classmethod
+    def me(cls) -> StartOwner:
+        now, pid = time.time(), os.getpid()
+        return cls(secrets.token_hex(8), platform.node(), pid, began(pid), _command(), now, "beginning", now)
+
+    def __str__(self) -> str:
+        since = datetime.fromtimestamp(self.since).isoformat(" ", "seconds")
+        step_s = max(0.0, time.time() - self.step_at)
+        return (
+            f"process {self.pid} on {self.machine} ({self.command}), since {since},"
+            f" for {step_s:.0f} s at the step: {self.step}"
+        )
+
+    def is_of(self, other: StartOwner) -> bool:
+        return (self.machine, self.pid, self.began) == (other.machine, other.pid, other.began)
+
+    def is_alive(self) -> bool:
+        """On its own machine; those of others cannot be seen from here, and are taken to be."""
+        return self.machine != platform.node() or began(self.pid) == self.began
+
+
+class StartLock(Protocol):
+    """Taken by one at a time; the others are told who that is."""
+
+    @property
+    def attempt(self) -> str:
+        """Of the holding that is under way, or was last."""
+
+    async def take(self) -> bool:
+        """Without waiting."""
+
+    async def tell(self, step: str) -> None:
+        """What is being done now. AgentBusy: the lock was lost, and somebody else may have it."""
+
+    async def free(self) -> None:
+        """Also when it is not held."""
+
+    async def owner(self) -> StartOwner | None:
+        """Who has it; None where that is not known (yet)."""
+
+
+MakeStartLock = Callable[[str], StartLock]  # from the folder of the agent
+
+
+class FileStartLock:
+    """For an engine on this machine."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._note = os.path.join(folder, "start.json")
+        self._me = StartOwner.me()
+        self._free: Callable[[], None] | None = None
+
+    @property
+    def attempt(self) -> str:
+        return self._me.attempt
+
+    async def take(self) -> bool:
+        if self._free is not None:
+            return False
+        from filelock import FileLock, Timeout  # a warm call comes without
+
+        # Two of one process exclude each other as two processes do.
+        lock = FileLock(
+            os.path.join(self._folder, "start.lock"), mode=0o600, thread_local=False, is_singleton=False
+        )
+        try:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            lock.acquire(blocking=False)
+        except Timeout:
+            return False
+        except OSError as error:
+            raise unwritable(self._folder, error) from None
+        self._free = lock.release
+        try:
+            self._me = StartOwner.me()
+            self._save()
+        except BaseException:
+            await self.free()
+            raise
+        return True
+
+    async def tell(self, step: str) -> None:
+        self._me = _at(self._me, step)
+        self._save()
+
+    async def free(self) -> None:
+        if self._free is not None:
+            with suppress(OSError):
+                os.unlink(self._note)
+            self._free()
+            self._free = None
+
+    async def owner(self) -> StartOwner | None:
+        found = _noted(self._note)
+        return found if found is not None and found.is_alive() else None  # of a dead one: it left its note
+
+    def _save(self) -> None:
+        write_whole(self._note, note_of(self._me))
+
+
+def _noted(path: str) -> StartOwner | None:
+    try:
+        with open(path, "rb") as file:
+            return owner_of(file.read(_MOST_BYTES))
+    except OSError:
+        return None
+
+
+def note_of(owner: StartOwner) -> bytes:
+    return json.dumps(asdict(owner)).encode()
+
+
+def owner_of(note: bytes | str) -> StartOwner | None:
+    """None: it does not say."""
+    try:
+        told = json.loads(note)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict) or set(told) != {one.name for one in fields(StartOwner)}:
+        return None
+    return StartOwner(**told) if _are_fit(told) else None
+
+
+def _are_fit(told: dict[str, Any]) -> bool:
+    texts = (told["attempt"], told["machine"], told["began"], told["command"], told["step"])
+    times = (told["since"], told["step_at"])
+    return (
+        all(isinstance(text, str) and text.isprintable() for text in texts)
+        and all(isinstance(one, int | float) and 0 <= one < 1e11 for one in times)
+        and isinstance(told["pid"], int)
+        and told["pid"] > 0
+    )
+
+
+def _at(owner: StartOwner, step: str) -> StartOwner:
+    return StartOwner(**{**asdict(owner), "step": step, "step_at": time.time()})
+
+
+def began(pid: int) -> str:
+    """When a process began, in the kernel's own count; nothing where there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name of the program stands in parentheses and may hold any character.
+            return file.read().rpartition(b")")[2].split()[19].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+def _command() -> str:
+    """How this process was called, without its arguments, which may hold what is nobody's business."""
+    name = os.path.basename(sys.argv[0] if sys.argv else "") or "python"
+    words = [name, *(word for word in sys.argv[1:3] if word.isidentifier())]
+    told = "".join(one if one.isprintable() else "?" for one in " ".join(words))
+    return told[:_MOST_CHARACTERS]
