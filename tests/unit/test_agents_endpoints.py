@@ -187,7 +187,7 @@ def test_a_full_disk_is_one_error_and_leaves_no_draft(
     files: EndpointFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved(files, ONE)
-    monkeypatch.setattr(module.os, "write", _full)
+    monkeypatch.setattr(os, "write", _full)
     with pytest.raises(NoRoomForAgent, match=r"No space left on device.*make room"):
         saved(files, TWO)
     assert files.read() == [ONE]
@@ -195,7 +195,7 @@ def test_a_full_disk_is_one_error_and_leaves_no_draft(
 
 
 def test_a_write_in_pieces_is_whole(files: EndpointFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.os, "write", _short)
+    monkeypatch.setattr(os, "write", _short)
     saved(files, ONE, TWO)
     assert files.read() == [ONE, TWO]
 
@@ -280,7 +280,7 @@ async def test_a_full_disk_leaves_the_start_lock_free(
 ) -> None:
     lock = FileStartLock(str(tmp_path))
     with monkeypatch.context() as patch:
-        patch.setattr(module.os, "write", _full)
+        patch.setattr(os, "write", _full)
         with pytest.raises(NoRoomForAgent):
             await lock.take()
     assert os.listdir(tmp_path) == ["start.lock"]
