@@ -32,6 +32,7 @@ IMPURE = frozenset(
 
 # Who may make an asyncio task outside a TaskGroup, and who awaits it.
 TASK_OWNERS: Mapping[str, str] = {
+    "src/penstock/agents/creating.py": "the function that makes it awaits it, also when cancelled",
     "src/penstock/dispatcher/probes.py": "close() cancels the sampling and awaits it",
     "src/penstock/engine/local.py": "close() cancels the timers and awaits them",
     "src/penstock/engine/processes.py": "close() awaits the pool that is being made",
