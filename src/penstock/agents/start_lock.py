@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
+from functools import cache
 from typing import Any, Protocol
 
 from penstock.agents.endpoints import unwritable, write_whole
@@ -33,6 +34,7 @@ class StartOwner:
 
     attempt: str  # one holding of the lock: unique
     machine: str
+    place: str  # where its pid means something: one boot of a machine, and a namespace
     pid: int
     began: str
     command: str
@@ -43,7 +45,17 @@ class StartOwner:
     @classmethod
     def me(cls) -> StartOwner:
         now, pid = time.time(), os.getpid()
-        return cls(secrets.token_hex(8), platform.node(), pid, began(pid), _command(), now, "beginning", now)
+        return cls(
+            attempt=secrets.token_hex(8),
+            machine=platform.node(),
+            place=_place(),
+            pid=pid,
+            began=began(pid),
+            command=_command(),
+            since=now,
+            step="beginning",
+            step_at=now,
+        )
 
     def __str__(self) -> str:
         since = datetime.fromtimestamp(self.since).isoformat(" ", "seconds")
@@ -53,12 +65,9 @@ class StartOwner:
             f" for {step_s:.0f} s at the step: {self.step}"
         )
 
-    def is_of(self, other: StartOwner) -> bool:
-        return (self.machine, self.pid, self.began) == (other.machine, other.pid, other.began)
-
     def is_alive(self) -> bool:
-        """On its own machine; those of others cannot be seen from here, and are taken to be."""
-        return self.machine != platform.node() or began(self.pid) == self.began
+        """As far as can be seen: those of other machines and namespaces are taken to be."""
+        return self.place != _place() or began(self.pid) == self.began
 
 
 class StartLock(Protocol):
@@ -123,7 +132,7 @@ class FileStartLock:
         return True
 
     async def tell(self, step: str) -> None:
-        self._me = _at(self._me, step)
+        self._me = at_step(self._me, step)
         self._save()
 
     async def free(self) -> None:
@@ -165,7 +174,7 @@ def owner_of(note: bytes | str) -> StartOwner | None:
 
 
 def _are_fit(told: dict[str, Any]) -> bool:
-    texts = (told["attempt"], told["machine"], told["began"], told["command"], told["step"])
+    texts = (told["attempt"], told["machine"], told["place"], told["began"], told["command"], told["step"])
     times = (told["since"], told["step_at"])
     return (
         all(isinstance(text, str) and text.isprintable() for text in texts)
@@ -175,7 +184,7 @@ def _are_fit(told: dict[str, Any]) -> bool:
     )
 
 
-def _at(owner: StartOwner, step: str) -> StartOwner:
+def at_step(owner: StartOwner, step: str) -> StartOwner:
     return StartOwner(**{**asdict(owner), "step": step, "step_at": time.time()})
 
 
@@ -187,6 +196,15 @@ def began(pid: int) -> str:
             return file.read().rpartition(b")")[2].split()[19].decode()
     except (OSError, IndexError):
         return ""
+
+
+@cache
+def _place() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return platform.node()
 
 
 def _command() -> str:

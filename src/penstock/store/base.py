@@ -167,6 +167,15 @@ class Spending(NamedTuple):
     calls: int
 
 
+class Lease(NamedTuple):
+    """A name that somebody holds for a while. Whoever dies is rid of it when that is over."""
+
+    owner: str
+    note: str  # what the owner says of itself
+    since: float
+    expires_at: float
+
+
 class Store(Protocol):
     """Every method that may touch the disk is async, and none of them blocks the caller's loop."""
 
@@ -282,6 +291,24 @@ class Store(Protocol):
 
     async def revoke_token(self, name: str) -> bool:
         """Forget a token; False when there is none of that name."""
+
+    async def lease(self, name: str, owner: str, ttl_s: float, note: str = "") -> bool:
+        """Hold a name for so long, or longer when one has it; False while somebody else does.
+
+        What has expired is free. Time is the store's own, so that the clocks of machines need not agree.
+        """
+
+    async def renew_lease(self, name: str, owner: str, ttl_s: float, note: str = "") -> bool:
+        """Hold it for so long from now. False: nobody may rely on it any more, it was given up or taken over.
+
+        One that has expired, but that nobody has taken since, was never anybody else's.
+        """
+
+    async def end_lease(self, name: str, owner: str) -> bool:
+        """Let go of it; False, and nothing is changed, when that owner does not have it."""
+
+    async def lease_of(self, name: str) -> Lease | None:
+        """Who has it; None: nobody, or it has expired."""
 
     async def prune(self, before: float) -> int:
         """Forget tasks that ended before then, with their attempts and events; how many.

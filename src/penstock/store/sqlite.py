@@ -30,6 +30,7 @@ from penstock.store.base import (
     Bell,
     Epoch,
     History,
+    Lease,
     Maker,
     Owner,
     Queue,
@@ -307,6 +308,22 @@ class SQLiteStore:
 
     async def revoke_token(self, name: str) -> bool:
         return await self._write(lambda c: c.execute(QUERIES["drop_token"], (name,)).rowcount == 1)
+
+    async def lease(self, name: str, owner: str, ttl_s: float, note: str = "") -> bool:
+        now = time.time()
+        row = (name, owner, note, now, now + ttl_s, now)
+        return await self._write(lambda c: c.execute(QUERIES["lease"], row).rowcount == 1)
+
+    async def renew_lease(self, name: str, owner: str, ttl_s: float, note: str = "") -> bool:
+        row = (time.time() + ttl_s, note, name, owner)
+        return await self._write(lambda c: c.execute(QUERIES["renew_lease"], row).rowcount == 1)
+
+    async def end_lease(self, name: str, owner: str) -> bool:
+        return await self._write(lambda c: c.execute(QUERIES["end_lease"], (name, owner)).rowcount == 1)
+
+    async def lease_of(self, name: str) -> Lease | None:
+        rows = await self._rows("lease_of", name, time.time())
+        return Lease(*rows[0]) if rows else None
 
     async def prune(self, before: float) -> int:
         from penstock.store.sqlite_prune import prune_events, prune_explanations, prune_tasks

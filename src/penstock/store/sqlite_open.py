@@ -27,6 +27,7 @@ MIGRATIONS: tuple[str, ...] = (
     "sqlite/0006_answers.sql",
     "sqlite/0007_rests.sql",
     "sqlite/0008_outputs.sql",
+    "sqlite/0009_leases.sql",
 )
 QUERIES = Queries("sqlite/queries.sql")
 

@@ -233,6 +233,26 @@ SELECT name, id, digest, scopes, lane, priority, requests_per_min, max_queued, c
 -- name: drop_token
 DELETE FROM tokens WHERE name = ?
 
+-- ==== leases
+
+-- name: lease
+INSERT INTO leases (name, owner, note, since, expires_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (name) DO UPDATE
+SET owner = excluded.owner,
+    note = excluded.note,
+    since = CASE WHEN leases.owner = excluded.owner THEN leases.since ELSE excluded.since END,
+    expires_at = excluded.expires_at
+WHERE leases.owner = excluded.owner OR leases.expires_at <= ?
+
+-- name: renew_lease
+UPDATE leases SET expires_at = ?, note = ? WHERE name = ? AND owner = ?
+
+-- name: end_lease
+DELETE FROM leases WHERE name = ? AND owner = ?
+
+-- name: lease_of
+SELECT owner, note, since, expires_at FROM leases WHERE name = ? AND expires_at > ?
+
 -- ==== snapshot
 
 -- name: live_counts
