@@ -1,0 +1,79 @@
+"""Whose turn it is to get an agent going, when many commands come at once and find no endpoint.
+
+One takes the turn and loads what it needs to talk to the engine; the others wait here, for next to nothing, and
+look for what comes of it: an endpoint, or its failure. The turn only spares work: that one container is made is
+seen to by the start lock, so that who waits too long simply goes as well, and learns there who is stuck.
+
+    AGENTS/NAME/turn.lock     held by the kernel for whoever has the turn
+
+The standard library alone: a warm `agent call` imports it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from typing import Any
+
+from penstock.agents.known_config import Known
+from penstock.agents.trail import Trail
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
+_UNKNOWN_START_S = 60.0
+_BEYOND_S = 15.0  # past the time that a container may take: whoever has the turn is stuck
+
+
+class Waiting:
+    """One command's wait for an agent."""
+
+    def __init__(self, agents_dir: str, agent: str) -> None:
+        self._folder = os.path.join(agents_dir, agent)
+        self._pause_s = _FIRST_PAUSE_S
+        self._turn: int | None = None
+        self._began: float | None = None
+        self._before: Any = None
+
+    def for_others(self, known: Known | None, trail: Trail) -> bool:
+        """Wait a little for what the others make; False: it is our turn to make it.
+
+        Raises what the one who tried failed with, while we waited for that.
+        """
+        from penstock.agents.failures import Failures
+
+        failures = Failures(self._folder)
+        if self._began is None:
+            self._began = time.monotonic()
+            self._before = failures.last()
+            trail.note("no endpoint", hit=False)
+        elif known is not None and (failed := failures.since(self._before, known.fingerprint)) is not None:
+            raise failed.raised()
+        waited_s = time.monotonic() - self._began
+        limit_s = (_UNKNOWN_START_S if known is None else known.start_s) + _BEYOND_S
+        if self._takes_turn() or waited_s > limit_s:
+            trail.note("our turn to start it", waited_s=waited_s)
+            return False
+        time.sleep(self._pause_s * (0.5 + os.urandom(1)[0] / 256))
+        self._pause_s = min(self._pause_s * 1.5, _LONGEST_PAUSE_S)
+        return True
+
+    def _takes_turn(self) -> bool:
+        try:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            path = os.path.join(self._folder, "turn.lock")
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return True  # the full path says what is wrong with the folder
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            return False
+        self._turn = lock
+        return True
+
+    def over(self) -> None:
+        """The endpoint is there, or there will be none: the next one may go."""
+        if self._turn is not None:
+            os.close(self._turn)
+            self._turn = None
