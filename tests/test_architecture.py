@@ -33,6 +33,7 @@ IMPURE = frozenset(
 # Who may make an asyncio task outside a TaskGroup, and who awaits it.
 TASK_OWNERS: Mapping[str, str] = {
     "src/penstock/agents/creating.py": "the function that makes it awaits it, also when cancelled",
+    "src/penstock/agents/agent_server.py": "the service awaits its connections as it ends",
     "src/penstock/dispatcher/probes.py": "close() cancels the sampling and awaits it",
     "src/penstock/engine/local.py": "close() cancels the timers and awaits them",
     "src/penstock/engine/processes.py": "close() awaits the pool that is being made",

@@ -51,6 +51,7 @@ COMMANDS = {
     "serve": "serve",
     "loop": "loop",
     "watch": "watch",
+    "agent-server": "agent_server",
     "token": "tokens",
     "systemd": "systemd",
 }
