@@ -166,13 +166,14 @@ class Host:
     breaker: BreakerRule = BreakerRule()
     prices: Mapping[str, Price] = field(default_factory=dict)  # model -> price, where tokens cost money
     options: Mapping[str, Any] = field(default_factory=dict)
-    takes_calls: bool = True  # False where attempts call models themselves: theirs must not come back here
+    takes_calls: bool = True  # False where attempts call models themselves, and where there are none
+    leaves: tuple[str, ...] = ()  # kinds that "*" does not mean here: they are those of agents
 
     def serves_kind(self, kind: str) -> bool:
         """Whether tasks of a kind may run here; a host with models takes any call of the front door."""
         if kind in CALL_KINDS:
             return self.takes_calls and ("*" in self.serves or kind in self.serves or bool(self.models))
-        return "*" in self.serves or kind in self.serves
+        return kind in self.serves or ("*" in self.serves and kind not in self.leaves)
 
     def has_model(self, model: str) -> bool:
         return model == self.model or model in self.models

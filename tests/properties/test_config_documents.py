@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.config import Config, TaskChecker, as_document, parse, read_document
-from penstock.config.keys import AVAILABLE, KEYS, MODEL_TYPES, RUN_TYPES
+from penstock.config.keys import AGENT_TYPE, AVAILABLE, KEYS, MODEL_TYPES, RUN_TYPES
 from penstock.config.places import KeyPath, place, toml_lines
 from penstock.config.plants import changed_plant
 from penstock.errors import ConfigError, TaskError
@@ -112,8 +112,8 @@ def some(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def valid_hosts(draw: st.DrawFn) -> dict[str, Any]:
-    # Hosts that call models must fit the others: test_deadlocks.py has those.
-    type_ = draw(st.sampled_from(sorted(set(AVAILABLE) - set(RUN_TYPES))))
+    # Hosts that call models must fit the others: test_deadlocks.py has those. Agents imply theirs.
+    type_ = draw(st.sampled_from(sorted(set(AVAILABLE) - {*RUN_TYPES, AGENT_TYPE})))
     host = draw(
         some(
             slots=counts
@@ -254,7 +254,7 @@ MISTAKES: dict[KeyPath, Any] = {
     ("hosts", "surtr", "api_key"): "sk",
     ("hosts", "surtr", "units", "vram_gb"): math.nan,
     ("hosts", "surtr", "serves"): [],
-    ("hosts", "fenrir", "type"): "agent",
+    ("hosts", "fenrir", "type"): "agnt",
     ("hosts", "fenrir", "model"): 3,
     ("hosts", "fenrir", "rate", "requests_per_min"): 0,
     ("hosts", "fenrir", "breaker"): {"reset_s": 9, "max_reset_s": 1},

@@ -10,6 +10,7 @@ import pytest
 
 from penstock import config
 from penstock.config import AVAILABLE, Config, find, load, parse
+from penstock.config.agents import Agent
 from penstock.config.keys import KEYS
 from penstock.errors import ConfigError
 from penstock.model import AutoSlots, BreakerRule, Fallback, Gate, Host, Lane, OnCrash, Plant, Rate, RetryRule
@@ -118,6 +119,15 @@ def test_c1_c7_every_key_is_read(tmp_path: Path) -> None:
                     auto=AutoSlots(1, 8),
                     fallback=Fallback(30.0, 5.0),
                     options={"argv": ["ask", "{question}"]},
+                    leaves=("reports",),
+                ),
+                Host(
+                    "reports",
+                    "agent",
+                    slots=8,
+                    serves=("reports",),
+                    options={"agent": "reports"},
+                    takes_calls=False,
                 ),
             ),
             lanes=(
@@ -149,8 +159,8 @@ def test_c1_c7_every_key_is_read(tmp_path: Path) -> None:
         path=file,
         sections={
             "councils": {"shenron": {"chair": "shenron"}},
-            "agents": {"reports": {"image": "localhost/reports:latest"}},
         },
+        agents={"reports": Agent("reports", "localhost/reports:latest")},
     )
 
 
@@ -220,7 +230,7 @@ def test_every_key_is_named_once_and_known() -> None:
     assert {"store", "retry.retries", "hosts.NAME.slots.auto", "hosts.NAME.argv", "lanes.NAME.reserve"} < set(
         KEYS
     )
-    assert {"gates.NAME.holds.kinds", "agents", "hosts.NAME.fallback.overflow_after_s"} < set(KEYS)
+    assert {"gates.NAME.holds.kinds", "agents.NAME.image", "hosts.NAME.fallback.overflow_after_s"} < set(KEYS)
     assert {"hosts.NAME.url", "hosts.NAME.key_env", "server.port", "models.NAME", "prices.NAME.input"} < set(
         KEYS
     )
@@ -327,9 +337,10 @@ def test_values_that_may_be_secret_are_not_repeated() -> None:
 
 
 def test_a_type_of_a_later_version_is_named_as_such() -> None:
-    assert only('[hosts.a]\ntype = "agent"\nurl = "http://x/v1"') == (
-        "penstock.toml:2: hosts.a.type: host type 'agent' is not available in this version; "
-        f"available: {', '.join(sorted(AVAILABLE))}"
+    with pytest.raises(ConfigError) as caught:
+        parse('[hosts.a]\ntype = "agent"\nagent = "b"', FILE, types={"python": ()})
+    assert caught.value.problems[0] == (
+        "penstock.toml:2: hosts.a.type: host type 'agent' is not available in this version; available: python"
     )
 
 
@@ -644,7 +655,7 @@ def test_settings_change_single_keys(full: Config) -> None:
             "councils.shenron.chair": "goku",
         }
     )
-    surtr, cloud = changed.plant.hosts
+    surtr, cloud, _ = changed.plant.hosts
     assert (surtr.slots, surtr.serves, surtr.model) == (4, ("*",), "llama-3")
     assert cloud.fallback == Fallback(1.0, 5.0)
     assert changed.plant.lanes[0].max_running == 3
@@ -667,7 +678,7 @@ def test_names_with_dots_can_be_set() -> None:
 
 def test_a_new_host_can_be_tried(full: Config) -> None:
     changed = full.with_settings({"hosts.extra.slots": "2", "hosts.extra.type": "simulated"})
-    assert changed.plant.hosts[-1] == Host("extra", "simulated", slots=2)
+    assert changed.plant.hosts[-1] == Host("extra", "simulated", slots=2, leaves=("reports",))
 
 
 @pytest.mark.parametrize(

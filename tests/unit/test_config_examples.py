@@ -49,7 +49,7 @@ def test_every_key_stands_in_a_table_of_the_docs() -> None:
         elif line.startswith("| `"):
             key = line.split("`")[1]
             found.add(key if f"{key}." == heading else heading + key)
-    assert set(KEYS) - found == {"agents", "councils"}
+    assert set(KEYS) - found == {"councils"}
 
 
 def test_defaults_in_the_docs_are_the_defaults() -> None:

@@ -63,6 +63,7 @@ class Agent:
     python: str = "python3"  # that of the image, for our agent server
     folder: str | None = None  # mounted read-only as /agent; its handlers/ holds scripts by name
     install: tuple[str, ...] = ()  # argv that runs once in each container, before it serves
+    update: tuple[str, ...] = ()  # the same, after `install`
     env: Mapping[str, str] = field(default_factory=dict)
     pass_env: tuple[str, ...] = ()  # names of variables of ours that it gets: where secrets come from
     port: int = AGENT_PORT  # inside the container

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import keys
+from penstock.config.agent_hosts import with_agents, without_usual_slots
+from penstock.config.agent_tables import agent_document, read_agents
 from penstock.config.agents import Agent
 from penstock.config.beads import Beads, beads_document, check_beads, read_beads
 from penstock.config.crosschecks import Parts, cross_check
@@ -106,13 +108,15 @@ def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
         name: read_host(name, table, types, folder, prices)
         for name, table in top.named_tables("hosts", keys.MAX_HOSTS)
     }
+    agents = read_agents(top, folder)
+    with_agents(hosts, agents, top)
     most_lanes = keys.MAX_LANES + (DEFAULT_LANE in _declared(top, "lanes"))  # that one is always there
     lanes = {name: read_lane(name, table) for name, table in top.named_tables("lanes", most_lanes)}
     lanes.setdefault(DEFAULT_LANE, Lane(DEFAULT_LANE))
     with_own_lane(hosts.values(), lanes)
     gates = {name: read_gate(name, table) for name, table in top.named_tables("gates", keys.MAX_GATES)}
     retry = read_retry(top)
-    parts = Parts(hosts, lanes, gates, _declared(top, "hosts"), _declared(top, "lanes"))
+    parts = Parts(hosts, lanes, gates, _declared(top, "hosts") | hosts.keys(), _declared(top, "lanes"))
     cross_check(parts, top.problems)
     beads = read_beads(top, folder)
     check_beads(beads, parts, top.problems)
@@ -137,6 +141,7 @@ def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
         prices=prices,
         telemetry=read_telemetry(top),
         beads=beads,
+        agents=agents,
         path=path,
         sections={name: top.raw[name] for name in keys.SECTIONS if name in top},
     )
@@ -202,7 +207,9 @@ def as_document(config: Config) -> dict[str, Any]:
         "retry": given(
             retries=retry.retries, base_s=retry.base_s, max_s=retry.max_s, host_faults=retry.host_faults
         ),
-        "hosts": {host.name: host_document(host) for host in plant.hosts},
+        "hosts": {
+            host.name: without_usual_slots(host, host_document(host), config.agents) for host in plant.hosts
+        },
         "lanes": {lane.name: lane_document(lane) for lane in plant.lanes},
         "gates": {gate.name: gate_document(gate) for gate in plant.gates},
         "server": server_document(config.server),
@@ -210,4 +217,5 @@ def as_document(config: Config) -> dict[str, Any]:
         "prices": {model: price_document(price) for model, price in config.prices.items()},
         "telemetry": telemetry_document(config.telemetry),
         "beads": beads_document(config.beads),
+        "agents": {name: agent_document(agent) for name, agent in config.agents.items()},
     } | dict(config.sections)

@@ -31,7 +31,7 @@ def read_host(
         model = _local_model(options.get("gguf"))
     is_run = type_ in keys.RUN_TYPES
     has_models = type_ in keys.MODEL_TYPES or is_run
-    if is_run:
+    if is_run or type_ == keys.AGENT_TYPE:
         _refuse_calls(table, serves)
     return Host(
         name=name,
@@ -48,16 +48,14 @@ def read_host(
         # What comes back to us is paid where it is answered, and would be counted twice.
         prices=(prices or {}) if has_models and not (is_run and "url" not in options) else {},
         options=options,
-        takes_calls=not is_run,
+        takes_calls=not is_run and type_ != keys.AGENT_TYPE,
     )
 
 
 def _refuse_calls(table: Table, serves: tuple[str, ...]) -> None:
     for kind in CALL_KINDS:
         if kind in serves:
-            message = (
-                f"{kind} is a call of a model, which such a host makes and does not take; name another kind"
-            )
+            message = f"{kind} is a call of a model, which such a host does not take; name another kind"
             table.refuse(message, "serves")
 
 

@@ -28,6 +28,7 @@ TOP = (
     "prices",
     "telemetry",
     "beads",
+    "agents",
 )
 RETRY = ("retries", "base_s", "max_s", "host_faults")
 HOST = ("type", "slots", "units", "serves", "model", "models", "rate", "fallback", "breaker")
@@ -65,9 +66,41 @@ BEADS = (
     "max_claimed",
 )
 PATTERN = ("match", "kind")
+AGENT = (
+    "image",
+    "path",
+    "command",
+    "handlers",
+    "runner",
+    "python",
+    "install",
+    "update",
+    "env",
+    "pass_env",
+    "port",
+    "health",
+    "plain",
+    "network",
+    "mounts",
+    "limits",
+    "read_only",
+    "new_privileges",
+    "capabilities",
+    "user",
+    "containers",
+    "concurrency",
+    "warm",
+    "idle_s",
+    "max_tasks",
+    "max_age_s",
+    "start_s",
+    "queue",
+)
+AGENT_LIMITS = ("cpus", "memory_mb", "pids", "tmp_mb")
+MOUNT = ("source", "target", "read_only")
 
 # Read by other parts: kept as they stand.
-SECTIONS = ("agents", "councils")
+SECTIONS = ("councils",)
 LATER_SECTIONS = ("engine",)
 
 FOREVER = "forever"  # keep_days: nothing is ever forgotten
@@ -81,6 +114,7 @@ RUN_TYPES = (
     "researcher",
     "file_prompt",
 )  # hosts whose attempts call models; without `url`, through Penstock itself
+AGENT_TYPE = "agent"  # hosts whose attempts are commands of a container
 CALLS_LANE = "calls"  # the lane of those calls, unless `calls_lane` names another
 AUTO_MODEL = "auto"  # the name of any model of any host
 PACKAGED_MODEL = "smollm2-135m-instruct"  # what a local host has unless `gguf` names a file
@@ -96,7 +130,6 @@ _MODEL_SERVER = (
     "defaults",
     "max_reply_bytes",
 )
-_LATER = ("url", "options")
 OPTIONS: dict[str, tuple[str, ...]] = {
     "python": ("call", "calls", "isolation", "path"),
     "command": (
@@ -112,7 +145,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "simulated": ("duration_s", "jitter", "fail", "cost_usd", "seed"),
     "openai": _MODEL_SERVER,
     "local": ("gguf", "context", "threads", "embeddings", "idle_s", "start_s", "timeouts", "defaults"),
-    "agent": _LATER,
+    "agent": ("agent", "temporary_exit", "output_limit_bytes"),
     "researcher": (
         "python",
         "work_dir",
@@ -152,11 +185,12 @@ FOLDER_OPTIONS = (
     "root",
     "work_dir",
 )  # relative to the config, wherever the dispatcher is started
-_TYPES = ("command", "file_prompt", "local", "openai", "python", "researcher", "simulated")
+_TYPES = ("agent", "command", "file_prompt", "local", "openai", "python", "researcher", "simulated")
 AVAILABLE: HostTypes = {name: OPTIONS[name] for name in _TYPES}
 
 # A secret in a file ends up in a repository, a backup or a bug report.
 SECRETS = frozenset({"access_token", "api-key", "api_key", "apikey", "key", "password", "secret", "token"})
+SECRET_WORDS = frozenset({"apikey", "credentials", "key", "passwd", "password", "secret", "token"})
 
 PSUTIL_PROBES = ("cpu_percent", "disk_free_gb", "load1", "memory_free_gb", "memory_percent")
 NVML_PROBES = (
@@ -170,6 +204,12 @@ NVML_PROBES = (
 PROBE_SCHEMES = ("nvml", "prometheus", "psutil", "python")
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")  # of the environment
+OWN_VARIABLES = "PENSTOCK_AGENT_"  # what those of ours begin with inside a container
+COMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # of an agent
+COMMAND_RULE = "letters, digits, '_', '.' and '-', at most 128, first a letter, digit or '_'"
+IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@-]{0,511}")
+CAPABILITY = re.compile(r"[A-Z][A-Z0-9_]{1,63}")
 NAME_RULE = "letters, digits, '_', '.' and '-', at most 64, first a letter or digit"
 
 
@@ -203,6 +243,14 @@ SAMPLING = Bounds(0.05, 86_400)
 
 PORT = Bounds(0, 65_535)
 
+CPUS = Bounds(0.01, 4096)
+MEGABYTES = Bounds(4, 1e9)
+TMP_MB = Bounds(1, 1e6)
+PIDS = Bounds(0, 4_194_304)  # 0: as many as there are
+AGENT_PORT = Bounds(1, 65_535)
+CONTAINERS = Bounds(1, 1000)
+PAUSED = Bounds(0, 1000)
+
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_HOSTS = 10_000
 MAX_LANES = 10_000
@@ -214,6 +262,12 @@ MAX_MODEL = 256
 MAX_MODELS = 10_000
 MAX_ORIGINS = 100
 MAX_PATTERNS = 1_000
+MAX_AGENTS = 1_000
+MAX_MANIFEST_BYTES = 256 * 1024
+MAX_MOUNTS = 100
+MAX_WORDS = 1_000  # of one argv
+MAX_WORD = 131_072  # what the kernel takes as one
+MAX_VARIABLES = 1_000
 
 TOLERANCE = 1e-9  # units are fractions: 0.1 + 0.2 must fit into 0.3
 TOKENS = "tokens"  # a need that is counted against a host's rate, never held
@@ -241,7 +295,18 @@ def _under(prefix: str, keys: Iterable[str]) -> list[str]:
 def _documented() -> tuple[str, ...]:
     host = "hosts.NAME"
     options = {option for known in AVAILABLE.values() for option in known or ()}
-    tables = ("retry", "hosts", "lanes", "gates", "server", "models", "prices", "telemetry", "beads")
+    tables = (
+        "retry",
+        "hosts",
+        "lanes",
+        "gates",
+        "server",
+        "models",
+        "prices",
+        "telemetry",
+        "beads",
+        "agents",
+    )
     return tuple(
         [key for key in TOP if key not in tables]
         + _under("retry", RETRY)
@@ -259,6 +324,9 @@ def _documented() -> tuple[str, ...]:
         + _under("prices.NAME", PRICE)
         + _under("telemetry", TELEMETRY)
         + _under("beads", BEADS)
+        + _under("agents.NAME", AGENT)
+        + _under("agents.NAME.limits", AGENT_LIMITS)
+        + _under("agents.NAME.mounts", MOUNT)
         + list(SECTIONS)
     )
 

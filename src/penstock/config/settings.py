@@ -16,7 +16,9 @@ from penstock.config.problems import Near, Problems, file_shown, quoted
 from penstock.errors import ConfigError
 from penstock.model import DEFAULT_LANE
 
-_NAMED = ("hosts", "lanes", "gates")
+_NAMED = ("hosts", "lanes", "gates", "agents")
+# One of these is what a new one cannot be without.
+_NEEDED = {"hosts": ("type",), "agents": ("image", "path")}
 
 
 def apply_settings(
@@ -140,12 +142,12 @@ def _refuse_newcomer(
     path: KeyPath, paths: list[KeyPath], document: Mapping[str, Any], problems: Problems
 ) -> None:
     """A misspelt name would quietly make a lane nobody uses, or a host without a type."""
-    if len(path) < 3 or path[0] not in ("hosts", "lanes"):
+    if len(path) < 3 or path[0] not in ("hosts", "lanes", "agents"):
         return
     section, name = str(path[0]), str(path[1])
     known = document.get(section, {})
     if name in known or (section == "lanes" and name == DEFAULT_LANE):
         return
-    if section == "lanes" or (section, name, "type") not in paths:
+    if not any((section, name, key) in paths for key in _NEEDED.get(section, ())):
         what = section[:-1]
         problems.add(path, f"no {what} {quoted(name)}", Near(name, known, section))
