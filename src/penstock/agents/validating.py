@@ -1,0 +1,188 @@
+"""Whether an endpoint is what it is said to be: its container runs, and the instance itself answers there.
+
+A port that is open proves nothing: another program may have it by now, or the engine's proxy holds it while the
+container is still starting. So the agent is asked for its health with its key, and its answer must bear the proof
+that only this instance was given. One that knows no keys (`plain`) is known by its container alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from enum import StrEnum
+from typing import NamedTuple
+
+from penstock.agents.containers import Containers
+from penstock.agents.endpoints import Endpoint
+from penstock.agents.unix_sockets import connected
+from penstock.config.agents import Agent
+from penstock.errors import EngineUnreachable, ImageMissing
+
+ASK_S = 5.0  # for one question; a busy machine is slow to answer
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.01, 0.05  # between two questions
+_MOST_HEAD_BYTES = 65536
+_MOST_BODY_BYTES = 65536
+
+
+class Answer(NamedTuple):
+    """What came back from the health path."""
+
+    is_ours: bool  # it is the instance, and it is well
+    told: str  # what came, for errors
+    is_draining: bool = False
+    running: int = 0  # tasks that it works on, as it says
+
+
+class Finding(StrEnum):
+    GOOD = "good"
+    GONE = "gone"  # its container is no more, or has ended
+    SILENT = "silent"  # its container runs, but does not answer as it should
+    DRAINING = "draining"  # it takes in nothing more
+    OUTDATED = "outdated"  # another image has the name by now
+
+
+class Checked(NamedTuple):
+    finding: Finding
+    endpoint: Endpoint  # with the address at which it answers now
+    told: str
+
+
+async def checked(
+    containers: Containers,
+    agent: Agent,
+    endpoint: Endpoint,
+    patience_s: float,
+    is_vouched_for: Callable[[], bool] = lambda: False,
+) -> Checked:
+    """Ask the engine, then the agent, for as long as `patience_s` unless somebody else has its answer meanwhile.
+
+    A paused container is resumed first: it would never answer. While the engine does not answer, the proof alone
+    must do: containers outlive it.
+    """
+    try:
+        seen = await containers.seen(endpoint.container)
+    except EngineUnreachable:
+        if agent.plain:
+            raise
+        if (await asked(agent, endpoint)).is_ours:
+            return Checked(Finding.GOOD, endpoint, "it answers")
+        raise
+    if seen is None or not seen.running:
+        return Checked(Finding.GONE, endpoint, "its container has ended" if seen else "its container is gone")
+    if seen.paused:
+        await containers.resume(endpoint.container)
+    if seen.address is not None:  # a container that was restarted has another port
+        endpoint = endpoint._replace(address=seen.address)
+    answer = await _answered_in_time(agent, endpoint, patience_s, is_vouched_for)
+    if answer is not None and answer.is_draining:
+        return Checked(Finding.DRAINING, endpoint, answer.told)
+    if answer is not None and not answer.is_ours:
+        return Checked(Finding.SILENT, endpoint, answer.told)
+    with suppress(ImageMissing):  # a name that is gone from the engine is no reason to end what runs
+        if seen.image_id != await containers.image_id(agent.image):
+            return Checked(Finding.OUTDATED, endpoint, "its image was built anew")
+    return Checked(Finding.GOOD, endpoint, "it answers")
+
+
+async def _answered_in_time(
+    agent: Agent, endpoint: Endpoint, patience_s: float, is_vouched_for: Callable[[], bool]
+) -> Answer | None:
+    """The answer that decides, or the last one; None: somebody else has just had a good one."""
+    answer = Answer(False, "no answer")
+    with suppress(TimeoutError):
+        async with asyncio.timeout(patience_s):
+            pause_s = FIRST_PAUSE_S
+            while not answer.is_ours and not answer.is_draining:
+                if is_vouched_for():
+                    return None
+                answer = await asked(agent, endpoint)
+                if not answer.is_ours:
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(pause_s * 2, LAST_PAUSE_S)
+    return answer
+
+
+async def asked(agent: Agent, endpoint: Endpoint, timeout_s: float = ASK_S) -> Answer:
+    """One question to its health path. No failure raises: it is what the answer tells."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            reader, writer = await _connection(endpoint.address)
+            try:
+                writer.write(_request(agent, endpoint))
+                await writer.drain()
+                return await _answer(reader, agent, endpoint.proof)
+            finally:
+                writer.transport.abort()  # whatever else it sends is not for us
+    except TimeoutError:
+        return Answer(False, f"no answer within {timeout_s:g} s")
+    except asyncio.LimitOverrunError:
+        return Answer(False, "an answer with a head too long")
+    except asyncio.IncompleteReadError:
+        return Answer(False, "a connection that was closed without an answer")
+    except OSError as error:
+        return Answer(False, f"no connection ({error.strerror or error})")
+
+
+async def _connection(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if address.startswith("/"):
+        # Never by its name: the container may have put anything there.
+        return await asyncio.open_unix_connection(sock=_socket(address), limit=_MOST_HEAD_BYTES)
+    host, _, port = address.rpartition(":")
+    return await asyncio.open_connection(host.strip("[]"), int(port), limit=_MOST_HEAD_BYTES)
+
+
+def _socket(path: str) -> socket.socket:
+    found = connected(path, 0.0)
+    found.setblocking(False)
+    return found
+
+
+def _request(agent: Agent, endpoint: Endpoint) -> bytes:
+    host = "localhost" if endpoint.is_socket else endpoint.address
+    key = "" if agent.plain else f"Authorization: Bearer {endpoint.key}\r\n"
+    return f"GET {agent.health} HTTP/1.1\r\nHost: {host}\r\n{key}Connection: close\r\n\r\n".encode("latin-1")
+
+
+async def _answer(reader: asyncio.StreamReader, agent: Agent, proof: str) -> Answer:
+    head = await reader.readuntil(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    version, _, rest = first.partition(" ")
+    status = rest[:3]
+    if not version.startswith("HTTP/1.") or not status.isdigit():
+        return Answer(False, "an answer that is not HTTP")
+    headers = {
+        name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+    }
+    shown = headers.get("x-penstock-proof", "").encode("latin-1")
+    if not agent.plain and not hmac.compare_digest(shown, proof.encode()):
+        return Answer(False, f"HTTP {status} without this instance's proof: another program has its port")
+    if not status.startswith("2"):
+        return Answer(False, f"HTTP {status}")
+    if agent.plain:
+        return Answer(True, f"HTTP {status}")
+    told = await _body(reader, headers)
+    is_draining = told.get("status") == "draining"
+    running = told.get("running")
+    return Answer(
+        is_ours=not is_draining,
+        told="it is draining" if is_draining else f"HTTP {status}",
+        is_draining=is_draining,
+        running=running if isinstance(running, int) else 0,
+    )
+
+
+async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> dict[str, object]:
+    """What it says of itself, where that is a short JSON table; nothing otherwise."""
+    length = headers.get("content-length", "")
+    if not length.isdigit() or len(length) > 5 or int(length) > _MOST_BODY_BYTES:
+        return {}
+    data = await reader.readexactly(int(length))
+    try:
+        told = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}

@@ -1,0 +1,269 @@
+"""Starting an agent: one creates and the others wait for what it makes; each fault is one clear error (B1, B2)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint, EndpointFile
+from penstock.agents.server_file import fingerprint
+from penstock.agents.start_lock import FileStartLock
+from penstock.agents.starting import Patience, Starter
+from penstock.agents.trail import Trail
+from penstock.config.agents import Agent, Pool
+from penstock.errors import AgentBusy, AgentNotReady, EngineUnreachable, ImageMissing
+from tests.simulation.agent_engine import EngineOf, Killed, Machine, Step
+
+AGENT = Agent("reports", "here", command=("serve",), pool=Pool(start_s=10.0))
+QUICK = Patience(margin_s=0.2, health_s=0.2)
+
+
+class Yard:
+    """A machine, and any number of processes on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.machine = Machine()
+        self.agents_dir = str(folder / "agents")
+        self.files = EndpointFile(self.agents_dir, AGENT.name)
+
+    def process(self, on_step: Step = lambda step: None, patience: Patience = QUICK) -> Starter:
+        return Starter(EngineOf(self.machine, self.agents_dir, on_step), patience=patience)
+
+    async def endpoint(self, agent: Agent = AGENT, trail: Trail | None = None) -> Endpoint:
+        return await self.process().endpoint(agent, trail or Trail(agent.name))
+
+    def left(self) -> list[str]:
+        return sorted(os.listdir(self.files.folder)) if os.path.isdir(self.files.folder) else []
+
+
+@pytest.fixture
+async def yard(tmp_path: Path) -> AsyncIterator[Yard]:
+    yard = Yard(tmp_path)
+    yield yard
+    await yard.machine.close()
+
+
+def failing(step: str, error: Callable[[], BaseException]) -> Step:
+    def on_step(name: str) -> None:
+        if name == step:
+            raise error()
+
+    return on_step
+
+
+async def test_one_container_for_a_hundred_processes(yard: Yard) -> None:
+    """B1: exactly one creates; everybody else gets what it made."""
+    endpoints = await asyncio.gather(*(yard.endpoint() for _ in range(100)))
+    assert yard.machine.made == 1
+    assert set(endpoints) == set(yard.files.read())
+    assert "start.json" not in yard.left()
+
+
+async def test_a_known_endpoint_is_used_without_the_engine_or_a_lock(yard: Yard) -> None:
+    """B2: reading takes no lock, and what was just seen to answer is trusted."""
+    first = await yard.endpoint()
+    lock = FileStartLock(yard.files.folder)
+    assert await lock.take()
+    yard.machine.is_up = False
+    trail = Trail(AGENT.name)
+    assert await yard.endpoint(trail=trail) == first
+    assert trail.figures["hit"] is True
+    await lock.free()
+
+
+async def test_one_not_asked_lately_is_asked(yard: Yard) -> None:
+    first = await yard.endpoint()
+    (container,) = yard.machine.running()
+    asked = container.asked
+    yard.files.doubted(first)
+    assert await yard.endpoint() == first
+    assert container.asked == asked + 1
+    assert yard.files.validated_s_ago(first) < 5
+
+
+async def test_while_the_engine_is_down_the_proof_is_enough(yard: Yard) -> None:
+    first = await yard.endpoint()
+    yard.files.doubted(first)
+    yard.machine.is_up = False
+    assert await yard.endpoint() == first
+
+
+async def test_an_ended_container_is_replaced_and_removed(yard: Yard) -> None:
+    first = await yard.endpoint()
+    await yard.machine.kill(first.container)
+    yard.files.doubted(first)
+    second = await yard.endpoint()
+    assert second.instance != first.instance
+    assert list(yard.machine.containers) == [second.container]
+    assert yard.files.read() == [second]
+    assert not [name for name in yard.left() if first.instance in name]
+
+
+async def test_another_program_on_the_port_is_not_taken_for_the_agent(yard: Yard) -> None:
+    """B2: a server that answers 200 without the proof is not ours, and neither is one with another proof."""
+    first = await yard.endpoint()
+    (container,) = yard.machine.running()
+    container.proof = "of somebody else"
+    yard.files.doubted(first)
+    second = await yard.endpoint()
+    assert second.instance != first.instance
+    assert [one.id for one in yard.machine.running()] == [second.container]
+
+
+async def test_a_silent_container_is_not_ended_while_somebody_uses_it(yard: Yard) -> None:
+    first = await yard.endpoint()
+    (container,) = yard.machine.running()
+    container.proof = "lost"
+    yard.files.doubted(first)
+    with yard.files.using(first):
+        second = await yard.endpoint()
+        assert len(yard.machine.running()) == 2
+        assert {one.instance: one.state for one in yard.files.read()} == {
+            first.instance: LEAVING,
+            second.instance: READY,
+        }
+    yard.files.doubted(second)
+    assert await yard.endpoint() == second
+    assert [one.id for one in yard.machine.running()] == [second.container]
+
+
+async def test_a_paused_one_is_resumed(yard: Yard) -> None:
+    first = await yard.endpoint()
+    yard.machine.containers[first.container].state = "paused"
+    yard.files.mark(first.instance, PAUSED)
+    assert await yard.endpoint() == first
+    assert yard.machine.containers[first.container].state == "running"
+    assert yard.files.read() == [first]
+
+
+async def test_one_that_is_just_being_paused_is_waited_for(yard: Yard) -> None:
+    first = await yard.endpoint()
+    with yard.files.alone(first) as is_alone:
+        assert is_alone
+        caller = asyncio.ensure_future(
+            yard.process(patience=Patience(margin_s=30)).endpoint(AGENT, Trail("r"))
+        )
+        for _ in range(50):
+            await asyncio.sleep(0)
+    assert await caller == first
+    assert yard.machine.made == 1
+
+
+async def test_another_config_gets_a_fresh_container(yard: Yard) -> None:
+    first = await yard.endpoint()
+    changed = replace(AGENT, env={"MODE": "fast"})
+    second = await yard.endpoint(changed)
+    assert second.fingerprint == fingerprint(changed) != first.fingerprint
+    assert [one.id for one in yard.machine.running()] == [second.container]
+    assert yard.files.read() == [second]
+
+
+async def test_another_image_behind_the_name_gets_a_fresh_container(yard: Yard) -> None:
+    first = await yard.endpoint()
+    yard.machine.images["here"] = "image-2"
+    yard.files.doubted(first)
+    with yard.files.using(first):
+        second = await yard.endpoint()
+        assert len(yard.machine.running()) == 2  # not while it is used
+    yard.files.doubted(second)
+    await yard.endpoint()
+    assert [one.id for one in yard.machine.running()] == [second.container]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "error", "told"),
+    [
+        (lambda m: m.images.clear(), ImageMissing, "has no image 'here'"),
+        (lambda m: setattr(m, "exits_with", 3), AgentNotReady, "exit status 3.*no module named reports"),
+        (lambda m: setattr(m, "is_mute", True), AgentNotReady, "did not answer GET /health within 0.3 s"),
+        (lambda m: setattr(m, "is_up", False), EngineUnreachable, "start it"),
+    ],
+    ids=["image", "exits", "mute", "engine"],
+)
+async def test_a_failed_start_is_one_error_for_all_who_waited(
+    yard: Yard, break_it: Callable[[Machine], None], error: type[Exception], told: str
+) -> None:
+    agent = replace(AGENT, pool=Pool(start_s=0.3))
+    break_it(yard.machine)
+    many = [yard.process(patience=Patience(margin_s=30)).endpoint(agent, Trail("reports")) for _ in range(20)]
+    results = await asyncio.gather(*many, return_exceptions=True)
+    assert {type(one) for one in results} == {error}
+    assert len({str(one) for one in results}) == 1
+    with pytest.raises(error, match=told):
+        raise results[0]  # type: ignore[misc]
+    assert yard.machine.made <= 1
+    assert not yard.machine.containers
+    assert not yard.files.read()
+
+
+async def test_who_comes_after_a_failure_tries_anew(yard: Yard) -> None:
+    yard.machine.exits_with = 1
+    with pytest.raises(AgentNotReady):
+        await yard.endpoint()
+    yard.machine.exits_with = None
+    assert await yard.endpoint()
+    assert "failed.json" not in yard.left()
+
+
+STEPS = ("before create", "after create", "before start", "after start", "seen", "listed")
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_killed_creator_leaves_the_lock_free_and_its_container_is_removed(
+    yard: Yard, step: str
+) -> None:
+    """B3: whoever comes next finds the lock free, and what the dead one made by its labels."""
+    dying = yard.process(failing(step, lambda: Killed(step)))
+    with pytest.raises(Killed):
+        await dying.endpoint(AGENT, Trail("reports"))
+    endpoint = await yard.endpoint()
+    assert list(yard.machine.containers) == [endpoint.container]
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_cancelled_creator_leaves_nothing(yard: Yard, step: str) -> None:
+    """Ctrl-C at any await: the container is removed, nobody is told of a failure, the next one starts it."""
+    task: asyncio.Task[Endpoint]
+
+    def on_step(name: str) -> None:
+        if name == step:
+            task.cancel()
+
+    task = asyncio.ensure_future(yard.process(on_step).endpoint(AGENT, Trail("reports")))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not yard.machine.containers
+    assert yard.left() in ([], ["start.lock"])
+    assert await yard.endpoint()
+
+
+async def test_an_owner_that_does_not_get_on_is_named(yard: Yard) -> None:
+    """B3: a live but stuck owner: its pid, its command, since when, and at which step."""
+    lock = FileStartLock(yard.files.folder)
+    assert await lock.take()
+    await lock.tell("starting its container")
+    agent = replace(AGENT, pool=Pool(start_s=0.1))
+    with pytest.raises(AgentBusy, match=rf"process {os.getpid()} .*since 20.*step: starting its container"):
+        await yard.endpoint(agent)
+    await lock.free()
+    assert await yard.endpoint(agent)
+
+
+async def test_several_are_started_and_a_caller_takes_the_first(yard: Yard) -> None:
+    more = await yard.process().start_more(AGENT, 3)
+    assert len({one.instance for one in more}) == len(yard.files.read()) == 3
+    assert await yard.endpoint() in more
+    assert yard.machine.made == 3
+
+
+async def test_all_of_an_agent_is_removed(yard: Yard) -> None:
+    await yard.process().start_more(AGENT, 2)
+    assert await yard.process().clear(AGENT.name) == 2
+    assert not yard.machine.containers
+    assert AGENT.name not in os.listdir(yard.agents_dir)
+    assert await yard.endpoint()
