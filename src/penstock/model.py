@@ -101,6 +101,7 @@ class Outcome:
     logs: str | None = None  # the end of what it wrote, cut to a limit
     timed_out: bool = False  # it was ended because its time was up
     host_fault: bool = False  # the host is to blame, though the verdict ends the task: its breaker counts
+    known_fault: bool = False  # another attempt has told of the very same fault: its breaker counts it once
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -11,7 +13,11 @@ import msgspec
 from penstock.agents.calling import LINES, AgentCalls
 from penstock.agents.connections import PROOF_HEADER, Terms
 from penstock.agents.endpoints import READY, Endpoint
-from tests.unit.model_rig import Call, Wire, http
+from penstock.errors import AgentError
+from penstock.hosts.agent import AgentAdapter
+from penstock.hosts.base import Job
+from penstock.model import Host, Outcome
+from tests.unit.model_rig import PATIENCE_S, Call, Wire, http
 
 KEY, PROOF = "the-key", "the-proof"
 PROVEN = ((PROOF_HEADER, PROOF),)
@@ -63,3 +69,69 @@ async def calls_of(name: str = "reports", **terms: Any) -> AsyncIterator[AgentCa
         yield made
     finally:
         await made.close()
+
+
+@dataclass
+class StubStatistics:
+    ready: int
+    paused: int = 0
+
+
+class StubKeeper:
+    """Lends these endpoints one after the other, the last of them again and again."""
+
+    def __init__(self, *endpoints: Endpoint) -> None:
+        self.endpoints = list(endpoints)
+        self.lent = 0
+        self.live = 0
+        self.reports: list[tuple[str, str]] = []
+        self.problem: AgentError | None = None
+        self.steps: list[str] = []
+
+    async def open(self) -> None:
+        self.steps.append("open")
+
+    async def close(self) -> None:
+        self.steps.append("close")
+
+    @asynccontextmanager
+    async def lease(self) -> AsyncIterator[Endpoint]:
+        if self.problem is not None:
+            raise self.problem
+        self.lent += 1
+        self.live += 1
+        try:
+            yield self.endpoints.pop(0) if len(self.endpoints) > 1 else self.endpoints[0]
+        finally:
+            self.live -= 1
+
+    def report(self, endpoint: Endpoint, fault: str) -> None:
+        self.reports.append((endpoint.instance, fault))
+
+    async def check(self) -> None:
+        if self.problem is not None:
+            raise self.problem
+
+    def statistics(self) -> StubStatistics:
+        return StubStatistics(len(self.endpoints))
+
+
+@asynccontextmanager
+async def agent_host(
+    keeper: StubKeeper, *, plain: bool = False, **options: Any
+) -> AsyncIterator[AgentAdapter]:
+    made = AgentAdapter(Host("reports", "agent", options=options), keeper, plain=plain)
+    await made.open()
+    await made.stand()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def perform(
+    made: AgentAdapter, payload: Any, attempt: int = 1, timeout_s: float | None = None
+) -> Outcome:
+    work = made.work(Job("t", attempt, "reports", payload, "reports", "default", timeout_s=timeout_s))
+    async with asyncio.timeout(PATIENCE_S):
+        return await work.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -296,6 +297,24 @@ def test_a_fault_in_the_midst_of_an_answer_ends_the_task_and_still_counts_for_th
     s.apply(m.Finished("b", 1, broke_off), 2.0)
     s.apply(m.Submitted(tasks("d")), 3.0)
     assert s.waiting_reason("d") == "host-down"
+
+
+def test_the_same_fault_told_by_many_attempts_counts_once() -> None:
+    """Rule 5: a container that takes its attempts with it is one fault; who tries the host again must hear it."""
+    s = Scheduler(plant(Host("h", "none", 4, breaker=BreakerRule(failures=2, reset_s=9.0)), retry=GOOD_RETRY))
+    s.apply(m.Submitted(tasks("a", "b", "c")), 1.0)
+    lost = Outcome(Verdict.HOST, error="its container is lost")
+    s.apply(m.Finished("a", 1, lost), 2.0)
+    for task in ("b", "c"):
+        s.apply(m.Finished(task, 1, replace(lost, known_fault=True)), 2.0)
+    assert started(s.apply(m.Submitted(tasks("d")), 2.0)) == ["d"]
+    s.apply(m.Finished("d", 1, lost), 2.0)
+    s.apply(m.Submitted(tasks("e")), 3.0)
+    assert s.waiting_reason("e") == "host-down"
+    (tried,) = started(s.apply(m.Tick(), 12.0))
+    s.apply(m.Finished(tried, 1 if tried == "e" else 2, replace(lost, known_fault=True)), 12.0)
+    s.apply(m.Submitted(tasks("f")), 12.5)
+    assert s.waiting_reason("f") == "host-down"
 
 
 def test_a_throttled_host_is_asked_for_less_and_costs_no_retry() -> None:

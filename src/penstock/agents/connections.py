@@ -47,9 +47,10 @@ class Trouble(Enum):
 class CallFailed(Exception):
     """A container gave no answer that could be used."""
 
-    def __init__(self, trouble: Trouble, text: str) -> None:
+    def __init__(self, trouble: Trouble, text: str, instance: str = "") -> None:
         super().__init__(text)
         self.trouble = trouble
+        self.instance = instance  # which one it was, where its caller has said so
 
 
 @dataclass(frozen=True, slots=True)

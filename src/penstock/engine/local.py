@@ -31,7 +31,7 @@ from penstock.engine.timers import Timers
 from penstock.engine.trees import kill_orphans
 from penstock.engine.watchdog import Watchdog
 from penstock.errors import HostError
-from penstock.hosts.base import Adapter, Call, Health, Job, OwnCoroutine, Program, Watched, Work
+from penstock.hosts.base import Adapter, Call, Health, Job, OwnCoroutine, Program, Standing, Watched, Work
 from penstock.model import Outcome, Verdict
 
 _CHORES = 32  # threads for killing and looking; each may have to wait for a process to die
@@ -101,6 +101,8 @@ class LocalEngine:
         self._open = True
         for adapter in self._adapters.values():
             await adapter.open()
+            if isinstance(adapter, Standing):
+                await adapter.stand()
 
     async def close(self) -> None:
         """Stop what runs and wait for it. User code that cannot be stopped is left, and named in the log."""

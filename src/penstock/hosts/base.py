@@ -112,6 +112,14 @@ class Adapter(Protocol):
 
 
 @runtime_checkable
+class Standing(Protocol):
+    """An adapter that does something of its own while its dispatcher works; a mere check does not begin it."""
+
+    async def stand(self) -> None:
+        """Called once, after `open`; `close` ends it."""
+
+
+@runtime_checkable
 class Watched(Protocol):
     """An adapter whose host can be down without any attempt having failed: it is checked now and then."""
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.errors import PermanentError
 
+AGENT_CALL = "agent"
 Headers = Sequence[tuple[str, str]]
 
 
@@ -31,11 +32,15 @@ class ClientStalled(PermanentError):
 
 
 class Relay(ABC):
-    """`endpoint` is chat/completions, completions or embeddings; `body` is what the client sent, byte for byte."""
+    """`endpoint` is chat/completions, completions or embeddings; `body` is what the client sent, byte for byte.
 
-    def __init__(self, endpoint: str, body: bytes, *, streamed: bool) -> None:
+    That of an agent's call is `AGENT_CALL`: it has a `payload`, which is like that of a task.
+    """
+
+    def __init__(self, endpoint: str, body: bytes, *, streamed: bool, payload: Any = None) -> None:
         self.endpoint = endpoint
         self.body = body
+        self.payload = payload
         self.streamed = streamed
         self.refusal: Refusal | None = None  # of the last attempt, if its host refused in words
         self.timed_out = False  # the last attempt waited for its host in vain

@@ -67,6 +67,8 @@ class Experience:
 
     def _judge(self, host: HostState, outcome: Outcome, now: float) -> None:
         verdict = outcome.verdict
+        if outcome.known_fault and not host.breaker.half_open:  # who tries a host again must hear how it is
+            return
         if verdict is Verdict.HOST or outcome.host_fault:
             host.last_fault = (outcome.error or "no reason given")[:200]
             host.breaker.fault(now)

@@ -1,0 +1,306 @@
+"""A container agent as a host: how a payload becomes a task in one of its containers, and what becomes of a fault.
+
+    [hosts.reports]
+    type = "agent"
+    agent = "reports"               # of [agents.reports]
+    temporary_exit = [75]           # exit statuses worth another try
+    output_limit_bytes = 10000000
+
+A payload is `{"command": "render", "params": [...] or {...}, "stdin": "text"}`. The task's name in the container is
+`TASK.ATTEMPT`, and the same name runs once there. A container that refused, is another's, or takes nothing more in
+has run nothing: another is asked at once, within the same attempt. One that was lost is the host's fault, and
+however many attempts it took with it, the host's breaker counts it once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict, replace
+from typing import Any, Protocol
+
+from penstock.agents.calling import LINES, AgentCalls, Ask, Reply, Stream
+from penstock.agents.connections import OUTPUT_LIMIT_BYTES, CallFailed, Terms, Trouble
+from penstock.agents.endpoints import Endpoint
+from penstock.config.problems import kind_of, meant
+from penstock.errors import AgentError, AgentLost, PermanentError
+from penstock.hosts.agent_answers import LOG_CHARS, end_line, outcome_of, reply_of_end
+from penstock.hosts.base import Health, Job, OwnCoroutine
+from penstock.hosts.command import EX_TEMPFAIL
+from penstock.hosts.options import Options
+from penstock.hosts.relay import AGENT_CALL, ClientStalled, Refusal, Relay
+from penstock.model import Host, Outcome, Verdict
+from penstock.trace import passed_on
+
+FIELDS = ("command", "params", "stdin")
+COMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_COMMAND_RULE = "letters, digits, '_', '.' and '-', at most 128, first a letter, digit or '_'"
+_LAST_TRY = (False, False, False, True)  # containers that ran nothing, within one attempt
+_MOST_LOST = 100  # instances whose loss is remembered
+_CHECK_S = 30.0
+_JSON_HEADERS = (("content-type", "application/json"),)
+_LINES_HEADERS = (("content-type", LINES), ("cache-control", "no-store"), ("x-accel-buffering", "no"))
+
+
+class Keeping(Protocol):
+    """What is needed of the keeper of an agent's containers: `agents.keeping.Keeper` is one."""
+
+    async def open(self) -> None:
+        """Keep containers from now on; an engine that is down is tried again and again."""
+
+    async def close(self) -> None: ...
+
+    def lease(self) -> AbstractAsyncContextManager[Endpoint]:
+        """A container for one call; AgentError where there is none, AgentLost when it goes away meanwhile."""
+
+    def report(self, endpoint: Endpoint, fault: str) -> None:
+        """A container did not answer as it should."""
+
+    async def check(self) -> None:
+        """AgentError: it could take no call now, and why. Starts nothing."""
+
+    def statistics(self) -> Any:
+        """A dataclass of figures."""
+
+
+class AgentAdapter:
+    check_every_s = _CHECK_S
+
+    def __init__(self, host: Host, keeper: Keeping, *, plain: bool = False) -> None:
+        self._host = host.name
+        options = Options(host)
+        self._temporary = frozenset(options.wholes("temporary_exit", (EX_TEMPFAIL,)))
+        limit_bytes = options.count("output_limit_bytes", OUTPUT_LIMIT_BYTES)
+        options.done()
+        self._plain = plain
+        self._keeper = keeper
+        self._stands = False
+        self._calls = AgentCalls(host.name, Terms(plain=plain, output_limit_bytes=limit_bytes))
+        self._lost: dict[str, None] = {}  # instances, the oldest first
+
+    async def open(self) -> None:
+        await self._calls.open()
+
+    async def stand(self) -> None:
+        self._stands = True
+        await self._keeper.open()
+
+    async def close(self) -> None:
+        if self._stands:
+            self._stands = False
+            await self._keeper.close()
+        await self._calls.close()
+
+    async def check(self) -> Health:
+        try:
+            await self._keeper.check()
+        except AgentError as error:
+            return Health(False, str(error))
+        told = self._keeper.statistics()
+        if not self._stands:
+            return Health(True, "its image is there")
+        return Health(True, f"{told.ready} containers ready, {told.paused} paused")
+
+    def statistics(self) -> dict[str, Any]:
+        """Of its containers, for those who ask."""
+        return asdict(self._keeper.statistics())
+
+    def work(self, job: Job) -> OwnCoroutine:
+        payload = job.payload
+        relay = payload if isinstance(payload, Relay) else None
+        if relay is not None and relay.endpoint != AGENT_CALL:
+            raise PermanentError(f"{self._host} is an agent and answers no calls of models")
+        asked = read_payload(payload if relay is None else relay.payload)
+        ask = asked._replace(
+            id=f"{job.task}.{job.attempt}",
+            timeout_s=job.timeout_s,
+            trace=None if job.trace is None else passed_on(job.trace),
+        )
+        if relay is None:
+            return OwnCoroutine(lambda: self._perform(ask))
+        return OwnCoroutine(lambda: self._relay(ask, relay, job.attempt))
+
+    # ---- tasks
+
+    async def _perform(self, ask: Ask) -> Outcome:
+        try:
+            return self._outcome(ask, await self._asked(ask))
+        except CallFailed as failed:
+            return self._failed(failed)
+        except AgentError as error:
+            return Outcome(Verdict.HOST, error=str(error))
+
+    async def _asked(self, ask: Ask) -> Reply:
+        """The answer of the first container that takes it."""
+        for last in _LAST_TRY:
+            async with self._leased() as endpoint:
+                try:
+                    reply = await self._calls.ask(endpoint, ask)
+                except CallFailed as failed:
+                    self._tell(endpoint, failed)
+                    if last or not failed.trouble.nothing_ran:
+                        raise
+                    continue
+                if last or not self._ran_nothing(endpoint, reply):
+                    return reply
+        raise AssertionError("the last try returns or raises")
+
+    def _outcome(self, ask: Ask, reply: Reply) -> Outcome:
+        return outcome_of(
+            self._host, reply, timeout_s=ask.timeout_s, temporary=self._temporary, plain=self._plain
+        )
+
+    # ---- calls of the front door
+
+    async def _relay(self, ask: Ask, relay: Relay, attempt: int) -> Outcome:
+        if relay.begun:  # an attempt was ended from outside, by its time or by hand
+            return Outcome(Verdict.PERMANENT, error="the answer had begun, so it was not tried again")
+        relay.refusal = None
+        try:
+            outcome = await (self._pass_lines if relay.streamed else self._pass_whole)(ask, relay, attempt)
+        except CallFailed as failed:
+            outcome = self._failed(failed)
+            if relay.begun:
+                return await _broken_off(outcome, relay)
+        except AgentError as error:
+            outcome = Outcome(Verdict.HOST, error=str(error))
+        except ClientStalled as stalled:
+            outcome = Outcome(Verdict.PERMANENT, error=str(stalled))
+        relay.timed_out = outcome.timed_out
+        return outcome
+
+    async def _pass_whole(self, ask: Ask, relay: Relay, attempt: int) -> Outcome:
+        reply = await self._asked(ask)
+        outcome = self._outcome(ask, reply)
+        if outcome.verdict is not Verdict.DONE:
+            return self._refuse(relay, reply, outcome)
+        await relay.whole(200, _JSON_HEADERS, self._host, attempt, reply.body)
+        return replace(outcome, value=relay.record() or None)
+
+    async def _pass_lines(self, ask: Ask, relay: Relay, attempt: int) -> Outcome:
+        async with self._followed(ask) as stream:
+            if stream.reply is not None:
+                return self._refuse(relay, stream.reply, self._outcome(ask, stream.reply))
+            stderr = ""
+            async for lines in stream:
+                if not relay.begun:
+                    await relay.begin(200, _LINES_HEADERS, self._host, attempt)
+                for line in lines:
+                    if line.type == "stderr":
+                        stderr = f"{stderr}{line.told.get('data', '')}"[-LOG_CHARS:]
+                await relay.send(b"".join(line.raw for line in lines))
+            assert stream.end is not None, "a stream without an end raises"
+            await relay.end()
+        outcome = self._outcome(ask, reply_of_end(stream.end.told, stderr))
+        if outcome.verdict is Verdict.DONE:
+            return replace(outcome, value=relay.record() or None)
+        return _told_already(outcome)
+
+    def _refuse(self, relay: Relay, reply: Reply, outcome: Outcome) -> Outcome:
+        if reply.code:  # in words of the protocol, which the client understands
+            relay.refusal = Refusal(reply.status, _JSON_HEADERS, reply.body)
+        return outcome
+
+    @asynccontextmanager
+    async def _followed(self, ask: Ask) -> AsyncIterator[Stream]:
+        """The stream of the first container that takes it."""
+        for last in _LAST_TRY:
+            async with self._leased() as endpoint:
+                begun = False
+                try:
+                    async with self._calls.follow(endpoint, ask) as stream:
+                        reply = stream.reply
+                        if last or reply is None or not self._ran_nothing(endpoint, reply):
+                            begun = True
+                            yield stream
+                            return
+                except CallFailed as failed:
+                    self._tell(endpoint, failed)
+                    if begun or last or not failed.trouble.nothing_ran:
+                        raise
+
+    # ---- containers and their faults
+
+    @asynccontextmanager
+    async def _leased(self) -> AsyncIterator[Endpoint]:
+        instance = ""
+        try:
+            async with self._keeper.lease() as endpoint:
+                instance = endpoint.instance
+                yield endpoint
+        except AgentLost as lost:
+            raise CallFailed(Trouble.LOST, str(lost), instance) from None
+
+    def _tell(self, endpoint: Endpoint, failed: CallFailed) -> None:
+        failed.instance = endpoint.instance
+        if failed.trouble is not Trouble.TOO_LARGE:
+            self._keeper.report(endpoint, failed.trouble.value)
+
+    def _ran_nothing(self, endpoint: Endpoint, reply: Reply) -> bool:
+        """Whether the container takes nothing more in, or not from us: its keeper is told."""
+        if self._plain or (reply.code != "draining" and reply.status != 401):
+            return False
+        self._keeper.report(
+            endpoint, "it refuses our key" if reply.status == 401 else "it takes nothing more in"
+        )
+        return True
+
+    def _failed(self, failed: CallFailed) -> Outcome:
+        if failed.trouble is Trouble.TOO_LARGE:
+            return Outcome(Verdict.PERMANENT, error=str(failed))
+        if failed.trouble is Trouble.SILENT:
+            return Outcome(Verdict.TEMPORARY, error=str(failed), timed_out=True)
+        known = failed.trouble is Trouble.LOST and failed.instance != "" and self._is_known(failed.instance)
+        return Outcome(Verdict.HOST, error=str(failed), known_fault=known)
+
+    def _is_known(self, lost: str) -> bool:
+        """Whether the loss of this container was told before."""
+        if lost in self._lost:
+            return True
+        self._lost[lost] = None
+        if len(self._lost) > _MOST_LOST:
+            del self._lost[next(iter(self._lost))]
+        return False
+
+
+def read_payload(payload: Any) -> Ask:
+    """What a payload asks for; PermanentError says what is wrong with it."""
+    if not isinstance(payload, dict):
+        raise PermanentError(
+            f'a payload for an agent is {{"command": …, "params": […]}}, not {kind_of(payload)}'
+        )
+    for name in payload:
+        if name not in FIELDS:
+            raise PermanentError(
+                f"the payload has an unknown field {name[:80]!r}{meant(name, FIELDS, 'fields')}"
+            )
+    command = payload.get("command")
+    if not isinstance(command, str) or not COMMAND.fullmatch(command):
+        what = "is missing" if command is None else f"must be {_COMMAND_RULE}"
+        raise PermanentError(f"the payload's `command` {what}; name what the agent shall do")
+    params = payload.get("params")
+    if params is not None and not isinstance(params, list | dict):
+        raise PermanentError(f"the payload's `params` must be a list or a table, not {kind_of(params)}")
+    stdin = payload.get("stdin")
+    if stdin is not None and not isinstance(stdin, str):
+        raise PermanentError(f"the payload's `stdin` must be a text, not {kind_of(stdin)}")
+    return Ask("", command, [] if params is None else params, stdin)
+
+
+def _told_already(outcome: Outcome) -> Outcome:
+    """The client has read how it ended: nobody tries again."""
+    return replace(
+        outcome,
+        verdict=Verdict.PERMANENT,
+        retry_after_s=None,
+        host_fault=outcome.verdict is Verdict.HOST,
+    )
+
+
+async def _broken_off(outcome: Outcome, relay: Relay) -> Outcome:
+    """The client has a part of the answer: it is told that no more comes."""
+    error = f"{outcome.error}; the answer had begun, so it was not tried again"
+    await relay.send(end_line(error, "timeout" if outcome.timed_out else "host_failed"))
+    await relay.end()
+    return _told_already(replace(outcome, error=error))
