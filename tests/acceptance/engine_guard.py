@@ -92,13 +92,14 @@ class Engine:
 
     def serve(self, url: str) -> subprocess.Popen[bytes]:
         """The API on another socket; the caller ends it."""
-        return subprocess.Popen(
-            self.argv("system", "service", "--time=0", url),
-            env=self.environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=(self.folder / "service.log").open("ab"),
-        )
+        with (self.folder / "service.log").open("ab") as log:
+            return subprocess.Popen(
+                self.argv("system", "service", "--time=0", url),
+                env=self.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
 
 
 # ---- images
@@ -106,7 +107,7 @@ class Engine:
 
 def root_of_python() -> Path:
     """A tar of the root of the image with Python, made once and kept in the user's cache."""
-    mark = hashlib.blake2b(repr((PACKAGES, APPLETS, 1)).encode(), digest_size=8).hexdigest()
+    mark = hashlib.blake2b(repr((PACKAGES, APPLETS, 2)).encode(), digest_size=8).hexdigest()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock-tests"
     found = cache / f"root-{mark}.tar"
     if not found.exists():
@@ -136,6 +137,7 @@ def _unpacked(work: Path) -> Path:
         shutil.rmtree(root / folder, ignore_errors=True)
     for folder in ("agent", "dev", "etc", "penstock", "proc", "run/penstock", "sys", "tmp"):
         (root / folder).mkdir(parents=True, exist_ok=True)
+    (root / "tmp").chmod(0o1777)
     (root / "usr/bin/python3").symlink_to("python3.11")
     _link_applets(root)
     return root

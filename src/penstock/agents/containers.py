@@ -22,7 +22,7 @@ import aiohttp
 
 from penstock.agents import creating, engine_faults, recipe, sightings, socket_folders
 from penstock.agents.engine_faults import Asked
-from penstock.agents.engine_session import ANSWER_S, GONE, EngineSession, table
+from penstock.agents.engine_session import ANSWER_S, EngineSession, table
 from penstock.agents.log_lines import lines
 from penstock.agents.recipe import Identity
 from penstock.agents.sightings import ContainerEvent, ContainerStats, Seen
@@ -111,13 +111,13 @@ class Containers:
             with suppress(AgentError):  # a paused program gets no signal; one that has just ended needs none
                 await self.resume(id)
         timeout = aiohttp.ClientTimeout(total=grace_s + ANSWER_S)
-        with self._engine.faults(id, allowed=GONE):
+        with self._engine.faults(id, may_be_gone=True):
             await self._engine.container(id).stop(t=max(0, round(grace_s)), timeout=timeout)
 
     async def kill(self, id: str, signal: str = "SIGKILL") -> None:
         """A signal to its program; one that is gone or has ended is fine."""
         try:
-            with self._engine.faults(id, allowed=GONE):
+            with self._engine.faults(id, may_be_gone=True):
                 await self._engine.container(id).kill(signal=signal)
         except AgentError:
             seen = await self.seen(id)
@@ -136,7 +136,7 @@ class Containers:
     async def _removed(self, id: str) -> None:
         for tries in range(1, _REMOVE_TRIES + 1):
             try:
-                with self._engine.faults(id, allowed=GONE):
+                with self._engine.faults(id, may_be_gone=True):
                     await self._engine.container(id).delete(
                         force=True, v=True, timeout=aiohttp.ClientTimeout(total=ANSWER_S)
                     )
@@ -164,10 +164,9 @@ class Containers:
 
     async def seen(self, id: str) -> Seen | None:
         """None: it is gone."""
-        told: Mapping[str, Any] | None = None
-        with self._engine.faults(id, allowed=GONE):
-            told = await self._engine.container(id).show()
-        return None if told is None else sightings.inspected(told, self._engine.host)
+        with self._engine.faults(id, may_be_gone=True):
+            return sightings.inspected(await self._engine.container(id).show(), self._engine.host)
+        return None
 
     async def listed(self, home: str | None = None, agent: str | None = None) -> list[Seen]:
         """Those with our label, whatever their state; of this home, or of `home`."""
@@ -179,12 +178,10 @@ class Containers:
             return [sightings.summarized(one._container, self._engine.host) for one in found]
 
     async def image_id(self, name: str) -> str:
-        told: Mapping[str, Any] | None = None
-        with self._engine.faults(allowed=GONE):
+        with self._engine.faults(may_be_gone=True):
             told = await self._engine.docker.images.inspect(name)
-        if told is None:
-            raise engine_faults.image_missing(Asked(self.url, image=name))
-        return str(told.get("Id") or "").removeprefix("sha256:")
+            return str(told["Id"]).removeprefix("sha256:")
+        raise engine_faults.image_missing(Asked(self.url, image=name))
 
     async def stats(self, id: str) -> ContainerStats:
         asked = {"stream": "false", "one-shot": "true"}
@@ -236,7 +233,7 @@ class Containers:
     async def _secrets(self, id: str) -> list[str]:
         """What a container was given and nobody may read: the engine knows, so any process can ask."""
         told: Mapping[str, Any] = {}
-        with self._engine.faults(id, allowed=GONE):
+        with self._engine.faults(id, may_be_gone=True):
             told = (await self._engine.container(id).show()).get("Config", {})
         named = str((told.get("Labels") or {}).get(recipe.SECRETS_LABEL, "")).split(",")
         names = {recipe.KEY_VARIABLE, recipe.PROOF_VARIABLE, *named}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import stat
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
@@ -11,9 +13,9 @@ from typing import Any
 from penstock.agents import archives, engine_faults, recipe, server_file, socket_folders
 from penstock.agents.engine_faults import Asked
 from penstock.agents.engine_session import LOOPBACK, EngineSession
-from penstock.agents.recipe import Identity, Place
+from penstock.agents.recipe import NOBODY, Identity, Place
 from penstock.config.agents import Agent
-from penstock.errors import AgentError
+from penstock.errors import AgentError, EngineUnreachable
 
 _NO_INIT = re.compile("init binary|docker-init|catatonit")
 
@@ -75,8 +77,12 @@ class Creator:
         return await self._post(name, wanted, asked)
 
     async def _post(self, name: str, wanted: dict[str, Any], asked: Asked) -> str:
-        with self._engine.faults(asked=asked):
-            container = await self._engine.docker.containers.create(wanted, name=name)
+        try:
+            with self._engine.faults(asked=asked):
+                container = await self._engine.docker.containers.create(wanted, name=name)
+        except EngineUnreachable:
+            await self._undo(name)  # it may have been made before the answer was cut
+            raise
         return str(container.id)
 
     async def _copy(self, id: str, agent: Agent) -> None:
@@ -91,8 +97,7 @@ class Creator:
             told = (await self._engine.container(id).show())["HostConfig"]
         for name, wanted in recipe.limits(agent).items():
             if name != "MemorySwap" and told.get(name) != wanted:
-                said = f"cgroup: {name} is {told.get(name)!r} where {wanted} was asked for"
-                raise engine_faults.translated(0, said, asked)
+                raise engine_faults.limit_dropped(asked, f"{name} = {told.get(name)}, not {wanted}")
 
     async def _undo(self, id: str) -> None:
         with suppress(AgentError):
@@ -117,8 +122,9 @@ class Creator:
         return {name: self._environ[name] for name in agent.pass_env}
 
     def _check(self, agent: Agent) -> None:
-        """What a remote engine cannot do, or must not."""
+        """What an engine would do in a way that nobody wants, or cannot do at all."""
         if not self._engine.is_remote:
+            self._check_mounts(agent)
             return
         if not agent.network:
             raise AgentError(
@@ -131,6 +137,37 @@ class Creator:
                 f"agents.{agent.name}.plain: on {self._engine.url} it would be open to the whole network without a "
                 f"key: let it check keys, or run Penstock on that machine"
             )
+
+    def _check_mounts(self, agent: Agent) -> None:
+        """Podman makes a folder where a mount's source is missing, as root where it is root's."""
+        sources = [(f"mounts[{at}].source", one.source) for at, one in enumerate(agent.mounts)]
+        sources += [("folder", agent.folder)] if agent.folder is not None else []
+        for key, source in sources:
+            if not os.path.isabs(source) or not os.path.exists(source):
+                raise AgentError(
+                    f"agents.{agent.name}.{key}: {source!r} is not there: make it, or name another"
+                )
+        hidden = None
+        if agent.folder is not None and agent.privileges.user == NOBODY:
+            hidden = _unreadable(agent.folder)
+        if hidden is not None:
+            raise AgentError(
+                f"agents.{agent.name}.folder: the container's user may not read {hidden}: run "
+                f"chmod -R a+rX {agent.folder}, or set its user"
+            )
+
+
+def _unreadable(folder: str) -> str | None:
+    """The first of the agent's folder, that of its handlers and these that only their owner may read."""
+    handlers = os.path.join(folder, "handlers")
+    with suppress(OSError):
+        inside = [os.path.join(handlers, name) for name in sorted(os.listdir(handlers))]
+        for path in (folder, handlers, *inside):
+            mode = os.stat(path).st_mode
+            needed = 0o005 if stat.S_ISDIR(mode) else 0o004
+            if mode & needed != needed:
+                return path
+    return None
 
 
 async def _to_the_end(work: Coroutine[Any, Any, str], undo: Callable[[str], Awaitable[None]]) -> str:

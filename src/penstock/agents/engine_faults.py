@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from penstock.agents.engine_socket import HOW_TO_START
@@ -18,14 +19,15 @@ _MOST_CHARACTERS = 400
 _SHORTEST_SECRET = 4  # shorter ones hide nothing, and hiding them would make every message unreadable
 
 
-class Asked(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Asked:
     """What was being done, for the message."""
 
     engine: str  # its URL
     agent: str = ""
     image: str = ""
     program: str = ""  # the first word of what runs in the container
-    secrets: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def place(self) -> str:
@@ -38,6 +40,10 @@ class _Fault(NamedTuple):
     remedy: str
 
 
+_NO_LIMITS = (
+    "the engine may not limit cpus, memory or processes here: delegate those controllers to your user "
+    "(systemd: Delegate=cpu memory pids), or leave out agents.*.limits"
+)
 _FAULTS = (
     _Fault(
         r"no space left on device|disk quota exceeded|not enough space",
@@ -52,7 +58,8 @@ _FAULTS = (
     ),
     _Fault(
         r"port is already allocated|all ports are allocated|address already in use|"
-        r"(?:no|could not find (?:an? )?)(?: free| available| open)? ?ports?\b|cannot assign requested address|"
+        r"(?:no|find(?: an?)?|allocate(?: an?)?) (?:free |available |open |host )?ports?\b|"
+        r"cannot assign requested address|"
         r"rootlessport .*(?:bind|listen)",
         NoRoomForAgent,
         "no port of this machine is left for it: stop other containers, or widen ip_local_port_range",
@@ -63,6 +70,16 @@ _FAULTS = (
         r"can't create new thread|pthread_create failed",
         NoRoomForAgent,
         "this machine has no memory, process or file left for it: stop other containers, or raise its limits",
+    ),
+    _Fault(
+        r"unable to set memory limit|minimum memory limit|memory limit should be|memory limit .*too (?:small|low)",
+        AgentError,
+        "agents.*.limits.memory_mb is too little to start anything in: give it more",
+    ),
+    _Fault(
+        r"cfs quota|range of cpus|nanocpus|cpu.* out of range",
+        AgentError,
+        "agents.*.limits.cpus is not within what this machine has: give from 0.01 to its number of cores",
     ),
     _Fault(
         r"init binary|docker-init",
@@ -77,8 +94,7 @@ _FAULTS = (
     _Fault(
         r"cgroup|controller .* (?:not available|is not|unavailable)|Limitation discarded|cpu\.max|memory\.max",
         AgentError,
-        "the engine may not limit cpus, memory or processes here: delegate those controllers to your user "
-        "(systemd: Delegate=cpu memory pids), or leave out agents.*.limits",
+        _NO_LIMITS,
     ),
     _Fault(
         r"executable file not found|exec: .*no such file|exec format error|"
@@ -104,6 +120,7 @@ _FAULTS = (
         "`podman system migrate`",
     ),
 )
+_GONE = re.compile(r"no such container|no container with name or id|does not exist in database", re.I)
 _IMAGE = re.compile(
     r"no such image|image not known|image .*not found|unable to find image|manifest unknown", re.I
 )
@@ -123,6 +140,17 @@ def translated(status: int, message: str, asked: Asked) -> AgentError:
                 f"{asked.place}: {remedy.replace('agents.*', asked.place)} (the engine says: {told})"
             )
     return AgentError(f"{asked.place}: the container engine refused, with status {status}: {told}")
+
+
+def is_gone(status: int, message: str) -> bool:
+    """Whether there is no such container, or image: Podman says so with status 500 while it is being removed."""
+    return status == 404 or bool(_GONE.search(message))
+
+
+def limit_dropped(asked: Asked, told: str) -> AgentError:
+    """For an engine that made the container without a limit, instead of refusing."""
+    remedy = _NO_LIMITS.replace("agents.*", asked.place)
+    return AgentError(f"{asked.place}: {remedy} (the engine set {told})")
 
 
 def unreachable(asked: Asked, told: str) -> EngineUnreachable:

@@ -17,7 +17,6 @@ from penstock.agents.engine_faults import Asked
 from penstock.agents.engine_socket import find_socket, is_remote, remote_host
 
 ANSWER_S = 60.0  # an engine that takes longer to answer is stuck
-GONE = 404
 LOOPBACK = "127.0.0.1"
 
 
@@ -85,14 +84,14 @@ class EngineSession:
 
     @contextmanager
     def faults(
-        self, id: str | None = None, *, asked: Asked | None = None, allowed: int | None = None
+        self, id: str | None = None, *, asked: Asked | None = None, may_be_gone: bool = False
     ) -> Iterator[None]:
-        """Whatever goes wrong inside is raised as one of our errors; an answer of status `allowed` is none."""
+        """Whatever goes wrong inside is raised as one of our errors."""
         asked = asked or self.known(id)
         try:
             yield
         except aiodocker.DockerError as error:
-            if error.status != allowed:
+            if not (may_be_gone and engine_faults.is_gone(error.status, str(error.message))):
                 raise engine_faults.translated(error.status, str(error.message), asked) from None
         except TimeoutError:
             raise engine_faults.unreachable(asked, f"no answer within {ANSWER_S:g} s") from None

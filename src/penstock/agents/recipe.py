@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import posixpath
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -31,6 +32,7 @@ SERVER_FILE = f"{SERVER_FOLDER}/agent_server.py"
 SOCKET_FOLDER = "/run/penstock"
 SOCKET_FILE = "agent.sock"
 LOG_LIMIT = "10m"  # a container that writes without end must not fill the disk
+NOBODY = "65534:65534"
 _MEGABYTE = 1024 * 1024
 
 # Runs `install` before our server, without its keys, then becomes the server. As the first process of a container
@@ -87,7 +89,8 @@ def fingerprint(agent: Agent, server_source: bytes) -> str:
 
 
 def container_name(agent: Agent, identity: Identity) -> str:
-    return f"penstock-{agent.name}-{identity.instance}"
+    """Unique by the instance; of the agent's name, what engines allow in one."""
+    return f"penstock-{re.sub('[^a-zA-Z0-9_.-]', '-', agent.name)[:60]}-{identity.instance}"
 
 
 def labels(agent: Agent, identity: Identity, mark: str, place: Place) -> dict[str, str]:
@@ -137,7 +140,7 @@ def copied_folders(agent: Agent) -> list[str]:
 
 def environment(agent: Agent, identity: Identity, passed: Mapping[str, str]) -> dict[str, str]:
     # A user without an entry in the image's list of users has no home, and the root is read-only.
-    home = {"HOME": "/tmp"} if agent.privileges.user == "65534:65534" else {}  # noqa: S108 - of the container
+    home = {"HOME": "/tmp"} if agent.privileges.user == NOBODY else {}  # noqa: S108 - of the container
     own = {INSTANCE_VARIABLE: identity.instance}
     if not agent.plain:
         own |= {KEY_VARIABLE: identity.key, PROOF_VARIABLE: identity.proof}

@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.agents import recipe
 
+_SIGNALS = 128  # what a status has above it is the number of the signal that ended the program
 _LOOPBACK = ("127.0.0.1", "localhost")
 _ANY = ("", "0.0.0.0", "::")  # noqa: S104 - what the engine says, not what we bind
 
@@ -38,6 +39,19 @@ class Seen:
     def answers(self) -> bool:
         """Whether a request would not hang for want of a running program."""
         return self.running and not self.paused
+
+    @property
+    def ending(self) -> str:
+        """How it ended, as a part of a sentence."""
+        if self.oom_killed:
+            return "was killed for want of memory"
+        if self.exit_code is None:
+            return f"never ran ({self.error})" if self.error else "never ran"
+        if self.exit_code > _SIGNALS:
+            name = f"signal {self.exit_code - _SIGNALS}"
+            why = ", as one that is out of memory is" if self.exit_code == _SIGNALS + 9 else ""
+            return f"ended with status {self.exit_code} ({name}{why})"
+        return f"ended with status {self.exit_code}" + (f" ({self.error})" if self.error else "")
 
     @property
     def agent(self) -> str:
