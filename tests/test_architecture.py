@@ -36,6 +36,7 @@ TASK_OWNERS: Mapping[str, str] = {
     "src/penstock/agents/agent_server.py": "the service awaits its connections as it ends",
     "src/penstock/agents/making.py": "to_its_end() awaits it, also when cancelled",
     "src/penstock/agents/store_lock.py": "free() cancels the renewing and awaits it",
+    "src/penstock/agents/keeping.py": "close() cancels the looking after containers and awaits it",
     "src/penstock/dispatcher/probes.py": "close() cancels the sampling and awaits it",
     "src/penstock/engine/local.py": "close() cancels the timers and awaits them",
     "src/penstock/engine/processes.py": "close() awaits the pool that is being made",

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -88,8 +88,19 @@ class Starter:
             trail.note("known" if found else "not known", hit=found is not None)
             yield found or await self._waited(call, hold)
 
-    async def start_more(self, agent: Agent, count: int, trail: Trail | None = None) -> list[Endpoint]:
-        """So many more, besides those that there are. Fewer where some failed; an error where all did."""
+    async def start_more(
+        self,
+        agent: Agent,
+        count: int,
+        trail: Trail | None = None,
+        *,
+        most: int | None = None,
+        is_there: Callable[[Endpoint], None] = lambda endpoint: None,
+    ) -> list[Endpoint]:
+        """So many more, besides those that there are; with `most` no more than that in all.
+
+        Fewer where some failed; an error where all did. `is_there` is called with each as soon as it is ready.
+        """
         call = self._call(agent, trail or Trail(agent.name))
         waiting = _Waiting(agent, self._patience.margin_s)
         while True:
@@ -99,10 +110,23 @@ class Starter:
             await waiting.a_while(lock)
         try:
             await self._swept(call, lock)
-            made = await self._several(call, lock, count)
+            if most is not None:
+                known = [one for one in call.files.read(call.fingerprint) if one.state != LEAVING]
+                count = min(count, most - len(known))
+            made = await self._several(call, lock, count, is_there)
         finally:
             await to_its_end(lock.free())
         return made
+
+    async def sweep(self, agent: Agent) -> None:
+        """Remove what owners that died left of it, unless somebody is just starting it: who does so sweeps too."""
+        call = self._call(agent, Trail(agent.name))
+        lock = self._make_lock(call.files.folder)
+        if await lock.take():
+            try:
+                await self._swept(call, lock)
+            finally:
+                await to_its_end(lock.free())
 
     async def clear(self, name: str) -> int:
         """Remove all containers of an agent and what is known of them, in use or not; how many there were."""
@@ -234,7 +258,9 @@ class Starter:
         await lock.tell("looking for what others left")
         await sweeping.sweep(self._containers, call.agent.name, call.files, call.trail)
 
-    async def _several(self, call: _Call, lock: StartLock, count: int) -> list[Endpoint]:
+    async def _several(
+        self, call: _Call, lock: StartLock, count: int, is_there: Callable[[Endpoint], None]
+    ) -> list[Endpoint]:
         made: list[Endpoint] = []
         failed: list[AgentError] = []
 
@@ -243,6 +269,8 @@ class Starter:
                 made.append(await self._made(call, lambda step: lock.tell(f"{step} ({number} of {count})")))
             except AgentError as error:
                 failed.append(error)
+            else:
+                is_there(made[-1])
 
         async with asyncio.TaskGroup() as group:
             for number in range(1, count + 1):

@@ -35,6 +35,7 @@ class Answer(NamedTuple):
     told: str  # what came, for errors
     is_draining: bool = False
     running: int = 0  # tasks that it works on, as it says
+    done: int = 0  # tasks that came to an end in it, well or not
 
 
 class Finding(StrEnum):
@@ -108,11 +109,20 @@ async def _answered_in_time(
 
 async def asked(agent: Agent, endpoint: Endpoint, timeout_s: float = ASK_S) -> Answer:
     """One question to its health path. No failure raises: it is what the answer tells."""
+    return await _sent(f"GET {agent.health}", agent, endpoint, timeout_s)
+
+
+async def drained(agent: Agent, endpoint: Endpoint, timeout_s: float = ASK_S) -> Answer:
+    """Tells it to take in nothing more. One that does not know how to is told in vain."""
+    return await _sent("POST /drain", agent, endpoint, timeout_s)
+
+
+async def _sent(what: str, agent: Agent, endpoint: Endpoint, timeout_s: float) -> Answer:
     try:
         async with asyncio.timeout(timeout_s):
             reader, writer = await _connection(endpoint.address)
             try:
-                writer.write(_request(agent, endpoint))
+                writer.write(_request(what, agent, endpoint))
                 await writer.drain()
                 return await _answer(reader, agent, endpoint.proof)
             finally:
@@ -141,10 +151,11 @@ def _socket(path: str) -> socket.socket:
     return found
 
 
-def _request(agent: Agent, endpoint: Endpoint) -> bytes:
+def _request(what: str, agent: Agent, endpoint: Endpoint) -> bytes:
     host = "localhost" if endpoint.is_socket else endpoint.address
     key = "" if agent.plain else f"Authorization: Bearer {endpoint.key}\r\n"
-    return f"GET {agent.health} HTTP/1.1\r\nHost: {host}\r\n{key}Connection: close\r\n\r\n".encode("latin-1")
+    length = "Content-Length: 0\r\n" if what.startswith("POST") else ""
+    return f"{what} HTTP/1.1\r\nHost: {host}\r\n{key}{length}Connection: close\r\n\r\n".encode("latin-1")
 
 
 async def _answer(reader: asyncio.StreamReader, agent: Agent, proof: str) -> Answer:
@@ -166,13 +177,18 @@ async def _answer(reader: asyncio.StreamReader, agent: Agent, proof: str) -> Ans
         return Answer(True, f"HTTP {status}")
     told = await _body(reader, headers)
     is_draining = told.get("status") == "draining"
-    running = told.get("running")
     return Answer(
         is_ours=not is_draining,
         told="it is draining" if is_draining else f"HTTP {status}",
         is_draining=is_draining,
-        running=running if isinstance(running, int) else 0,
+        running=_count(told, "running"),
+        done=_count(told, "done") + _count(told, "failed"),
     )
+
+
+def _count(told: dict[str, object], name: str) -> int:
+    number = told.get(name)
+    return number if isinstance(number, int) and number > 0 else 0
 
 
 async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> dict[str, object]:

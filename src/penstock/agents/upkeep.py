@@ -1,0 +1,375 @@
+"""Decides anew after each event what an agent's containers should do, and begins it; tells how it went.
+
+    lease, release, death, start, time ──► step: pool.decide ──► begin what was decided ──► tending (the engine)
+                                             ▲                                                  │
+                                             └──────────────────── how it went ─────────────────┘
+
+Each step is synchronous, so no call waits beside a container with room. Whatever the engine refuses is tried again
+after a growing pause; who waits for what cannot be made meanwhile is told why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.agents.endpoints import PAUSED, Endpoint
+from penstock.agents.kept import Book
+from penstock.agents.leases import Lease
+from penstock.agents.pool import (
+    Action,
+    Give,
+    Leave,
+    Pause,
+    Start,
+    State,
+    Stop,
+    Wake,
+    applied,
+    decide,
+    most_containers,
+)
+from penstock.agents.tending import Tending, Unfit
+from penstock.clock import Clock
+from penstock.config.agents import Agent
+from penstock.errors import AgentError, AgentNotReady
+
+FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.5, 30.0
+LAST_PAUSE_BACKOFF_S = 600.0  # some engines cannot pause at all
+STEADY_S = 10.0  # one that ends sooner than that after its start was never right
+HUNG_S = 60.0  # for the calls of a container that does not answer any more
+
+Figures = Callable[[str, float], None]  # what happened, and how long it took
+
+_COMING = (State.READY, State.WAKING, State.STARTING, State.PAUSING)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Whom it tells, and what time it is."""
+
+    clock: Clock
+    figures: Figures
+    log: logging.Logger
+
+
+class Waiter:
+    """A call without a container."""
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self.endpoint: asyncio.Future[Endpoint] = asyncio.get_running_loop().create_future()
+
+
+class Upkeep:
+    """Of one agent's containers. Its tasks belong to `group`; without one it only lets calls end."""
+
+    def __init__(self, agent: Agent, book: Book, tending: Tending, around: Surroundings) -> None:
+        self._agent = agent
+        self._tending = tending
+        self._clock = around.clock
+        self._figures = around.figures
+        self._log = around.log
+        self._numbers = itertools.count(1)
+        self._alarm: tuple[float, asyncio.Task[None]] | None = None
+        self._is_stepping = False
+        self._failures = self._pause_failures = 0
+        self._pauses_from = 0.0
+        self.book = book
+        self.waiting: dict[Waiter, None] = {}  # in order
+        self.counts: Counter[str] = Counter()
+        self.group: asyncio.TaskGroup | None = None
+        self.is_ready = False  # once it is known what there is
+        self.look_soon = asyncio.Event()
+        self.dead: set[str] = set()  # instances that are being removed, and are in the book no more
+        self.problem: AgentError | None = None
+        self.tries_from = 0.0
+
+    # ---- deciding
+
+    def step(self) -> None:
+        """To be called after each change."""
+        if self._is_stepping or self.group is None:
+            return
+        self._is_stepping = True
+        try:
+            while self.is_ready and self._stepped():
+                pass
+            self._give_up()
+        finally:
+            self._is_stepping = False
+
+    def _stepped(self) -> bool:
+        """One decision; whether there may be another."""
+        now = self._clock.now()
+        decision = decide(
+            self._agent.pool,
+            self.book,
+            len(self.waiting),
+            now,
+            tries_from=self.tries_from,
+            pauses_from=self._pauses_from,
+        )
+        for action in decision.actions:
+            if not self._begin(action, now):
+                break  # it is not as we thought
+        self._set_alarm(decision.next_at)
+        return bool(decision.actions)
+
+    def _begin(self, action: Action, now: float) -> bool:
+        book = self.book
+        if isinstance(action, Start):
+            names = [f"start{next(self._numbers)}" for _ in range(action.count)]
+            for name in names:
+                book.expect(name, now)
+            self.spawn(self._start(names))
+            return True
+        if isinstance(action, Give) and not book.is_usable(action.name):
+            self.doubt(action.name)
+            return False
+        book.instances = applied(book.instances, action)
+        match action:
+            case Give():
+                waiter = next(iter(self.waiting))
+                del self.waiting[waiter]
+                waiter.endpoint.set_result(book.lend(action.name, waiter.lease))
+            case Wake():
+                self.spawn(self._wake(action.name))
+            case Pause():
+                self.spawn(self._pause(action.name))
+            case Leave():
+                self._log.info("%s leaves: %s", self._named(action.name), action.why)
+                self.spawn(self._leave(action.name))
+            case Stop():
+                self.spawn(self._stop(action.name))
+        return True
+
+    def _give_up(self) -> None:
+        is_held_off = self.problem is not None and self._clock.now() < self.tries_from
+        if self.waiting and is_held_off and not any(one.state in _COMING for one in self.book):
+            self.refuse(self.told())
+
+    def refuse(self, error: AgentError) -> None:
+        """Those who wait get it, each its own."""
+        waiting, self.waiting = self.waiting, {}
+        for waiter in waiting:
+            if not waiter.endpoint.done():
+                waiter.endpoint.set_exception(type(error)(str(error)))
+
+    def told(self) -> AgentError:
+        assert self.problem is not None
+        return type(self.problem)(str(self.problem))
+
+    # ---- carrying out
+
+    async def _start(self, names: list[str]) -> None:
+        began = self._clock.now()
+
+        def is_there(endpoint: Endpoint) -> None:
+            now = self._clock.now()
+            if names:
+                self.book.forget(names.pop())
+            self.book.add(endpoint, State.READY, now)
+            self.counts["started"] += 1
+            self._figures("start", now - began)
+            self.step()
+
+        try:
+            await self._tending.started(len(names), most_containers(self._agent.pool), is_there)
+        except AgentError as error:
+            self.failed(error)
+        finally:
+            is_short = bool(names)
+            for name in names:
+                self.book.forget(name)
+        if is_short:  # some failed, or somebody else has made one meanwhile
+            self.tries_from = max(self.tries_from, self._clock.now() + FIRST_BACKOFF_S)
+            self.look_soon.set()
+        self.step()
+
+    def doubt(self, name: str) -> None:
+        """Nobody gets it until it was looked at."""
+        self.book.set(name, state=State.WAKING)
+        self.spawn(self._wake(name))
+
+    async def _wake(self, name: str) -> None:
+        """Whatever it was, it can be called after this, or it goes."""
+        book, kept, began = self.book, self.book.kept[name], self._clock.now()
+        with ExitStack() as hold:
+            try:
+                woken = await self._tending.woken(kept.endpoint, hold)
+                done = await self._tending.tasks_done(woken.endpoint) if self._agent.pool.max_tasks else 0
+            except Unfit as unfit:
+                if self._is_still(name, State.WAKING):
+                    self._unfit(name, unfit)
+                return
+            except AgentError as error:
+                if self._is_still(name, State.WAKING):
+                    book.set(name, state=State.PAUSED)  # not to be called before it was woken
+                    self.failed(error)
+                    self.step()
+                return
+            if not self._is_still(name, State.WAKING):
+                return
+            now, one = self._clock.now(), book.instances[name]
+            if kept.endpoint.state == PAUSED:
+                self.counts["resumed"] += 1
+                self._figures("resume", now - began)
+            kept.endpoint, kept.misses, kept.seen_well_at = woken.endpoint, 0, now
+            book.set(
+                name,
+                state=State.READY,
+                idle_since=now,
+                taken=max(one.taken, done),
+                outdated=one.outdated or woken.is_outdated,
+            )
+            book.keep(name, hold)
+            self.step()
+            if name in book.kept:
+                book.let_go(name)
+
+    def _unfit(self, name: str, unfit: Unfit) -> None:
+        if unfit.is_gone:
+            self.lost(name, str(unfit))
+            return
+        self._log.warning("%s is not fit: %s", self._named(name), unfit)
+        self.book.set(name, healthy=False)
+        self.step()
+
+    async def _pause(self, name: str) -> None:
+        book, kept = self.book, self.book.kept[name]
+        try:
+            is_paused = await self._tending.paused(kept.endpoint)
+        except AgentError as error:
+            is_paused = False
+            self._pause_failures += 1
+            self._pauses_from = self._clock.now() + backoff_s(self._pause_failures, LAST_PAUSE_BACKOFF_S)
+            self._log.warning("%s cannot be paused: %s", self._named(name), error)
+        if not self._is_still(name, State.PAUSING):
+            return
+        if is_paused:
+            self.counts["paused"] += 1
+            self._pause_failures = 0
+            kept.endpoint = kept.endpoint._replace(state=PAUSED)
+            book.set(name, state=State.PAUSED)
+        else:
+            book.set(name, state=State.READY, idle_since=self._clock.now())
+        self.step()
+
+    async def _leave(self, name: str) -> None:
+        kept = self.book.kept[name]
+        is_sick = not self.book.instances[name].healthy
+        with contextlib.suppress(AgentError):  # it is done again before it is stopped
+            await self._tending.leaves(kept.endpoint)
+        if is_sick and kept.leases:
+            await self._clock.sleep(HUNG_S)
+            if self.book.kept.get(name) is kept:
+                self.book.cut(name, f"{self._named(name)} does not answer any more; the command may have run")
+
+    async def _stop(self, name: str) -> None:
+        kept, tries = self.book.kept[name], 0
+        patience_s = float("inf") if self.book.instances[name].healthy else HUNG_S
+        while self.book.kept.get(name) is kept:
+            try:
+                await self._tending.ended(kept.endpoint, patience_s)
+            except AgentError as error:
+                tries += 1
+                self._log.warning("%s cannot be ended: %s", self._named(name), error)
+                await self._clock.sleep(backoff_s(tries, LAST_BACKOFF_S))
+            else:
+                self.counts["ended"] += 1
+                self.book.forget(name)
+        self.step()
+
+    # ---- faults
+
+    def lost(self, name: str, why: str) -> None:
+        """Its container is no more: who is in it is told at once, and another may take its place."""
+        kept, one = self.book.kept[name], self.book.instances[name]
+        self.counts["died"] += 1
+        self.book.cut(name, f"{self._named(name)} is gone: {why}; the command may have run")
+        self.book.forget(name)
+        if self._clock.now() - one.created_at < STEADY_S:
+            self._failures += 1
+            if self._failures > 1:  # one may be bad luck
+                told = f"agents.{self._agent.name}: its containers end soon after they are ready: {why}"
+                self._hold_off(AgentNotReady(f"{told}; see what its command does"))
+        self.bury(kept.endpoint)
+        self.step()
+
+    def bury(self, endpoint: Endpoint) -> None:
+        """What is left of a container that has ended is removed."""
+        if endpoint.instance not in self.dead:
+            self.dead.add(endpoint.instance)
+            self.spawn(self._bury(endpoint))
+
+    async def _bury(self, endpoint: Endpoint) -> None:
+        where = f"agents.{self._agent.name}: container {endpoint.container[:12]}"
+        try:
+            self._log.warning("%s is gone: %s", where, await self._tending.buried(endpoint))
+        except AgentError as error:  # the next look finds it
+            self._log.warning("%s cannot be removed: %s", where, error)
+        finally:
+            self.dead.discard(endpoint.instance)
+
+    def failed(self, error: AgentError) -> None:
+        """Nothing is started or woken for a while."""
+        self.counts["failures"] += 1
+        self._failures += 1
+        self._hold_off(error)
+
+    def _hold_off(self, error: AgentError) -> None:
+        if str(error) != str(self.problem):
+            self._log.warning("%s", error)
+        self.problem = error
+        self.tries_from = self._clock.now() + backoff_s(self._failures, LAST_BACKOFF_S)
+
+    def went_well(self) -> None:
+        """The engine answers; what has lasted for a while is right."""
+        now = self._clock.now()
+        if now >= self.tries_from:
+            self.problem = None
+            if any(one.stays and now - one.created_at >= STEADY_S for one in self.book):
+                self._failures = 0
+
+    # ---- tasks and time
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+        if self.group is None:
+            work.close()
+            return None
+        return self.group.create_task(work)
+
+    def _set_alarm(self, at: float | None) -> None:
+        """A step at that time. One that is set for sooner stays: it finds nothing to do, and sets the next."""
+        if at is None or self.group is None:
+            return
+        if self._alarm is not None and not self._alarm[1].done():
+            if self._alarm[0] <= at:
+                return
+            self._alarm[1].cancel()
+        self._alarm = at, self.group.create_task(self._ring(at))
+
+    async def _ring(self, at: float) -> None:
+        await self._clock.sleep(max(0.0, at - self._clock.now()))
+        self._alarm = None
+        self.step()
+
+    def _is_still(self, name: str, state: State) -> bool:
+        """Whether what was done to it still matters: it may have died, or have been told to leave, meanwhile."""
+        one = self.book.instances.get(name)
+        return one is not None and one.state is state
+
+    def _named(self, name: str) -> str:
+        return f"agents.{self._agent.name}: container {self.book.kept[name].endpoint.container[:12]}"
+
+
+def backoff_s(failures: int, most_s: float) -> float:
+    return min(FIRST_BACKOFF_S * 2.0 ** min(max(0, failures - 1), 30), most_s)
