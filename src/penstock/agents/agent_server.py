@@ -25,6 +25,7 @@ import re
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import time
 from array import array
@@ -276,6 +277,7 @@ _LINE_BYTES = 256  # of a chunk's size with its extensions
 _TRAILER_BYTES = 8 << 10
 _REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([\x21-\x7e]{1,8192}) HTTP/1\.([01])")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
+_BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[\t\x20-\x7e]*)?")
 _ONCE = frozenset(
     {"host", "content-length", "transfer-encoding", "authorization", "sec-websocket-key", "expect"}
@@ -344,6 +346,31 @@ def _body_length(headers: dict[str, str], minor: int) -> int | None:
     if not re.fullmatch("[0-9]{1,15}", length):
         raise bad_request("Content-Length is not a number")
     return int(length)
+
+
+class HeadReader:
+    """Takes one head from a connection's bytes as they come. An empty line before it is read over."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._may_be_empty = True
+
+    def feed(self, buffer: bytearray) -> Head | None:
+        """The head, once it is whole."""
+        if self._may_be_empty and buffer[:2] == b"\r\n":
+            del buffer[:2]
+            self._may_be_empty, self._seen = False, 0
+        end = buffer.find(b"\r\n\r\n", max(0, self._seen - 3))
+        if end > HEAD_BYTES or (end < 0 and len(buffer) > HEAD_BYTES):
+            raise Refusal(431, "too_large", f"the head of the request has more than {HEAD_BYTES} bytes")
+        if end >= 0:
+            head = parse_head(bytes(buffer[:end]))
+            del buffer[: end + 4]
+            return head
+        if _BARE_LINE_FEED.search(buffer, self._seen):
+            raise bad_request("a line does not end with CR LF")
+        self._seen = len(buffer)
+        return None
 
 
 class CountedBody:
@@ -1664,8 +1691,15 @@ class Connection(asyncio.Protocol, Follower):
             until = self._loop.time() + self.service.options.stall_s
             while self._is_choked and not self._is_lost:
                 if not await self._sleep(until):
-                    self.transport.abort()
+                    self._cut_off()
                     raise _Lost
+
+    def _cut_off(self) -> None:
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None:  # without this the kernel would go on offering what was written
+            with suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
 
     # -- requests
 
@@ -1693,7 +1727,7 @@ class Connection(asyncio.Protocol, Follower):
             self.transport.close()
 
     async def _read_head(self) -> Head | None:
-        """The next head; None when there is none. Empty lines before it are read over, as clients send some."""
+        """The next head; None when there is none."""
         self._head = None
         until = self._loop.time() + self.service.options.quiet_s
         self.take_up(_BUFFER_BYTES)
@@ -1701,24 +1735,11 @@ class Connection(asyncio.Protocol, Follower):
             if self._is_at_end or self.service.is_closing or not await self._sleep(until):
                 return None
         until = self._loop.time() + self.service.options.head_s
-        seen = 0
-        is_stripped = False
+        reader = HeadReader()
         while True:
-            if not is_stripped and self.buffer[:2] == b"\r\n":
-                del self.buffer[:2]
-                is_stripped, seen = True, 0
-            end = self.buffer.find(b"\r\n\r\n", max(0, seen - 3))
-            if end > HEAD_BYTES or (end < 0 and len(self.buffer) > HEAD_BYTES):
-                raise Refusal(431, "too_large", f"the head of the request has more than {HEAD_BYTES} bytes")
-            if end >= 0:
-                head = parse_head(bytes(self.buffer[:end]))
-                del self.buffer[: end + 4]
+            head = reader.feed(self.buffer)
+            if head is not None or self._is_at_end:
                 return head
-            if re.search(rb"(?<!\r)\n", self.buffer[max(0, seen - 1) :]):
-                raise bad_request("a line does not end with CR LF")
-            seen = len(self.buffer)
-            if self._is_at_end:
-                return None
             if not await self._more(until):
                 raise Refusal(408, "too_slow", "the head of the request took too long")
 
