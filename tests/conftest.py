@@ -1,11 +1,19 @@
-"""With PENSTOCK_REQUIRE_ALL=1 a test that would be skipped fails: CI proves everything or says so."""
+"""What holds for the whole suite: which skips are allowed, and that bytecode is kept.
+
+With PENSTOCK_REQUIRE_ALL=1 a test that would be skipped fails: CI proves everything or says so.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator
 
 import pytest
+
+# Tests start hundreds of processes, as users do: each would compile everything it imports where this is set.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 REQUIRE_ALL = os.environ.get("PENSTOCK_REQUIRE_ALL") == "1"
 

@@ -77,7 +77,8 @@ DISPATCH = """
     asyncio.run(main())
 """
 
-# Submits as long as its standard input is open, and tells each id once it was acknowledged.
+# Submits as long as its standard input is open, and tells each id once it was acknowledged. About as much as the
+# dispatchers get done: else most of the time would go into what is left at the end.
 SUBMIT = """
     import asyncio, os, random, select, sys
     import penstock
@@ -85,7 +86,7 @@ SUBMIT = """
     async def main(name):
         n = 0
         async with penstock.open("penstock.toml", dispatch=False) as p:
-            while not select.select([sys.stdin], [], [], random.uniform(0, 0.05))[0]:
+            while not select.select([sys.stdin], [], [], random.uniform(0, 0.3))[0]:
                 tasks = []
                 for _ in range(random.choice((1, 1, 5))):
                     n += 1
