@@ -147,13 +147,17 @@ def body(model: str, **fields: Any) -> dict[str, Any]:
 
 
 def post(serve: Serve, model: str, **fields: Any) -> httpx.Response:
-    return httpx.post(f"{serve.url}/chat/completions", json=body(model, **fields), timeout=PATIENCE_S)
+    return httpx.post(
+        f"{serve.url}/chat/completions", json=body(model, **fields), timeout=PATIENCE_S, verify=False
+    )
 
 
 @pytest.fixture
 async def client(plant: Plant) -> AsyncIterator[httpx.AsyncClient]:
     limits = httpx.Limits(max_keepalive_connections=0)
-    async with httpx.AsyncClient(base_url=plant.serve.url, timeout=PATIENCE_S, limits=limits) as made:
+    async with httpx.AsyncClient(
+        base_url=plant.serve.url, timeout=PATIENCE_S, verify=False, limits=limits
+    ) as made:
         yield made
 
 
@@ -283,7 +287,9 @@ async def test_a_storm_of_429_costs_no_call(plant: Plant) -> None:
     for server in plant.storm:
         server.fail_next(*[Fault.refuse(429, refusing, headers={"retry-after-ms": "50"})] * 30)
     limits = httpx.Limits(max_connections=200, max_keepalive_connections=0)
-    async with httpx.AsyncClient(base_url=plant.serve.url, timeout=PATIENCE_S, limits=limits) as many:
+    async with httpx.AsyncClient(
+        base_url=plant.serve.url, timeout=PATIENCE_S, verify=False, limits=limits
+    ) as many:
         told = await asyncio.gather(*(many.post("/chat/completions", json=body("storm")) for _ in range(100)))
     assert {one.status_code for one in told} == {200}
     assert any(int(one.headers["x-penstock-attempt"]) > 1 for one in told)

@@ -67,7 +67,7 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
 
 @pytest.fixture
 async def client(plant: Plant) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=plant.serve.url, timeout=PATIENCE_S) as made:
+    async with httpx.AsyncClient(base_url=plant.serve.url, timeout=PATIENCE_S, verify=False) as made:
         yield made
 
 
@@ -104,7 +104,7 @@ def test_e4_bodies_pass_unchanged_but_for_the_model(plant: Plant) -> None:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
         upstream = runner.run(stack.enter_async_context(wire(answer, sock=plant.socket("raw"))))
-        made = runner.run(stack.enter_async_context(httpx.AsyncClient(timeout=PATIENCE_S)))
+        made = runner.run(stack.enter_async_context(httpx.AsyncClient(timeout=PATIENCE_S, verify=False)))
 
         async def sent(data: bytes) -> bytes:
             told = await made.post(
@@ -333,7 +333,7 @@ async def test_c7_a_client_that_leaves_frees_the_slot(
             await answer(call)
 
     async with wire(act, sock=plant.socket("raw")) as upstream:
-        streaming = httpx.AsyncClient(base_url=plant.serve.url, timeout=PATIENCE_S)
+        streaming = httpx.AsyncClient(base_url=plant.serve.url, timeout=PATIENCE_S, verify=False)
         told = await streaming.send(
             streaming.build_request("POST", "/chat/completions", json=body(stream=True)), stream=True
         )
@@ -389,7 +389,7 @@ async def test_c7_retry_after_is_the_wait_that_a_call_would_have(tmp_path: Path)
         ModelServer.in_thread(slow) as upstream,
         serving(tmp_path, host("one", upstream.url, slots=1)) as serve,
     ):
-        async with httpx.AsyncClient(base_url=serve.url, timeout=PATIENCE_S) as made:
+        async with httpx.AsyncClient(base_url=serve.url, timeout=PATIENCE_S, verify=False) as made:
 
             async def ask(patience: str = "600") -> httpx.Response:
                 return await made.post(
@@ -450,13 +450,19 @@ def test_models_that_a_server_tells_of_itself_are_listed(tmp_path: Path) -> None
         with serving(tmp_path, config) as serve:
 
             def listed() -> dict[str, list[str]]:
-                return {m["id"]: m["hosts"] for m in httpx.get(f"{serve.url}/models").json()["data"]}
+                return {
+                    m["id"]: m["hosts"] for m in httpx.get(f"{serve.url}/models", verify=False).json()["data"]
+                }
 
             until(lambda: {"llama", "phi"} <= listed().keys(), lambda: str(listed()))
             assert listed()["phi"] == ["any"]
-            told = httpx.post(f"{serve.url}/chat/completions", json=body("phi"), timeout=PATIENCE_S)
+            told = httpx.post(
+                f"{serve.url}/chat/completions", json=body("phi"), timeout=PATIENCE_S, verify=False
+            )
             assert told.json()["model"] == "phi"
-            long = httpx.post(f"{serve.url}/chat/completions", json=body("m" * 300), timeout=PATIENCE_S)
+            long = httpx.post(
+                f"{serve.url}/chat/completions", json=body("m" * 300), timeout=PATIENCE_S, verify=False
+            )
             assert 400 <= long.status_code < 500
             assert "error" in long.json()
 
@@ -520,10 +526,10 @@ def test_a_fallback_host_takes_over_when_own_hosts_are_down(tmp_path: Path) -> N
         )
         with serving(tmp_path, config) as serve:
             url = f"{serve.url}/chat/completions"
-            first = httpx.post(url, json=body("simulated"), timeout=PATIENCE_S)
+            first = httpx.post(url, json=body("simulated"), timeout=PATIENCE_S, verify=False)
             assert first.headers["x-penstock-host"] == "own"
             own.fail_next(*[Fault.disconnect()] * 100)
-            second = httpx.post(url, json=body("simulated"), timeout=PATIENCE_S)
+            second = httpx.post(url, json=body("simulated"), timeout=PATIENCE_S, verify=False)
             assert second.status_code == 200
             assert second.headers["x-penstock-host"] == "cloud"
             assert int(second.headers["x-penstock-attempt"]) > 1
@@ -544,7 +550,10 @@ def test_promise_8_bodies_and_answers_are_kept_only_when_asked_for(tmp_path: Pat
             for streamed in (False, True):
                 asked = {"model": "simulated", "messages": messages, "stream": streamed}
                 headers = {"X-Penstock-Run": f"run-{streamed}"}
-                assert httpx.post(url, json=asked, headers=headers, timeout=PATIENCE_S).status_code == 200
+                assert (
+                    httpx.post(url, json=asked, headers=headers, timeout=PATIENCE_S, verify=False).status_code
+                    == 200
+                )
                 (task,) = serve.tasks("--run", f"v1-run-{streamed}")
                 shown = json.loads(serve.command("show", task["task_id"], "--json"))
                 if recorded:

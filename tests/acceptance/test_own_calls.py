@@ -198,7 +198,9 @@ async def test_the_private_door_is_for_nobody_else_and_gone_with_its_process(tmp
         [(address, port)] = listening(process.pid)
         assert address == "127.0.0.1"
         assert not KEY.search(" ".join(psutil.Process(process.pid).cmdline()).encode())
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as stranger:
+        async with httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}", trust_env=False, verify=False
+        ) as stranger:
             for path in ("/v1/models", "/api/tasks", "/metrics", "/docs", "/openapi.json"):
                 assert (await stranger.get(path)).status_code == 401
             assert (await stranger.get("/health")).status_code == 404

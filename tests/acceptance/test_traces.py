@@ -71,6 +71,7 @@ def test_tasks_of_a_server_are_in_their_callers_trace(tmp_path: Path, config: st
                 json={"tasks": [{"kind": "tool"}] * 3},
                 headers={"traceparent": PARENT, "tracestate": "congo=t61"},
                 timeout=PATIENCE_S,
+                verify=False,
             ).raise_for_status()
             ids = answer.json()["task_ids"]
             until(lambda: len(server.tasks("--state", "done")) == 3, lambda: server.log)
@@ -104,6 +105,7 @@ def test_calls_of_the_front_door_pass_their_trace_on(tmp_path: Path, config: str
                     json={"model": "m", "messages": [{"role": "user", "content": "hi"}]},
                     headers=headers,
                     timeout=PATIENCE_S,
+                    verify=False,
                 ).raise_for_status()
     roots = collector.roots()
     assert [root.parent_id for root in roots] == ["00f067aa0ba902b7", "", ""]
@@ -124,6 +126,7 @@ def test_without_a_collector_a_callers_trace_goes_on_as_it_came(tmp_path: Path, 
                 json={"model": "m", "messages": [{"role": "user", "content": "hi"}]},
                 headers=headers,
                 timeout=PATIENCE_S,
+                verify=False,
             ).raise_for_status()
     first, second = collector.asked
     assert (first["traceparent"], first["tracestate"]) == (PARENT, "a=b")

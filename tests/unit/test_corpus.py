@@ -234,8 +234,8 @@ def test_every_finding_has_labelled_runs() -> None:
 
 
 def test_findings_are_right_on_a_sample_of_the_corpus() -> None:
-    """E2: `make bench` asks for 0.95 of each finding on all seeds; this is a sample."""
-    result = score_part(find, runs(seeds=len(SEEDS)))
+    """E2: `make bench` asks for 0.95 of each finding on all seeds; this is a sample of both sorts of logs."""
+    result = score_part(find, runs(seeds=2))
     assert result.overall.recall >= 0.9, result.as_text()
     assert result.overall.precision >= 0.9, result.as_text()
 

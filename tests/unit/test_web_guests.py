@@ -116,7 +116,7 @@ async def test_a_key_dies_with_its_attempt_and_ends_what_it_began(tmp_path: Path
     """Also on a server that needs no token."""
     async with (
         rig(tmp_path) as (web, model),
-        httpx.AsyncClient(base_url=web.url, timeout=PATIENCE_S) as client,
+        httpx.AsyncClient(base_url=web.url, timeout=PATIENCE_S, verify=False) as client,
     ):
         key = web.parts.tokens.invite(GUEST)
         async with asyncio.TaskGroup() as group:
@@ -139,7 +139,7 @@ async def test_keys_are_kept_nowhere_and_open_no_server_to_others(tmp_path: Path
         assert (await web.http.post(URL, json=BODY, headers=bearing(key))).status_code == 200
         web.parts.tokens.take(await web.store.tokens())  # as when somebody changes the store's
         assert (await web.http.post(URL, json=BODY, headers=bearing(key))).status_code == 200
-        async with httpx.AsyncClient(base_url=web.url) as stranger:
+        async with httpx.AsyncClient(base_url=web.url, verify=False) as stranger:
             assert (await stranger.post(URL, json=BODY)).status_code == 401
     assert key.encode() not in all_of(tmp_path)
 
@@ -148,7 +148,7 @@ async def test_calls_of_what_runs_are_taken_in_while_it_drains(tmp_path: Path) -
     """What runs is finished before a stop, and cannot be without its calls."""
     async with (
         rig(tmp_path) as (web, model),
-        httpx.AsyncClient(base_url=web.url, timeout=PATIENCE_S) as client,
+        httpx.AsyncClient(base_url=web.url, timeout=PATIENCE_S, verify=False) as client,
     ):
         key = web.parts.tokens.invite(GUEST)
         async with asyncio.TaskGroup() as group:

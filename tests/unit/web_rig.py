@@ -158,7 +158,12 @@ async def serving(
             try:
                 limits = httpx.Limits(max_connections=None)
                 async with httpx.AsyncClient(
-                    base_url=url, headers=headers, timeout=PATIENCE_S, trust_env=False, limits=limits
+                    base_url=url,
+                    headers=headers,
+                    timeout=PATIENCE_S,
+                    trust_env=False,
+                    verify=False,  # there is no TLS, and to read all certificates takes longer than most tests
+                    limits=limits,
                 ) as http:
                     web = Web(service, store, url, http)
                     running.add_done_callback(lambda _: web.over.set())

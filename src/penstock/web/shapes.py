@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from pydantic.dataclasses import dataclass  # these know their schema; it is asked for by every route
 
 
 @dataclass
