@@ -77,20 +77,21 @@ DISPATCH = """
     asyncio.run(main())
 """
 
-# Submits as long as its standard input is open, and tells each id once it was acknowledged. About as much as the
-# dispatchers get done: else most of the time would go into what is left at the end.
+# Submits each time that it is asked to, at least one function, and tells each id once it was acknowledged.
 SUBMIT = """
-    import asyncio, os, random, select, sys
+    import asyncio, random, sys
     import penstock
 
     async def main(name):
         n = 0
         async with penstock.open("penstock.toml", dispatch=False) as p:
-            while not select.select([sys.stdin], [], [], random.uniform(0, 0.3))[0]:
+            for _ in sys.stdin:
+                await asyncio.sleep(random.uniform(0, 0.05))
+                kinds = ["note", *random.choices(("note", "sleep", "program"), k=random.choice((0, 0, 4)))]
+                random.shuffle(kinds)
                 tasks = []
-                for _ in range(random.choice((1, 1, 5))):
+                for kind in kinds:
                     n += 1
-                    kind = random.choice(("note", "note", "sleep", "program"))
                     tasks.append(penstock.Task(kind, {"n": f"{name}-{n}"}, priority=random.randrange(5)))
                 run = await p.submit_many(tasks)
                 print(*(f"{i} {t.payload['n']}" for i, t in zip(run.task_ids, tasks)), sep="\\n", flush=True)
@@ -115,21 +116,35 @@ def start(folder: Path, script: str, *args: str, **more: object) -> subprocess.P
     return subprocess.Popen([PYTHON, script, *args], cwd=folder, stdout=subprocess.PIPE, text=True, **more)  # type: ignore[call-overload, no-any-return]
 
 
+def ask(submitter: subprocess.Popen[str]) -> None:
+    assert submitter.stdin is not None
+    submitter.stdin.write("\n")
+
+
 @pytest.mark.slow
 def test_a_hundred_kills_lose_nothing(folder: Path) -> None:
     """Promise 1: every acknowledged task ends exactly once with one result, whatever is killed when."""
     rng = random.Random(7)
-    submitters = [start(folder, "submit.py", f"s{i}", stdin=subprocess.PIPE) for i in range(SUBMITTERS)]
+    submitters = [
+        start(folder, "submit.py", f"s{i}", stdin=subprocess.PIPE, bufsize=1) for i in range(SUBMITTERS)
+    ]
     acknowledged: dict[str, str] = {}
     try:
         for _ in range(KILLS):
+            # In mid-work, at a moment that is not always the same one: after some functions have begun. As many
+            # are asked for, some while nobody dispatches and some while it works.
+            asked = [rng.choice(submitters) for _ in range(rng.randrange(1, 12))]
+            early = rng.randrange(len(asked) + 1)
+            for submitter in asked[:early]:
+                ask(submitter)
             dispatcher = start(folder, "dispatch.py")
             assert dispatcher.stdout is not None
             assert dispatcher.stdout.readline() == "ready\n"
-            # In mid-work, at a moment that is not always the same one: after some functions have begun.
-            for _ in range(rng.randrange(1, 12)):
+            for submitter in asked[early:]:
+                ask(submitter)
+            for _ in asked:
                 assert dispatcher.stdout.readline() == "begun\n"
-            told = rng.choice(submitters)
+            told = rng.choice(asked)
             assert told.stdout is not None
             task, name = told.stdout.readline().split()
             acknowledged[task] = name
