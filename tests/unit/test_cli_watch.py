@@ -64,6 +64,11 @@ def test_b5_commands_are_mapped_and_have_a_lane(cli: Cli) -> None:
     [
         (("inbox", "--lane", "fsat"), "--lane: there is no lane 'fsat'; did you mean 'fast'?"),
         (("inbox", "--kind", "x"), "--kind: 'x' must be COMMAND=KIND, such as --kind report=research"),
+        (("inbox", "--agent", "reprots"), "--agent: there is no agent 'reprots'; did you mean 'reports'?"),
+        (
+            ("inbox", "--agent", "reports", "--kind", "a=b"),
+            "--kind: with --agent every command is of the agent's kind; leave one of them out",
+        ),
         (("inbox", "--interval", "0"), "--interval: '0' must be a number of seconds from 0.05 to 86400"),
         (("inbox", "--interval", "nan"), "--interval: 'nan' must be a number of seconds from 0.05 to 86400"),
         (("gone",), "gone: there is no such folder; create it with `mkdir -p gone`"),
@@ -75,6 +80,8 @@ def test_b5_commands_are_mapped_and_have_a_lane(cli: Cli) -> None:
     ],
 )
 def test_b5_wrong_use_is_told_in_a_line(cli: Cli, options: tuple[str, ...], told: str) -> None:
+    config = (cli.folder / "penstock.toml").read_text()
+    cli.file("penstock.toml", f'{config}\n[agents.reports]\nimage = "localhost/reports:latest"\n')
     assert cli.bad("watch", *options) == [told]
 
 

@@ -67,6 +67,7 @@ def read_options(
 async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
     from penstock.cli.logs import Log, telling
     from penstock.config.budgets import blind_budgets
+    from penstock.intake.agent_queues import AgentQueues
     from penstock.web.service import Service, bind, urls
     from penstock.wiring import make_dispatcher, open_store
 
@@ -80,9 +81,16 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
         dispatcher.story.listen(log)
         service = Service(config, store, dispatcher, sockets)
 
-        stop = Stops(log, service.stop)
+        queues = AgentQueues(service.parts.client, log.warning)
+
+        def stop_all() -> None:
+            queues.hold()
+            service.stop()
+
+        stop = Stops(log, stop_all)
 
         def ready() -> None:
+            queues.begin()
             interrupts.tell(stop)  # what came before has been kept
             slots = sum(host.slots for host in config.plant.hosts)
             hosts = render.counted(len(config.plant.hosts), "host")
@@ -96,7 +104,8 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
         await store.open()
         try:
             await service.check()
-            await service.run(on_ready=ready)
+            async with queues.watched():
+                await service.run(on_ready=ready)
             left = sum((await store.snapshot(time.time())).queued.values())
         finally:
             interrupts.tell(stop.heard.append)  # it is as good as stopped

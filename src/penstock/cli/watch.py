@@ -48,7 +48,7 @@ _LINES_EVERY_S = 1.0  # elsewhere
     "watch",
     epilog="\b\nExamples:\n"
     "  penstock watch inbox\n"
-    "  penstock watch .tasks --kind '*=agent' --lane agents\n"
+    "  penstock watch .tasks --agent reports\n"
     "  penstock watch inbox --once --json | jq .value",
 )
 def watch(
@@ -71,6 +71,10 @@ def watch(
             help="The kind of a command, else the command itself; * is every other. May be repeated.",
         ),
     ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="NAME", help="All requests are commands of this container agent."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each answer, one per line.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only what went wrong.")] = False,
     dispatcher: DispatcherOption = "async",
@@ -82,7 +86,9 @@ def watch(
     what runs, the second time it is put back or blocked; requests without an answer are left to the next one.
     Exit status 1 when --once gave an error.
     """
-    config, options, dispatching = read_options(context, folder, interval, lane, kinds, dispatcher, on_stop)
+    config, options, dispatching = read_options(
+        context, folder, interval, lane, kinds, dispatcher, on_stop, agent
+    )
     view = _View(as_json=as_json, quiet=quiet)
     return finish(_watch(config, Path(folder), options, dispatching, view, once=once))
 
@@ -95,6 +101,7 @@ def read_options(
     kinds: Sequence[str] | None,
     dispatcher: str,
     on_stop: str,
+    agent: str | None = None,
 ) -> tuple[Config, WatchOptions, Dispatching]:
     """What `watch` makes of its options, whoever asks; wrong ones are refused."""
     from penstock.intake.folder.layout import find_layout
@@ -106,6 +113,7 @@ def read_options(
         run=time.strftime("watch-%Y%m%d-%H%M%S"),
         lane=_lane(config, lane),
         kinds=_kinds(kinds or ()),
+        agent_kind=_agent_kind(config, agent, kinds),
         interval_s=seconds("--interval", interval, _LEAST_INTERVAL_S, _MOST_INTERVAL_S),
     )
     find_layout(Path(folder))
@@ -120,6 +128,19 @@ def _lane(config: Config, lane: str | None) -> str:
     if lane is not None and lane not in known:
         raise UsageError(f"--lane: there is no lane {lane!r}{meant(lane, known, 'lanes')}")
     return lane or DEFAULT_LANE
+
+
+def _agent_kind(config: Config, agent: str | None, kinds: Sequence[str] | None) -> str | None:
+    from penstock.config.agent_hosts import agents_kind
+    from penstock.config.problems import meant
+
+    if agent is None:
+        return None
+    if agent not in config.agents:
+        raise UsageError(f"--agent: there is no agent {agent!r}{meant(agent, config.agents, 'agents')}")
+    if kinds:
+        raise UsageError("--kind: with --agent every command is of the agent's kind; leave one of them out")
+    return agents_kind(agent, config.plant.hosts)
 
 
 def _kinds(pairs: Sequence[str]) -> dict[str, str]:

@@ -346,7 +346,9 @@ def read_options(
 
 async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: bool, quiet: bool) -> int:
     from penstock.cli.logs import Log, telling
+    from penstock.client import Client
     from penstock.config.budgets import blind_budgets
+    from penstock.intake.agent_queues import AgentQueues
     from penstock.wiring import make_dispatcher, open_store
 
     store = open_store(config)
@@ -355,9 +357,17 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
     log = Log(as_json=as_json, quiet=quiet, traced=dispatcher.is_traced)
     dispatcher.story.listen(log)
 
-    stop = Stops(log, dispatcher.stop, dispatching.on_stop)
+    queues = AgentQueues(Client(config, store, dispatch=False), log.warning)
+
+    def stop_all() -> None:
+        queues.hold()
+        dispatcher.stop()
+
+    stop = Stops(log, stop_all, dispatching.on_stop)
 
     def ready() -> None:
+        if not drain:  # which ends when the store has nothing more to do
+            queues.begin()
         interrupts.tell(stop)  # what came before has been kept
         slots = sum(host.slots for host in config.plant.hosts)
         hosts = render.counted(len(config.plant.hosts), "host")
@@ -369,7 +379,8 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
     await store.open()
     with hearing_interrupts() as interrupts, telling(log.warning):
         try:
-            await dispatcher.run(until_empty=drain, on_ready=ready)
+            async with queues.watched():
+                await dispatcher.run(until_empty=drain, on_ready=ready)
             left = sum((await store.snapshot(time.time())).queued.values())
         finally:
             interrupts.tell(stop.heard.append)  # it is as good as stopped

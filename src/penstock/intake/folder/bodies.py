@@ -6,8 +6,9 @@ Two forms are known. A *command*, as Ploinky's agents write it:
 
 Its kind is the command and its payload the `params`. Where the command is mapped to another kind, the payload is
 `{"command", "params", "metadata"}`, because the kind no longer tells it. `metadata` and `timestamp` are the
-requester's own. And a *task*, as in a task file: `{"kind": …, "payload": …, "priority": …}`. Both take the
-other fields of a task beside.
+requester's own. In the queue of an agent every request is one of its commands: the payload is
+`{"command", "params", "stdin"}`. And a *task*, as in a task file: `{"kind": …, "payload": …, "priority": …}`. Both
+take the other fields of a task beside.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Reader:
     kinds: Mapping[str, str] = field(default_factory=dict)  # command, or "*" → kind
     on_crash: OnCrash = OnCrash.RETRY
     no_outputs: str | None = None  # why a request may not name one
+    agent_kind: str | None = None  # all are commands of an agent: tasks of this kind
 
     def read(self, name: str, data: bytes, now: float) -> Task | Refused | Unfinished:
         text = data.removeprefix(_MARK)
@@ -87,6 +89,9 @@ class Reader:
         is_command = "command" in entry
         if is_command:
             found += self._from_command(entry)
+        elif self.agent_kind is not None and entry.get("kind") != self.agent_kind:
+            what = f"give `command` and `params`, or kind {quoted(self.agent_kind)}"
+            return Refused(f"is no command of the agent that this queue belongs to; {what}")
         elif "kind" not in entry:
             return Refused("has neither `command` nor `kind`; give one of them")
         if self.no_outputs is not None and entry.pop("output", None) is not None:
@@ -105,7 +110,8 @@ class Reader:
             for key in ("kind", "payload")
             if entry.pop(key, None) is not None
         ]
-        known = (*COMMAND_FIELDS, *(name for name in FIELDS if name not in _NOT_HERE))
+        own = () if self.agent_kind is None else ("stdin",)
+        known = (*COMMAND_FIELDS, *own, *(name for name in FIELDS if name not in _NOT_HERE))
         for key in [key for key in entry if key not in known]:
             found.append(Problem((key,), f"unknown field{meant(key, known, 'fields')}"))
             del entry[key]
@@ -116,6 +122,10 @@ class Reader:
             found.append(Problem(("params",), f"must be a list or an object, not {kind_of(params)}"))
         if not isinstance(command, str):
             found.append(Problem(("command",), f"must be text, not {kind_of(command)}"))
+            return found
+        if self.agent_kind is not None:
+            stdin = {"stdin": entry.pop("stdin")} if "stdin" in entry else {}
+            entry |= {"kind": self.agent_kind, "payload": {"command": command, "params": params} | stdin}
             return found
         kind = self.kinds.get(command, self.kinds.get(ANY_COMMAND, command))
         entry["kind"] = kind

@@ -32,6 +32,7 @@ class WatchOptions:
     run: str  # of the tasks
     lane: str = DEFAULT_LANE  # of requests that name none
     kinds: Mapping[str, str] = field(default_factory=dict)  # command, or "*" → kind
+    agent_kind: str | None = None  # all are commands of an agent: tasks of this kind
     interval_s: float = 2.0  # the longest time between two looks
     quiet_s: float = 2.0  # a file that is not whole and has not changed for so long is refused
     patience_s: float = 60.0  # it may go on changing for so long; so long a cancel waits for its request
@@ -65,6 +66,7 @@ class Taking:
             options.kinds,
             config.on_crash,
             why_none_for("requests", config),
+            options.agent_kind,
         )
         wanted, doubled = await asyncio.to_thread(self._find, folders, only)
         for name in doubled:
