@@ -80,13 +80,11 @@ class OwnService:
 
     def start(self) -> None:
         assert self._process is None
-        path = Path(self.url.removeprefix("unix://"))
-        path.unlink(missing_ok=True)
+        self._remove_socket()
         self._process = self._engine.serve(self.url)
-        if self.url.startswith("unix://"):
-            assert engine_guard.until(lambda: engine_guard.answers(path), 30.0), (
-                "podman's service does not start"
-            )
+        if not engine_guard.until(lambda: engine_guard.answers(self.url), 30.0):
+            self.end()
+            raise AssertionError("podman's service does not start")
 
     def kill(self) -> None:
         """As a crash does: containers go on."""
@@ -99,7 +97,11 @@ class OwnService:
         if self._process is not None:
             engine_guard.end_service(self._process)
             self._process = None
-        Path(self.url.removeprefix("unix://")).unlink(missing_ok=True)
+        self._remove_socket()
+
+    def _remove_socket(self) -> None:
+        if self.url.startswith("unix://"):
+            Path(self.url.removeprefix("unix://")).unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="session")

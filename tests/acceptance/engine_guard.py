@@ -68,7 +68,7 @@ class Engine:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.socket = folder / "engine.sock"
+        self.url = f"unix://{folder / 'engine.sock'}"
         self.environ = {**os.environ, "CONTAINERS_CONF": str(folder / "containers.conf")}
         self.environ.pop("CONTAINER_HOST", None)
         self.environ.pop("DOCKER_HOST", None)
@@ -184,10 +184,17 @@ def until(condition: Callable[[], bool], timeout_s: float) -> bool:
     return True
 
 
-def answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+def answers(url: str) -> bool:
+    """Whether somebody listens there: unix:///PATH or tcp://HOST:PORT."""
+    if url.startswith("unix://"):
+        family: int = socket.AF_UNIX
+        address: str | tuple[str, int] = url.removeprefix("unix://")
+    else:
+        host, _, port = url.removeprefix("tcp://").rpartition(":")
+        family, address = socket.AF_INET, (host, int(port))
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
         try:
-            probe.connect(str(path))
+            probe.connect(address)
         except OSError:
             return False
         return True
@@ -198,8 +205,8 @@ def begin(engine: Engine) -> subprocess.Popen[bytes]:
         raise CannotRun("podman is not installed: run `make system`, or apt-get install podman runc")
     (engine.folder / "containers.conf").write_text(CONTAINERS_CONF)
     make_images(engine)
-    service = engine.serve(f"unix://{engine.socket}")
-    if not until(lambda: answers(engine.socket) or service.poll() is not None, _READY_S) or service.poll():
+    service = engine.serve(engine.url)
+    if not until(lambda: answers(engine.url) or service.poll() is not None, _READY_S) or service.poll():
         told = " ".join((engine.folder / "service.log").read_text(errors="replace").split())[-600:]
         end_service(service)
         raise CannotRun(f"podman's service does not start here: {told}")
@@ -248,7 +255,7 @@ def guard(users: str, told: int) -> None:
     try:
         try:
             service = begin(engine)
-            answer = {"folder": str(engine.folder), "url": f"unix://{engine.socket}"}
+            answer = {"folder": str(engine.folder), "url": engine.url}
         except (CannotRun, OSError, subprocess.SubprocessError) as error:
             answer = {"error": " ".join(str(error).split())}
         os.write(told, json.dumps(answer).encode() + b"\n")

@@ -341,7 +341,7 @@ async def test_one_that_cannot_start(containers: Containers, agent: Agent, told:
 
 async def test_a_mount_that_is_not_there_is_not_made(containers: Containers, tmp_path: Path) -> None:
     agent = Agent("x", BUSYBOX_IMAGE, command=("/bin/true",), mounts=(Mount(str(tmp_path / "no"), "/data"),))
-    with pytest.raises(AgentError, match=r"agents\.x\.mounts\[0\]\.source: .*is not there"):
+    with pytest.raises(AgentError, match=r"agents\.x\.mounts\[1\]\.source: .*is not there"):
         await containers.create(agent, new_identity(containers.home))
     assert not (tmp_path / "no").exists()
 

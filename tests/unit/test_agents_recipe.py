@@ -115,6 +115,12 @@ def test_mounts_are_read_only_unless_said() -> None:
     ]
 
 
+def test_what_is_mounted_at_tmp_takes_the_place_of_ours() -> None:
+    host = made(replace(AGENT, mounts=(Mount("/a", "/tmp"),)))["HostConfig"]
+    assert host["Tmpfs"] == {}
+    assert [one["Target"] for one in host["Mounts"]] == ["/tmp"]
+
+
 def test_without_a_network_it_is_reached_by_a_socket() -> None:
     agent = Agent("reports", "image", runner=("run",), network=False)
     document = made(agent, replace(PLACE, socket_folder="/state/socket-a1b2c3"))
@@ -198,7 +204,8 @@ def test_another_server_makes_another_container_where_it_is_used() -> None:
 def test_install_comes_before_our_server_and_sees_no_keys() -> None:
     """The wrapper is run here as a container would run it."""
     show = "import os; print(sorted(name for name in os.environ if name.startswith('PENSTOCK_')))"
-    agent = Agent("x", "image", runner=("run",), python=sys.executable, install=(sys.executable, "-c", show))
+    install, update = (sys.executable, "-c", show), ("/bin/echo", "updated")
+    agent = Agent("x", "image", runner=("run",), python=sys.executable, install=install, update=update)
     document = made(agent)
     argv = document["Entrypoint"] + document["Cmd"]
     server = argv.index("/penstock/agent_server.py")
@@ -206,11 +213,10 @@ def test_install_comes_before_our_server_and_sees_no_keys() -> None:
     told = [*argv[: server - 1], "/bin/echo", "serving", "a b"]
     environ = dict(one.split("=", 1) for one in document["Env"])
     done = subprocess.run(told, env=environ, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["[]", "serving a b"]
+    assert done.stdout.splitlines() == ["[]", "updated", "serving a b"]
 
-    failing = [
-        json.dumps(["/bin/false"]) if word == json.dumps(list(agent.install)) else word for word in told
-    ]
+    steps = json.dumps({"install": ["/bin/false"], "update": ["/bin/echo", "never"]})
+    failing = [*told[:3], steps, *told[4:]]
     ended = subprocess.run(failing, env=environ, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert "install failed with status 1" in ended.stderr
@@ -218,11 +224,12 @@ def test_install_comes_before_our_server_and_sees_no_keys() -> None:
 
 def test_install_comes_before_a_command_whatever_its_words_are() -> None:
     agent = replace(AGENT, command=("/bin/echo", "it's $HOME", ";"), install=("/bin/echo", "first;", "`x`"))
+    agent = replace(agent, update=("/bin/echo", "second"))
     document = made(agent)
     done = subprocess.run(
         document["Entrypoint"] + document["Cmd"], capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines() == ["first; `x`", "it's $HOME ;"]
+    assert done.stdout.splitlines() == ["first; `x`", "second", "it's $HOME ;"]
     failing = made(replace(agent, install=("/bin/false",)))
     ended = subprocess.run(failing["Entrypoint"], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")

@@ -17,6 +17,7 @@ from penstock.agents.recipe import NOBODY, Identity, Place
 from penstock.config.agents import Agent
 from penstock.errors import AgentError, EngineUnreachable
 
+_OWN_PLACES = (recipe.SERVER_FOLDER, recipe.SERVER_FILE, recipe.SOCKET_FOLDER)
 _NO_INIT = re.compile("init binary|docker-init|catatonit")
 
 
@@ -123,6 +124,10 @@ class Creator:
 
     def _check(self, agent: Agent) -> None:
         """What an engine would do in a way that nobody wants, or cannot do at all."""
+        for at, mount in enumerate(agent.mounts, 1):
+            if mount.target in _OWN_PLACES:
+                place = f"agents.{agent.name}.mounts[{at}].target"
+                raise AgentError(f"{place}: {mount.target} is where Penstock's own files are: choose another")
         if not self._engine.is_remote:
             self._check_mounts(agent)
             return
@@ -140,8 +145,8 @@ class Creator:
 
     def _check_mounts(self, agent: Agent) -> None:
         """Podman makes a folder where a mount's source is missing, as root where it is root's."""
-        sources = [(f"mounts[{at}].source", one.source) for at, one in enumerate(agent.mounts)]
-        sources += [("folder", agent.folder)] if agent.folder is not None else []
+        sources = [(f"mounts[{at}].source", one.source) for at, one in enumerate(agent.mounts, 1)]
+        sources += [("path", agent.folder)] if agent.folder is not None else []
         for key, source in sources:
             if not os.path.isabs(source) or not os.path.exists(source):
                 raise AgentError(
@@ -152,7 +157,7 @@ class Creator:
             hidden = _unreadable(agent.folder)
         if hidden is not None:
             raise AgentError(
-                f"agents.{agent.name}.folder: the container's user may not read {hidden}: run "
+                f"agents.{agent.name}.path: the container's user may not read {hidden}: run "
                 f"chmod -R a+rX {agent.folder}, or set its user"
             )
 

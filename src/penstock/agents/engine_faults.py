@@ -106,12 +106,12 @@ _FAULTS = (
         r"bind source path does not exist|statfs .*no such file|mounting .*no such file|"
         r"error (?:stat|mount)ing .*no such file|mkdir .*read-only file system|not a shared mount",
         AgentError,
-        "a mount cannot be made: see that agents.*.mounts and the agent's folder are there on the engine's machine",
+        "a mount cannot be made: see that agents.*.mounts and agents.*.path are there on the engine's machine",
     ),
     _Fault(
         r"unable to find user|no matching entries in passwd|no users found|unable to find group",
         AgentError,
-        "the image has no such user: give agents.*.privileges.user as numbers, as 65534:65534",
+        "the image has no such user: give agents.*.user as numbers, as 65534:65534",
     ),
     _Fault(
         r"insufficient UIDs|lchown|potentially insufficient|cannot find (?:UID|mappings)",

@@ -32,20 +32,22 @@ SERVER_FILE = f"{SERVER_FOLDER}/agent_server.py"
 SOCKET_FOLDER = "/run/penstock"
 SOCKET_FILE = "agent.sock"
 LOG_LIMIT = "10m"  # a container that writes without end must not fill the disk
+_TMP = "/tmp"  # noqa: S108 - of the container
 NOBODY = "65534:65534"
+_FORGET = f"unset {' '.join(OWN_VARIABLES)}"
 _MEGABYTE = 1024 * 1024
 
-# Runs `install` before our server, without its keys, then becomes the server. As the first process of a container
-# it is only ended by signals that it takes care of.
-_INSTALL = """\
+# Runs what is to come before our server, without its keys, then becomes the server. As the first process of a
+# container it is only ended by signals that it takes care of.
+_BEFORE = """\
 import json, os, signal, subprocess, sys
 own = ("PENSTOCK_AGENT_KEY", "PENSTOCK_AGENT_PROOF", "PENSTOCK_AGENT_INSTANCE")
 env = {name: value for name, value in os.environ.items() if name not in own}
-child = subprocess.Popen(json.loads(sys.argv[1]), env=env, stdin=subprocess.DEVNULL)
 signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
-status = child.wait()
-if status:
-    sys.exit(f"install failed with status {status}")
+for name, argv in json.loads(sys.argv[1]).items():
+    status = subprocess.call(argv, env=env, stdin=subprocess.DEVNULL)
+    if status:
+        sys.exit(f"{name} failed with status {status}")
 os.execvp(sys.argv[2], sys.argv[2:])
 """
 
@@ -140,7 +142,7 @@ def copied_folders(agent: Agent) -> list[str]:
 
 def environment(agent: Agent, identity: Identity, passed: Mapping[str, str]) -> dict[str, str]:
     # A user without an entry in the image's list of users has no home, and the root is read-only.
-    home = {"HOME": "/tmp"} if agent.privileges.user == NOBODY else {}  # noqa: S108 - of the container
+    home = {"HOME": _TMP} if agent.privileges.user == NOBODY else {}
     own = {INSTANCE_VARIABLE: identity.instance}
     if not agent.plain:
         own |= {KEY_VARIABLE: identity.key, PROOF_VARIABLE: identity.proof}
@@ -149,16 +151,17 @@ def environment(agent: Agent, identity: Identity, passed: Mapping[str, str]) -> 
 
 def _program(agent: Agent) -> dict[str, Any]:
     """What runs: our server, the agent's own command, or what the image says."""
+    steps = {"install": list(agent.install), "update": list(agent.update)}
+    before = {name: argv for name, argv in steps.items() if argv}
     if agent.has_own_server:
         argv = [agent.python, SERVER_FILE, *server_arguments(agent)]
-        if agent.install:
-            argv = [agent.python, "-c", _INSTALL, json.dumps(list(agent.install)), *argv]
+        if before:
+            argv = [agent.python, "-c", _BEFORE, json.dumps(before), *argv]
         return {"Entrypoint": argv[:1], "Cmd": argv[1:]}
-    if agent.install and agent.command:
+    if before and agent.command:
         # It knows nothing of us, so a shell of the image puts one before the other.
-        quiet = f"unset {' '.join(OWN_VARIABLES)}"
-        script = f"( {quiet}; {shlex.join(agent.install)} ) || exit; exec {shlex.join(agent.command)}"
-        return {"Entrypoint": ["/bin/sh", "-c", script], "Cmd": []}
+        steps_first = "".join(f"( {_FORGET}; {shlex.join(argv)} ) || exit; " for argv in before.values())
+        return {"Entrypoint": ["/bin/sh", "-c", f"{steps_first}exec {shlex.join(agent.command)}"], "Cmd": []}
     return {"Cmd": list(agent.command)} if agent.command else {}
 
 
@@ -189,7 +192,7 @@ def _host_config(agent: Agent, place: Place) -> dict[str, Any]:
         "CapAdd": list(closed.capabilities),
         "SecurityOpt": [] if closed.new_privileges else ["no-new-privileges"],
         "Privileged": False,
-        "Tmpfs": {"/tmp": f"rw,nosuid,nodev,size={_whole_mb(agent.limits.tmp_mb)}m,mode=1777"},  # noqa: S108
+        "Tmpfs": _tmpfs(agent),
         "Mounts": _mounts(agent, place),
         "LogConfig": {"Type": "json-file", "Config": {"max-size": LOG_LIMIT}},
         "RestartPolicy": {"Name": "no"},  # who restarts is decided in one place, and not by the engine
@@ -227,9 +230,12 @@ def _mounts(agent: Agent, place: Place) -> list[dict[str, Any]]:
     return mounts
 
 
+def _tmpfs(agent: Agent) -> dict[str, str]:
+    """Room for temporary files, in memory; whoever mounts something else there has that."""
+    if any(mount.target == _TMP for mount in agent.mounts):
+        return {}
+    return {_TMP: f"rw,nosuid,nodev,size={max(1, round(agent.limits.tmp_mb))}m,mode=1777"}
+
+
 def _mount(source: str, target: str, read_only: bool) -> dict[str, Any]:
     return {"Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only}
-
-
-def _whole_mb(given: float) -> int:
-    return max(1, round(given))
