@@ -94,13 +94,20 @@ def read(folder: str) -> tuple[Manifest | None, tuple[str, ...]]:
 
 # ---- valid ones
 
+
+def fitting(server: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
+    """Only what runs something of ours knows what to run it before."""
+    known = any(server.get(key) for key in ("command", "handlers", "runner"))
+    return server | {key: value for key, value in rest.items() if known or key not in ("install", "update")}
+
+
 argvs = st.lists(
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=5), max_size=3
 )
 some_argv = argvs.filter(bool)
 counts = st.integers(1, 50)
 valid_agents = st.builds(
-    lambda server, rest: {"image": "localhost/a:b"} | server | rest,
+    lambda server, rest: {"image": "localhost/a:b"} | fitting(server, rest),
     some(command=some_argv, plain=st.booleans())
     | some(
         handlers=st.dictionaries(st.sampled_from(["render", "_x", "a.b-c"]), some_argv, max_size=2),

@@ -134,6 +134,20 @@ def test_a_researcher_has_its_folder_and_its_secrets(cli: Cli) -> None:
     assert [str(cli.folder.parent / "runs")] in folders
 
 
+def test_an_agent_has_its_queue_and_its_secrets(cli: Cli) -> None:
+    (cli.folder.parent / "made").mkdir()
+    cli.file(
+        "penstock.toml",
+        '[agents.a]\nimage = "x"\nqueue = "../made"\npass_env = ["A_TOKEN"]\n'
+        '[agents.b]\nimage = "x"\nqueue = "../yet"\npass_env = ["A_TOKEN", "B_TOKEN"]\n',
+    )
+    unit = cli.good("systemd").out
+    assert "# Put A_TOKEN, B_TOKEN there" in unit
+    folders = [shlex.split(value) for value in values(unit, "ReadWritePaths")]
+    assert [str(cli.folder.parent / "made")] in folders
+    assert [str(cli.folder.parent)] in folders, "where the other is made"
+
+
 def test_as_json_it_comes_with_its_place(cli: Cli) -> None:
     record = cli.good("systemd", "--json", "--user", "--name", "night.service", "work").json
     assert record["name"] == "night.service"

@@ -13,6 +13,7 @@ from penstock.config.agent_hosts import agents_kind
 from penstock.config.agents import Agent, Limits, Mount, Pool, Privileges
 from penstock.errors import ConfigError
 from penstock.model import Task
+from penstock.setup.checkup import _agents as agent_findings
 
 FILE = Path("/plant/penstock.toml")
 REPORTS = '[agents.reports]\nimage = "localhost/reports:latest"\n'
@@ -214,6 +215,10 @@ def test_b7_what_is_for_an_agent_goes_to_no_host_that_serves_all() -> None:
             REPORTS + 'command = "node server.js"',
             ':3: agents.reports.command: must be a list of words like ["python3", "render.py"], not text: no shell',
         ),
+        (
+            REPORTS + 'install = ["x"]',
+            ":3: agents.reports.install: what the image would start is not known; add",
+        ),
         (REPORTS + 'command = [""]', ":3: agents.reports.command: must begin with a program"),
         (REPORTS + 'runner = ["a", 3]', ":3: agents.reports.runner[2]: must be text in quotes, not 3"),
         (
@@ -357,6 +362,21 @@ def test_a_folder_may_have_handlers_alone(folder: Path) -> None:
     assert problem.startswith(
         ":1: agents.reports: has no image, and no manifest.json with one is in its path"
     )
+
+
+def test_check_tells_of_keys_that_mean_nothing_and_of_mounts_that_are_not_there(folder: Path) -> None:
+    commands = {"run": "a", "cli": "b"}
+    config = from_manifest(
+        folder,
+        MANIFEST | {"about": "Reports", "commands": commands},
+        'mounts = [{ source = "gone", target = "/x" }, { source = "reports", target = "/y" }]',
+    )
+    keys, mount = agent_findings(config)
+    assert (keys.what, keys.name, keys.state) == ("agent", "reports", "well")
+    assert keys.detail == "manifest.json has keys that mean nothing here: about, commands.cli"
+    assert (mount.state, mount.detail.split(";")[0]) == ("wrong", f"mounts: there is no {folder.parent}/gone")
+    (folder / "manifest.json").write_text("{")
+    assert [one.state for one in agent_findings(config)] == ["wrong"]
 
 
 def refused(folder: Path, manifest: Any) -> tuple[str, ...]:

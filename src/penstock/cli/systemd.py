@@ -84,7 +84,7 @@ def systemd(
         words=[command, *options],
         folder=_full("."),
         writes=sorted({*_folders(config), *_folders_in(given), *map(_folder, write or ())}),
-        secrets=sorted(_secrets(config)),
+        secrets=sorted({*_secrets(config)}),
         secrets_file=_beside(config) / SECRETS_FILE,
         path=os.environ.get("PATH", ""),
         account=account or _account(),
@@ -166,14 +166,20 @@ def _folders(config: Config) -> Iterator[Path]:
     for host in config.plant.hosts:
         if isinstance(given := host.options.get("work_dir"), str):
             yield _full(given)
+    for agent in config.agents.values():
+        if agent.queue is not None:
+            queue = _full(agent.queue)
+            yield queue if queue.is_dir() else queue.parent  # it is made there
 
 
 def _secrets(config: Config) -> Iterator[str]:
-    """The variables that hosts want from our environment."""
+    """The variables that hosts and agents want from our environment."""
     for host in config.plant.hosts:
         if key := host.options.get("key_env"):
             yield str(key)
         yield from map(str, host.options.get("pass_env", ()))
+    for agent in config.agents.values():
+        yield from agent.pass_env
 
 
 def _folders_in(given: Mapping[str, Any]) -> Iterator[Path]:

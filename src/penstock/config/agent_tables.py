@@ -53,6 +53,13 @@ def _read_agent(name: str, table: Table, folder: Path) -> Agent:
         which = "handlers" if handlers else "runner"
         table.refuse("is for Penstock's agent server, whose place `command` takes; give one of them", which)
     own = "command" not in table and bool(command)  # a server of the manifest's
+    if not (command or by_us or path):
+        for key in ("install", "update"):
+            if table.raw.get(key):
+                message = (
+                    "what the image would start is not known; add what is to run after it: command = […]"
+                )
+                table.refuse(message, key)
     return Agent(
         name=name,
         image=_image(table, manifest, path),

@@ -23,6 +23,7 @@ import msgspec
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.config.budgets import blind_budgets
+from penstock.config.manifests import MANIFEST, ignored_keys
 from penstock.config.names import Names
 from penstock.dispatcher.probes import read_once
 from penstock.engine.outcomes import failure, one_line
@@ -40,7 +41,7 @@ WELL, WARNING, WRONG = "well", "warning", "wrong"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    what: str  # host, model, probe, budget, store or server
+    what: str  # host, agent, model, probe, budget, store or server
     name: str
     state: str  # well, warning or wrong
     detail: str
@@ -60,7 +61,16 @@ async def examine(config: Config, time_limit_s: float = TIME_LIMIT_S) -> list[Fi
     server = await _server(config, kept)
     budgets = [Finding("budget", blind.place, WARNING, blind.detail) for blind in blind_budgets(config.plant)]
     astray = [Finding("model", name, WRONG, what) for name, what in Names(config).astray().items()]
-    return [*(host.result() for host in hosts), *astray, *probes.result(), *budgets, kept.finding, server]
+    agents = await asyncio.to_thread(_agents, config)
+    return [
+        *(host.result() for host in hosts),
+        *agents,
+        *astray,
+        *probes.result(),
+        *budgets,
+        kept.finding,
+        server,
+    ]
 
 
 async def _host(name: str, adapter: Adapter, time_limit_s: float) -> Finding:
@@ -78,6 +88,22 @@ async def _host(name: str, adapter: Adapter, time_limit_s: float) -> Finding:
     return Finding(
         "host", name, WELL if health.up and not health.amiss else WRONG, one_line(health.detail, _MAX_DETAIL)
     )
+
+
+def _agents(config: Config) -> list[Finding]:
+    """What is odd about agents themselves; whether they can be used is for their hosts to tell."""
+    found = []
+    for agent in config.agents.values():
+        if agent.folder is not None and (ignored := ignored_keys(agent.folder)):
+            detail = f"{MANIFEST} has keys that mean nothing here: {', '.join(ignored)}"
+            found.append(Finding("agent", agent.name, WELL, one_line(detail, _MAX_DETAIL)))
+        for mount in agent.mounts:
+            if not os.path.exists(mount.source):
+                detail = (
+                    f"mounts: there is no {mount.source}; create it, or correct agents.{agent.name}.mounts"
+                )
+                found.append(Finding("agent", agent.name, WRONG, detail))
+    return found
 
 
 async def _probes(config: Config, time_limit_s: float) -> list[Finding]:
