@@ -1,4 +1,4 @@
-"""What holds for the whole suite: which skips are allowed, and that bytecode is kept.
+"""What holds for the whole suite: which skips are allowed, that bytecode is kept, that examples may take long.
 
 With PENSTOCK_REQUIRE_ALL=1 a test that would be skipped fails: CI proves everything or says so.
 """
@@ -10,10 +10,15 @@ import sys
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Tests start hundreds of processes, as users do: each would compile everything it imports where this is set.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# On a busy machine an example is made or tried as slowly as it may be: that says nothing of what it proves.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 REQUIRE_ALL = os.environ.get("PENSTOCK_REQUIRE_ALL") == "1"
 

@@ -22,7 +22,7 @@ import psutil
 
 PATIENCE_S = 60.0
 _READY = re.compile(r'ready.* at (http://[^\s"]+)')
-_LOOK_S = 0.01
+_LOOK_S = 0.03
 
 
 class Figures(NamedTuple):

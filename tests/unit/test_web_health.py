@@ -26,6 +26,12 @@ max_reset_s = 1000
 """
 
 
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look is a new one: what happened is told without a second's wait."""
+    monkeypatch.setattr(health, "_FRESH_S", 0.0)
+
+
 async def until(web: Web, status: str) -> Any:
     """What is told once the status is that."""
     async with asyncio.timeout(PATIENCE_S), web.parts.client.watching() as watch:
