@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self
 from penstock.agents import agent_server
 
 FILE = Path(agent_server.__file__)
+PYTHON = os.environ.get("PENSTOCK_AGENT_PYTHON", sys.executable)  # the suite of the server on another version
 PATIENCE_S = 20.0
 
 HANDLERS = {
@@ -49,7 +50,7 @@ class Server:
             self.write(name, text)
         self.process = subprocess.Popen(
             [
-                sys.executable,
+                PYTHON,
                 "-I",
                 "-S",
                 FILE,

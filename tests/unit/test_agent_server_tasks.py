@@ -257,6 +257,31 @@ def test_children_that_leave_the_group_are_killed_too(server: Server) -> None:
     until_gone(int(told["result"]))
 
 
+def test_one_that_forks_without_end_is_ended_with_all_it_made(tmp_path: Path) -> None:
+    with Server(tmp_path, *QUICK) as server:
+        server.write("bomb.py", BOMB)
+        counted = server.folder / "forks"
+        with server.follow("bomb", str(counted), id="bomb") as stream:
+            assert stream.next("stdout")["data"] == "x\n"
+            server.call("DELETE", "/task/bomb")
+            assert stream.next("end")["status"] == "cancelled"
+        assert server.run("say", "on").body["result"] == "on"
+        for pid in counted.read_text().split():
+            until_gone(int(pid))
+        assert server.stop() == (0, "")
+
+
+BOMB = """
+import os, sys
+log = os.open(sys.argv[1], os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+print("x", flush=True)
+while os.fstat(log).st_size < 400:  # some fifty of them, each in a session of its own
+    if os.fork() == 0:
+        os.setsid()
+        os.write(log, b"%d " % os.getpid())
+os.read(os.pipe()[0], 1)
+"""
+
 LEAVE = """
 import os, sys
 read, write = os.pipe()

@@ -761,6 +761,7 @@ def _has_interpreter(path: str) -> bool:
 _MARK = "PENSTOCK_AGENT_RUN"
 _PRIVATE = ("PENSTOCK_AGENT_KEY", "PENSTOCK_AGENT_PROOF", "PENSTOCK_AGENT_INSTANCE", _MARK)
 _UNKILLABLE_S = 5.0
+_HUNTS = 100
 
 
 class Process:
@@ -914,9 +915,7 @@ class Process:
         self._status = self._popen.returncode = status
         if self._ended is None:
             return
-        if self._is_stopping:
-            self._signal(signal.SIGKILL)
-        if self._pipes:
+        if self._pipes and not self._is_stopping:
             self._after(self._linger_s, self._end)
         else:
             self._end()
@@ -931,8 +930,8 @@ class Process:
             self._drain(descriptor)
             self._close_pipe(descriptor)
         self._close_stdin()
-        self._reaper.sweep()
         ended(self._status)
+        self._reaper.sweep()
 
     def _drain(self, descriptor: int) -> None:
         """What is in the pipe already counts; one who goes on writing does not hold us."""
@@ -988,10 +987,27 @@ class Reaper:
                 pids = [int(pid) for pid in file.read().split()]
         except (OSError, ValueError):
             return  # a kernel without this list
-        for pid in pids:
-            if pid not in self.children and not self.running(self._task_of(pid)):
+        if any(pid not in self.children and self._is_left_over(pid) for pid in pids):
+            self._hunt()
+
+    def _hunt(self) -> None:
+        """All are stopped before one is killed: who forks without end would outrun a hunt one by one."""
+        found: set[int] = set()
+        for _ in range(_HUNTS):
+            pids = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+            fresh = {pid for pid in pids - found - self.children.keys() if self._is_left_over(pid)}
+            if not fresh:
+                break
+            for pid in fresh:
                 with suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(pid, signal.SIGSTOP)
+            found |= fresh
+        for pid in found:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _is_left_over(self, pid: int) -> bool:
+        return not self.running(self._task_of(pid))
 
     def _task_of(self, pid: int) -> str:
         """The task that a process was started for, or '' for one that is none of ours."""
