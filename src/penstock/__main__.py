@@ -1,4 +1,4 @@
-"""The `penstock` command. Nothing is loaded for `--version` but the version."""
+"""The `penstock` command. Nothing is loaded for `--version` but the version, and little for a warm `agent call`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,16 @@ def main() -> int:
 
         print(f"penstock {__version__}")
         return 0
+    if "agent" in arguments and "call" in arguments:
+        from penstock.agents.quick_call import run as call
+
+        outcome = call(arguments)
+        if isinstance(outcome, int):
+            return outcome
+        if outcome is not None:
+            from penstock.cli.agent_call import finish
+
+            return finish(outcome)
     from penstock.cli.app import main as run
 
     return run(arguments)

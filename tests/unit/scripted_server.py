@@ -51,10 +51,16 @@ def hangs(until: threading.Event, data: bytes = b"") -> Script:
 class ScriptedServer:
     """Plays one script per connection, in their order; the last is played again for all that follow."""
 
-    def __init__(self, scripts: Sequence[Script]) -> None:
+    def __init__(self, scripts: Sequence[Script], path: str | None = None) -> None:
         self._scripts = list(scripts)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        if path is None:
+            self._listener = socket.create_server(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        else:
+            self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._listener.bind(path)
+            self._listener.listen()
+            self.address = path
         self.requests: list[bytes] = []
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
@@ -87,8 +93,9 @@ class ScriptedServer:
 
 
 @contextmanager
-def scripted(*scripts: Script) -> Iterator[ScriptedServer]:
-    server = ScriptedServer(scripts)
+def scripted(*scripts: Script, path: str | None = None) -> Iterator[ScriptedServer]:
+    """On a port of its own, or on a Unix socket."""
+    server = ScriptedServer(scripts, path)
     try:
         yield server
     finally:

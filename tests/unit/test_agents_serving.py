@@ -74,8 +74,7 @@ def noted(tmp_path: Path, *more: Path) -> str:
     config = tmp_path / NAME
     config.write_text("[agents.reports]\nimage = 'x'\n")
     stamps = [known_config.stamp(str(path)) for path in (config, *more)]
-    assert None not in stamps
-    known_config.note(str(tmp_path / "agents"), "reports", [one for one in stamps if one is not None], KNOWN)
+    known_config.note(str(tmp_path / "agents"), "reports", stamps, KNOWN)
     return str(config)
 
 
@@ -92,6 +91,10 @@ def test_what_was_noted_holds_while_the_files_are_the_same(tmp_path: Path) -> No
     assert read(tmp_path, config) is None
     manifest.unlink()
     assert read(tmp_path, config) is None
+    config = noted(tmp_path, manifest)
+    assert read(tmp_path, config) == KNOWN  # that there is none is known as well
+    manifest.write_text("{}")
+    assert read(tmp_path, config) is None
 
 
 def test_a_config_that_was_changed_or_is_another_is_not_known(tmp_path: Path) -> None:
@@ -106,7 +109,6 @@ def test_a_config_that_was_changed_or_is_another_is_not_known(tmp_path: Path) ->
 def test_what_changed_while_it_was_read_is_not_noted(tmp_path: Path) -> None:
     config = noted(tmp_path)
     before = known_config.stamp(config)
-    assert before is not None
     Path(config).write_text("")
     known_config.note(str(tmp_path / "agents"), "reports", [before], KNOWN._replace(fingerprint="old"))
     assert read(tmp_path, config) is None

@@ -77,10 +77,18 @@ def test_help_has_the_words_of_its_users_only(cli: Cli, command: str, usage: str
 
 
 @pytest.mark.parametrize(
-    "command", sorted(set(COMMANDS) - {"work", "serve", "export", "token", "agent-server"})
+    "command", sorted(set(COMMANDS) - {"work", "serve", "export", "token", "agent", "agent-server"})
 )
 def test_every_command_that_prints_data_takes_json(cli: Cli, command: str) -> None:
     assert "--json" in cli.good(command, "--help").out
+
+
+@pytest.mark.parametrize("command", "call list logs restart rm start stats stop warm".split())
+def test_every_command_of_agents_takes_json(cli: Cli, command: str) -> None:
+    """B6"""
+    said = cli.good("agent", command, "--help").out
+    assert "--json" in said
+    assert f"penstock agent {command}" in said.partition("Examples:")[2]
 
 
 # ---- wrong use

@@ -13,13 +13,14 @@ import json
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from penstock.agents import answers, plain_http
-from penstock.agents.answers import Ended, NothingRan
+from penstock.agents.answers import Ended
 from penstock.agents.endpoints import Endpoint
 from penstock.agents.plain_http import Connection, Cut, Nonsense, NotReached, TooSlow
-from penstock.errors import AgentLost
+from penstock.errors import AgentError, AgentLost, UsageError
 
 PROOF_HEADER = "x-penstock-proof"
 HEAD_S = 30.0  # a task is acknowledged at once
@@ -27,6 +28,7 @@ HEALTH_S = 10.0
 SILENCE_S = 30.0  # of a stream, until its container is asked whether it lives
 _CANCEL_S = 2.0
 _LONGEST_S = 86_400.0
+_MOST_HEALTH_BYTES = 1_000_000
 _GRACE_S = 20.0  # beyond a command's own time: its container ends it, and says so
 
 
@@ -102,6 +104,8 @@ def _call(asked: Asked, endpoint: Endpoint, health: str, plain: bool) -> Ended:
         except (KeyboardInterrupt, OSError):  # nobody wants its output any more
             cancel(asked, endpoint)
             raise
+        except (AgentError, UsageError) as error:
+            raise type(error)(f"agents.{asked.agent}: {error}") from None
         except (Cut, TooSlow) as error:
             raise AgentLost(lost(asked, str(error))) from None
         except Nonsense as error:
@@ -167,27 +171,39 @@ def reached(endpoint: Endpoint, connect_s: float = 5.0) -> Connection:
     return Connection(endpoint.address, connect_s=connect_s, silence_s=SILENCE_S, make=connected)
 
 
-def answers_health(endpoint: Endpoint, health: str, *, plain: bool = False) -> bool:
+def answers_health(endpoint: Endpoint, path: str, *, plain: bool = False) -> bool:
     """Whether that very container answers."""
+    return health(endpoint, path, plain=plain) is not None
+
+
+def health(endpoint: Endpoint, path: str, *, plain: bool = False) -> dict[str, Any] | None:
+    """What that very container says of itself; None where it does not answer as it should."""
     try:
         with reached(endpoint) as connection:
-            reply = connection.ask(
-                "GET", health, {"Authorization": f"Bearer {endpoint.key}"}, head_s=HEALTH_S
-            )
-            is_it = plain or reply.headers.get(PROOF_HEADER) == endpoint.proof
-            return is_it and 200 <= reply.status < 300
-    except (NotReached, Cut, Nonsense, TooSlow):
-        return False
+            headers = {"Authorization": f"Bearer {endpoint.key}"}
+            reply = connection.ask("GET", path, headers, head_s=HEALTH_S)
+            if not 200 <= reply.status < 300:
+                return None
+            if plain:
+                return {}
+            told = json.loads(reply.body(_MOST_HEALTH_BYTES))
+            is_it = reply.headers.get(PROOF_HEADER) == endpoint.proof
+            return told if is_it and isinstance(told, dict) else None
+    except (NotReached, Cut, Nonsense, TooSlow, ValueError, RecursionError):
+        return None
+
+
+def drain(endpoint: Endpoint) -> None:
+    """Tell it to take nothing more in; one that does not hear it is stopped soon all the same."""
+    with suppress(NotReached, Cut, Nonsense, TooSlow), reached(endpoint, _CANCEL_S) as connection:
+        connection.ask("POST", "/drain", {"Authorization": f"Bearer {endpoint.key}"}, b"", head_s=_CANCEL_S)
 
 
 def cancel(asked: Asked, endpoint: Endpoint) -> None:
     """Tell the container to end it. That our connection is closed says the same, a little later."""
-    try:
-        with reached(endpoint, _CANCEL_S) as connection:
-            headers = {"Authorization": f"Bearer {endpoint.key}"}
-            connection.ask("DELETE", f"/task/{asked.id}", headers, head_s=_CANCEL_S)
-    except (NotReached, Cut, Nonsense, TooSlow):
-        pass
+    with suppress(NotReached, Cut, Nonsense, TooSlow), reached(endpoint, _CANCEL_S) as connection:
+        headers = {"Authorization": f"Bearer {endpoint.key}"}
+        connection.ask("DELETE", f"/task/{asked.id}", headers, head_s=_CANCEL_S)
 
 
 def lost(asked: Asked, why: str) -> str:
@@ -195,6 +211,3 @@ def lost(asked: Asked, why: str) -> str:
         f"agents.{asked.agent}: its container {why}: {asked.command!r} may have run; "
         f"see `penstock agent logs {asked.agent}`"
     )
-
-
-__all__ = ["Asked", "Ended", "NotThere", "NothingRan", "answers_health", "call", "cancel", "heard", "lost"]

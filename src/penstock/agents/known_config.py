@@ -91,11 +91,12 @@ def is_name(text: str) -> bool:
     return text[:1].isalnum() and all(c.isalnum() or c in "_-." for c in text) and len(text) < 200
 
 
-def stamp(path: str) -> Stamp | None:
+def stamp(path: str) -> Stamp:
+    """How a file is now; also that there is none is something to remember."""
     try:
         seen = os.stat(path)
     except OSError:
-        return None
+        return path, -1, -1
     return path, seen.st_mtime_ns, seen.st_size
 
 

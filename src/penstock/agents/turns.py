@@ -34,6 +34,11 @@ class Waiting:
         self._began: float | None = None
         self._before: Any = None
 
+    @property
+    def waited_s(self) -> float | None:
+        """Since there was no endpoint; None: there was one at once."""
+        return None if self._began is None else time.monotonic() - self._began
+
     def for_others(self, known: Known | None, trail: Trail) -> bool:
         """Wait a little for what the others make; False: it is our turn to make it.
 

@@ -52,6 +52,7 @@ COMMANDS = {
     "loop": "loop",
     "watch": "watch",
     "agent-server": "agent_server",
+    "agent": "agent",
     "token": "tokens",
     "systemd": "systemd",
 }

@@ -1,0 +1,296 @@
+"""`penstock agent call` the quick way: no more is loaded than a warm call needs, which is the standard library.
+
+    arguments → the config's path → the agent's note ── serve runs ──► POST /api/agents/NAME/call
+                                          │
+                                          └ an endpoint ── trusted, or validated ──► POST /task in its container
+
+`run` says None to a command line that it does not know, and what is left to do where there is no endpoint: the full
+path of cli/agent_call.py does that. When many come at once to an agent that is not there, one of them goes that way
+and the others wait here for what comes of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from penstock.agents import answers, direct_call, figures, known_config, serving
+from penstock.agents.answers import Ended, NothingRan
+from penstock.agents.direct_call import Asked, NotThere
+from penstock.agents.endpoints import PAUSED, READY, TRUST_S, Endpoint, EndpointFile
+from penstock.agents.known_config import Known
+from penstock.agents.trail import Trail
+from penstock.agents.turns import Waiting
+from penstock.errors import AgentError, PenstockError, UsageError
+
+INTERRUPTED = 130
+_TRIES = 8  # of calls that were not taken in
+_LONGEST_S = 86_400.0
+_FLAGS = ("--json",)
+_VALUES = ("-c", "--config", "--timeout", "--id", "--stdin", "--param-json", "--lane", "--priority")
+
+
+class NoEndpoint(Exception):
+    """There is none that can be called as it is."""
+
+
+class Unfinished(NamedTuple):
+    """What the full path has to do: get the agent going, then call it."""
+
+    asked: Asked
+    trail: Trail
+    waiting: Waiting | None = None  # whose turn is over when the agent goes
+
+
+def run(arguments: list[str]) -> int | Unfinished | None:
+    """The exit status of `agent call …`, or what is left to do; None: the command line is not known here."""
+
+    def work() -> int | Unfinished | None:
+        asked = parsed(arguments)
+        return None if asked is None else _run(asked.identified(), Trail(asked.agent))
+
+    return ended_with(work)
+
+
+T = TypeVar("T")
+
+
+def ended_with(work: Callable[[], T]) -> T | int:
+    """What it comes to, its errors as statuses with one line."""
+    try:
+        return work()
+    except KeyboardInterrupt:
+        return answers.say("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        return _reader_left()
+    except PenstockError as error:
+        return answers.say(str(error), error.exit_status)
+
+
+def _run(asked: Asked, trail: Trail) -> int | Unfinished:
+    config = known_config.found_config(asked.config, os.getcwd())
+    if config is None or not known_config.is_name(asked.agent):
+        return Unfinished(asked, trail)
+    agents_dir, known = _known(config, asked.agent)
+    if agents_dir is None:
+        return Unfinished(asked, trail)
+    trail.note("config", path=config, noted=known is not None)
+    if (server := serving.found(agents_dir)) is not None:
+        from penstock.agents.served_call import through
+
+        if (ended := through(server, asked, trail)) is not None:
+            return finished(asked, ended)
+    must_be_served(asked)
+    waiting = Waiting(agents_dir, asked.agent)
+    while True:
+        if known is not None:
+            if waiting.waited_s is not None:
+                trail.figures["lock_wait_s"] = waiting.waited_s
+            try:
+                return finished(asked, called(asked, agents_dir, known, trail))
+            except NoEndpoint:
+                pass
+        # One goes and makes it; whoever comes meanwhile is told here, for little.
+        if not waiting.for_others(known, trail):
+            return Unfinished(asked, trail, waiting)
+        known = known_config.read(agents_dir, asked.agent, config)
+
+
+def must_be_served(asked: Asked) -> None:
+    """Who is not queued has no place in a queue."""
+    for name, given in (("--lane", asked.lane), ("--priority", asked.priority)):
+        if given is not None:
+            raise UsageError(
+                f"agent call: {name} is for calls through `penstock serve`, which does not run on this store; "
+                "start it, or leave the option out"
+            )
+
+
+def _known(config: str, agent: str) -> tuple[str | None, Known | None]:
+    usual = known_config.usual_agents_dir(config)
+    if (known := known_config.read(usual, agent, config)) is not None:
+        return usual, known
+    agents_dir = known_config.named_agents_dir(config, agent)
+    return agents_dir, None if agents_dir is None else known_config.read(agents_dir, agent, config)
+
+
+def called(asked: Asked, agents_dir: str, known: Known, trail: Trail) -> Ended:
+    """The answer of an endpoint that is known; tried again, a few times, where nothing was run."""
+    file = EndpointFile(agents_dir, asked.agent)
+    tries, until = 0, time.monotonic() + known.queue_s
+    while True:
+        began = time.perf_counter()
+        try:
+            ended = _of_some_endpoint(asked, file, known, trail)
+        except NothingRan as refused:
+            tries += refused.code != "busy"  # one that is full is asked again for longer
+            if tries >= _TRIES or time.monotonic() > until:
+                raise AgentError(f"agents.{asked.agent}: {refused}; try again later") from None
+            trail.note(f"not taken in: {refused}")
+            time.sleep(_pause_s(refused.retry_after_s, tries))
+            continue
+        except AgentError:
+            figures.add(file.folder, trail.figures, ok=False)
+            raise
+        took_s = time.perf_counter() - began
+        trail.note("answered", overhead_s=max(0.0, took_s - ended.spent_s), exit=ended.status)
+        figures.add(file.folder, trail.figures, ok=True)
+        return ended
+
+
+def _of_some_endpoint(asked: Asked, file: EndpointFile, known: Known, trail: Trail) -> Ended:
+    doubted: set[str] = set()
+    while True:
+        choice = _choice([one for one in file.read(known.fingerprint) if one.instance not in doubted])
+        if choice is None:
+            raise NoEndpoint
+        with file.using(choice) as endpoint:
+            if endpoint is None or not _is_usable(endpoint, file, known, trail):
+                doubted.add(choice.instance)
+                continue
+            trail.figures.setdefault("hit", True)
+            trail.figures.setdefault("pool", "ready")
+            trail.note("endpoint", instance=endpoint.instance, at=endpoint.address)
+            try:
+                ended = direct_call.call(asked, endpoint, known.health, plain=known.plain)
+            except NotThere as why:
+                trail.note(f"doubted: {why}", hit=False)
+                file.doubted(endpoint)
+                doubted.add(choice.instance)
+                continue
+            if file.validated_s_ago(endpoint) > TRUST_S / 2:
+                file.validated(endpoint)
+            return ended
+
+
+def _choice(endpoints: list[Endpoint]) -> Endpoint | None:
+    """One that is ready, any of them; else one that can be resumed."""
+    for state in (READY, PAUSED):
+        if fit := [one for one in endpoints if one.state == state]:
+            return fit[os.urandom(1)[0] % len(fit)]
+    return None
+
+
+def _is_usable(endpoint: Endpoint, file: EndpointFile, known: Known, trail: Trail) -> bool:
+    if endpoint.state == READY and file.validated_s_ago(endpoint) < TRUST_S:
+        return True
+    from penstock.agents.quick_engine import is_running, resumed
+
+    if endpoint.state == PAUSED:
+        with trail.timed("resume"):
+            if not resumed(endpoint, file):
+                return False
+        trail.figures["pool"] = "resumed"
+    elif endpoint.state != READY:
+        return False
+    with trail.timed("validate"):
+        fine = is_running(endpoint.container) and direct_call.answers_health(
+            endpoint, known.health, plain=known.plain
+        )
+    if fine:
+        file.validated(endpoint)
+    else:
+        file.doubted(endpoint)
+    return fine
+
+
+def _pause_s(asked_s: float | None, tries: int) -> float:
+    """Growing, and never the same for all who were refused at once."""
+    wished = min(1.0, asked_s) if asked_s is not None else min(0.2, 0.01 * 2**tries)
+    return wished * (0.5 + os.urandom(1)[0] / 512)
+
+
+# ---- what a command line says
+
+
+def parsed(arguments: list[str]) -> Asked | None:
+    """None: it is for the full path, which also says what is wrong with it."""
+    words, given, rest = iter(arguments), {}, []
+    for word in words:
+        name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        if name in _VALUES:
+            value = value if equals else next(words, "")
+            if not value:
+                return None
+            given["--config" if name == "-c" else name] = value
+        elif word in _FLAGS:
+            given[word] = "yes"
+        elif word.startswith("-") and len(word) > 1:
+            return None
+        else:
+            rest.append(word)
+            if len(rest) == 4:  # agent call NAME COMMAND: all else is the command's own
+                break
+    if len(rest) < 4 or rest[:2] != ["agent", "call"]:
+        return None
+    return _asked(rest[2], rest[3], list(words), given)
+
+
+def _asked(agent: str, command: str, params: list[str], given: dict[str, str]) -> Asked | None:
+    told: Any = params
+    timeout_s = priority = None
+    try:
+        for text in (agent, command, *params, *given.values()):
+            text.encode()
+        if "--param-json" in given:
+            told = json.loads(given["--param-json"])
+            if params or not isinstance(told, dict | list):
+                return None
+        if "--timeout" in given:
+            timeout_s = float(given["--timeout"])
+            if not 0 < timeout_s <= _LONGEST_S:
+                return None
+        if "--priority" in given:
+            priority = "01234".index(given["--priority"]) if len(given["--priority"]) == 1 else None
+        # Last: what was read from a pipe cannot be read again.
+        stdin = None if "--stdin" not in given else text_of(given["--stdin"])
+    except (ValueError, RecursionError):
+        return None
+    if "--priority" in given and priority is None:
+        return None
+    return Asked(
+        agent,
+        command,
+        told,
+        stdin,
+        timeout_s,
+        given.get("--id"),
+        given.get("--lane"),
+        priority,
+        as_json="--json" in given,
+        config=given.get("--config"),
+    )
+
+
+def text_of(path: str) -> str:
+    """What a command gets as its stdin: the text of a file, or of our own stdin."""
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read().decode()
+        with open(path, "rb") as file:
+            return file.read().decode()
+    except OSError as error:
+        raise UsageError(f"agent call: --stdin: {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"agent call: --stdin: {path}: is not UTF-8 text; send it as base64") from None
+
+
+# ---- how it ends
+
+
+def finished(asked: Asked, ended: Ended) -> int:
+    if asked.as_json:
+        answers.write(1, answers.line(ended.document))
+    elif ended.message is not None:
+        return answers.say(f"agents.{asked.agent}: {asked.command}: {ended.message}", ended.status)
+    return ended.status
+
+
+def _reader_left() -> int:
+    """Whoever read our output has seen enough. Python must not try to write the rest when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0

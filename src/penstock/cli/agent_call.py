@@ -1,0 +1,82 @@
+"""The full path of `agent call`: reads the config, gets the agent going, and then calls it the quick way.
+
+Only one of many who come at once to an agent that is not there comes here; see agents/turns.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.agents import known_config, quick_call
+from penstock.agents.quick_call import NoEndpoint, Unfinished
+from penstock.errors import AgentError
+
+if TYPE_CHECKING:
+    from penstock.config import Config
+    from penstock.config.agents import Agent
+
+_TRIES = 5  # containers that were made, and are gone when they are called
+
+
+def finish(left: Unfinished, settings: Mapping[str, Any] | None = None) -> int:
+    """The exit status of a call that the quick path could not make. `settings` are keys of the config, set."""
+    try:
+        return quick_call.ended_with(lambda: _finish(left, settings or {}))
+    finally:
+        if left.waiting is not None:
+            left.waiting.over()
+
+
+def _finish(left: Unfinished, settings: Mapping[str, Any]) -> int:
+    from penstock.cli.agent_session import agent_of, agents_dir, get_going
+
+    asked, trail = left.asked, left.trail
+    path = known_config.found_config(asked.config, os.getcwd())
+    before = None if path is None else known_config.stamp(path)
+    config = _read(asked.config, settings)
+    agent = agent_of(config, asked.agent)
+    quick_call.must_be_served(asked)
+    trail.note("config read")
+    known = known_of(agent)
+    place = agents_dir(config)
+    if before is not None and not settings:
+        known_config.note(place, agent.name, [before, *_stamps(agent)], known)
+    for _ in range(_TRIES):
+        get_going(config, agent, trail)
+        if left.waiting is not None:
+            left.waiting.over()
+        try:
+            return quick_call.finished(asked, quick_call.called(asked, place, known, trail))
+        except NoEndpoint:
+            trail.note("it is gone again")
+    raise AgentError(
+        f"agents.{agent.name}: its containers are gone before they can be called; "
+        f"see `penstock agent logs {agent.name}`"
+    )
+
+
+def _read(path: str | None, settings: Mapping[str, Any]) -> Config:
+    from penstock.wiring import read_config
+
+    return read_config(None if path is None else Path(path), settings)
+
+
+def known_of(agent: Agent) -> known_config.Known:
+    """What a quick call needs to know of it."""
+    from penstock.agents.server_file import fingerprint
+
+    return known_config.Known(fingerprint(agent), agent.health, agent.plain, agent.pool.start_s)
+
+
+def _stamps(agent: Agent) -> list[known_config.Stamp]:
+    """The files besides the config that say what the agent is."""
+    from penstock.agents.server_file import SERVER_PATH
+    from penstock.config.manifests import MANIFEST
+
+    files = [SERVER_PATH] if agent.has_own_server else []
+    if agent.folder is not None:
+        files.append(os.path.join(agent.folder, MANIFEST))
+    return [known_config.stamp(path) for path in files]

@@ -1,0 +1,141 @@
+"""What the commands of `agent` work with: the agents of a config and of its engine, and a way to get one going."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.agents.known_config import is_name
+from penstock.config.own_files import agents_dir as agents_dir
+from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    from penstock.agents.containers import Containers
+    from penstock.agents.endpoints import Endpoint
+    from penstock.agents.start_lock import MakeStartLock
+    from penstock.agents.starting import Starter
+    from penstock.agents.trail import Trail
+    from penstock.config import Config
+    from penstock.config.agents import Agent
+    from penstock.store.base import Store
+
+
+def agent_of(config: Config, name: str) -> Agent:
+    """That agent of the config."""
+    from penstock.config.problems import meant
+
+    found = config.agents.get(name)
+    if found is None:
+        where = "this config" if config.path is None else str(config.path)
+        raise UsageError(f"there is no agent {name!r} in {where}{meant(name, list(config.agents), 'agents')}")
+    return found
+
+
+def chosen(config: Config, names: Sequence[str], *, everything: bool, command: str) -> list[Agent]:
+    """Those that a command line names, or all of the config."""
+    if everything and names:
+        raise UsageError(f"agent {command}: --all and names exclude each other; leave one of them out")
+    if not everything and not names:
+        raise UsageError(f"agent {command}: NAME is missing; name an agent, or say --all")
+    return list(config.agents.values()) if everything else [agent_of(config, name) for name in names]
+
+
+def noted_names(config: Config) -> list[str]:
+    """Agents of which files are left, also when the config has them no more."""
+    try:
+        with os.scandir(agents_dir(config)) as found:
+            return sorted(one.name for one in found if one.is_dir() and is_name(one.name))
+    except OSError:
+        return []
+
+
+class Session(NamedTuple):
+    containers: Containers
+    starter: Starter
+    make_lock: MakeStartLock
+
+
+@asynccontextmanager
+async def opened(config: Config) -> AsyncIterator[Session]:
+    """The engine, and who starts containers on it."""
+    from penstock.agents.containers import Containers
+    from penstock.agents.starting import Starter
+    from penstock.agents.store_lock import start_lock_for
+
+    async with AsyncExitStack() as stack:
+        containers = await stack.enter_async_context(Containers(agents_dir(config)))
+        # One on another machine may be used from several, which only the store binds.
+        store = await stack.enter_async_context(_stored(config)) if containers.is_remote else None
+        make_lock = start_lock_for(containers.url, store)
+        yield Session(containers, Starter(containers, make_lock=make_lock), make_lock)
+
+
+@asynccontextmanager
+async def _stored(config: Config) -> AsyncIterator[Store]:
+    from penstock.wiring import open_store
+
+    store = open_store(config)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def any_names(
+    config: Config, containers: Containers, names: Sequence[str], *, everything: bool, command: str
+) -> list[str]:
+    """Those that a command line names, or all of which there is something; the config may have them no more."""
+    if everything == bool(names):
+        chosen(config, names, everything=everything, command=command)
+    listed = {one.agent for one in await containers.listed() if is_name(one.agent)}
+    known = sorted({*config.agents, *noted_names(config), *listed})
+    if everything:
+        return known
+    for name in names:
+        if name not in known:
+            from penstock.config.problems import meant
+
+            raise UsageError(f"agent {command}: there is no agent {name!r}{meant(name, known, 'agents')}")
+    return list(names)
+
+
+async def usable(containers: Containers, agent: Agent) -> list[Endpoint]:
+    """Its containers that can be called, or resumed, as the engine sees them."""
+    from penstock.agents.endpoints import LEAVING, EndpointFile
+    from penstock.agents.server_file import fingerprint
+
+    running = {one.id for one in await containers.listed(agent=agent.name) if one.running}
+    known = EndpointFile(containers.agents_dir, agent.name).read(fingerprint(agent))
+    return [one for one in known if one.state != LEAVING and one.container in running]
+
+
+def get_going(config: Config, agent: Agent, trail: Trail) -> Endpoint:
+    """An endpoint of it: the one that is there, or one that is made."""
+    import asyncio
+
+    with shown(f"starting {agent.name}"):
+        return asyncio.run(_going(config, agent, trail))
+
+
+async def _going(config: Config, agent: Agent, trail: Trail) -> Endpoint:
+    async with opened(config) as session:
+        endpoint = await session.starter.endpoint(agent, trail)
+    if "start_s" in trail.figures:
+        trail.figures["pool"] = "cold"
+    return endpoint
+
+
+@contextmanager
+def shown(what: str) -> Iterator[Callable[[str], None]]:
+    """That something is going on, on a terminal; what is given says how far it is."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from penstock.cli.render import console
+
+    with console(stderr=True).status(what) as status:
+        yield status.update

@@ -1,0 +1,532 @@
+"""B2, B6: `agent call` on a warm agent loads next to nothing, and asks the engine only when it must."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.agents import agent_server, direct_call, figures, known_config, quick_call, serving, turns
+from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint, EndpointFile
+from penstock.agents.failures import Failures
+from penstock.agents.known_config import Known
+from penstock.agents.quick_call import Unfinished
+from penstock.errors import ImageMissing
+from tests.unit.scripted_server import Script, chunked, head, says, scripted
+
+PROOF = "the-proof"
+PROVEN = f"X-Penstock-Proof: {PROOF}"
+LINES = "Content-Type: application/x-ndjson"
+STREAM = head(200, PROVEN, LINES, "Transfer-Encoding: chunked")
+HEALTHY = says(head(200, PROVEN, "Content-Length: 2") + b"{}")
+KNOWN = Known("f1", "/health", plain=False, start_s=60.0)
+CALL = ["agent", "call", "reports", "render"]
+
+
+def events(*lines: dict[str, Any]) -> bytes:
+    return chunked(*(json.dumps(line).encode() + b"\n" for line in lines))
+
+
+def answers(text: str) -> Script:
+    return says(
+        STREAM + events({"type": "stdout", "data": text}, {"type": "end", "status": "done", "exit": 0})
+    )
+
+
+def refuses(status: int, code: str) -> Script:
+    body = json.dumps({"error": {"code": code, "message": "not here"}}).encode()
+    return says(head(status, PROVEN, f"Content-Length: {len(body)}") + body)
+
+
+class Place:
+    """A folder with a config, and what is known of its agent."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config = folder / "penstock.toml"
+        self.config.write_text('[agents.reports]\nimage = "x"\n')
+        self.agents_dir = f"{folder}/penstock.db.agents"
+        self.file = EndpointFile(self.agents_dir, "reports")
+        self.note()
+
+    def note(self) -> None:
+        known_config.note(self.agents_dir, "reports", [known_config.stamp(str(self.config))], KNOWN)
+
+    def has(
+        self, address: str, *, instance: str = "i1", state: str = READY, trusted: bool = True
+    ) -> Endpoint:
+        endpoint = Endpoint(instance, f"c{instance}", "f1", address, "key", PROOF, state, time.time())
+        self.file.create()
+        with self.file.changing() as endpoints:
+            endpoints.append(endpoint)
+        if trusted:
+            self.file.validated(endpoint)
+        return endpoint
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PENSTOCK_CONTAINER_SOCKET", str(tmp_path / "engine.sock"))
+    return Place(tmp_path)
+
+
+# ---- a warm call
+
+
+def test_a_trusted_endpoint_is_called_and_nothing_else(place: Place, capfdbinary: Any) -> None:
+    """There is no engine here at all."""
+    with scripted(answers("hello")) as server:
+        place.has(server.address)
+        assert quick_call.run([*CALL, "a b", "--wide"]) == 0
+        [request] = server.requests
+    assert capfdbinary.readouterr() == (b"hello", b"")
+    asked = json.loads(request.partition(b"\r\n\r\n")[2])
+    assert (asked["command"], asked["params"]) == ("render", ["a b", "--wide"])
+    assert b"Authorization: Bearer key\r\n" in request
+    counts = figures.read(place.file.folder).counts
+    assert counts == {"calls": 1, "answered": 1, "hits": 1, "pool_ready": 1}
+
+
+def test_steps_are_shown_with_times(place: Place, capfdbinary: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_DEBUG", "1")
+    with scripted(answers("hello")) as server:
+        place.has(server.address)
+        assert quick_call.run(CALL) == 0
+    told = capfdbinary.readouterr().err.decode()
+    assert [line.split(" ms  reports: ")[1].split()[0] for line in told.splitlines()] == [
+        "config",
+        "endpoint",
+        "answered",
+    ]
+    assert "key" not in told
+    assert PROOF not in told
+
+
+ENGINE_SAYS_RUNNING = says(
+    head(200, "Content-Length: 46") + b'{"State": {"Running": true,  "Paused": false}}'
+)
+
+
+def test_one_that_was_not_seen_lately_is_validated(place: Place, tmp_path: Path, capfdbinary: Any) -> None:
+    """B2: the container runs, and answers its health path with its own proof."""
+    with (
+        scripted(ENGINE_SAYS_RUNNING, path=str(tmp_path / "engine.sock")) as engine,
+        scripted(HEALTHY, answers("hello")) as server,
+    ):
+        endpoint = place.has(server.address, trusted=False)
+        assert quick_call.run(CALL) == 0
+        assert engine.requests[0].startswith(b"GET /containers/ci1/json HTTP/1.1")
+        assert server.requests[0].startswith(b"GET /health HTTP/1.1")
+    assert place.file.validated_s_ago(endpoint) < 5
+    assert capfdbinary.readouterr().out == b"hello"
+
+
+@pytest.mark.parametrize(
+    ("engine_says", "health"),
+    [
+        (says(head(404, "Content-Length: 2") + b"{}"), HEALTHY),
+        (says(head(200, "Content-Length: 27") + b'{"State":{"Running":false}}'), HEALTHY),
+        (says(b"nonsense\r\n"), HEALTHY),
+        (ENGINE_SAYS_RUNNING, says(head(200, "X-Penstock-Proof: another", "Content-Length: 2") + b"{}")),
+        (ENGINE_SAYS_RUNNING, says(head(500, PROVEN, "Content-Length: 2") + b"{}")),
+        (ENGINE_SAYS_RUNNING, says(b"")),
+    ],
+    ids=["gone", "ended", "no engine", "another instance", "ill", "silent"],
+)
+def test_one_that_fails_validation_is_left_to_the_full_path(
+    place: Place, tmp_path: Path, engine_says: Script, health: Script
+) -> None:
+    with scripted(engine_says, path=str(tmp_path / "engine.sock")), scripted(health) as server:
+        place.has(server.address, trusted=False)
+        left = quick_call.run(CALL)
+        assert not [one for one in server.requests if one.startswith(b"POST /task")]
+    assert isinstance(left, Unfinished)
+    assert left.waiting is not None
+    left.waiting.over()
+
+
+def test_a_paused_one_is_resumed_first(place: Place, tmp_path: Path, capfdbinary: Any) -> None:
+    resumed = says(head(204))
+    with (
+        scripted(resumed, ENGINE_SAYS_RUNNING, path=str(tmp_path / "engine.sock")) as engine,
+        scripted(HEALTHY, answers("hello")) as server,
+    ):
+        place.has(server.address, state=PAUSED)
+        assert quick_call.run(CALL) == 0
+        assert engine.requests[0].startswith(b"POST /containers/ci1/unpause")
+    assert [one.state for one in place.file.read()] == [READY]
+    assert figures.read(place.file.folder).counts["pool_resumed"] == 1
+    assert capfdbinary.readouterr().out == b"hello"
+
+
+def test_a_ready_one_goes_before_a_paused_one_and_a_leaving_one_is_none(
+    place: Place, capfdbinary: Any
+) -> None:
+    with scripted(answers("from the ready one")) as server:
+        place.has("127.0.0.1:1", instance="i2", state=PAUSED)
+        place.has("127.0.0.1:1", instance="i3", state=LEAVING)
+        place.has(server.address, instance="i1")
+        assert quick_call.run(CALL) == 0
+    assert capfdbinary.readouterr().out == b"from the ready one"
+
+
+# ---- where nothing was run it is tried again
+
+
+@pytest.mark.parametrize("code", ["draining", "busy"])
+def test_what_was_not_taken_in_is_asked_again(place: Place, code: str, capfdbinary: Any) -> None:
+    with scripted(refuses(503, code), refuses(503, code), answers("third")) as server:
+        place.has(server.address)
+        assert quick_call.run(CALL) == 0
+        assert len({json.loads(one.partition(b"\r\n\r\n")[2])["id"] for one in server.requests}) == 1
+    assert capfdbinary.readouterr().out == b"third"
+
+
+def test_one_that_never_takes_it_is_an_error_of_one_line(place: Place, capfdbinary: Any) -> None:
+    with scripted(refuses(503, "draining")) as server:
+        place.has(server.address)
+        assert quick_call.run(CALL) == 3
+        assert len(server.requests) == 8
+    assert capfdbinary.readouterr().err == b"penstock: agents.reports: not here; try again later\n"
+
+
+def test_another_program_on_the_port_is_passed_over(place: Place, capfdbinary: Any) -> None:
+    """B2: the port of a container that is gone belongs to somebody else now."""
+    foreign = head(200, LINES, "Transfer-Encoding: chunked") + events(
+        {"type": "stdout", "data": "wrong"}, {"type": "end", "status": "done", "exit": 0}
+    )
+    with scripted(says(foreign)) as other, scripted(answers("right")) as server:
+        wrong = place.has(other.address, instance="i2")
+        for number in range(3):
+            place.file.validated(wrong)
+            with place.file.changing() as endpoints:
+                endpoints[:] = [wrong]
+            if number:
+                place.has(server.address, instance=f"i{2 + number}")
+            left = quick_call.run(CALL)
+            if number:
+                assert left == 0
+            else:
+                assert isinstance(left, Unfinished)
+                assert left.waiting is not None
+                left.waiting.over()
+                assert place.file.validated_s_ago(wrong) == float("inf")
+    assert capfdbinary.readouterr().out == b"rightright"
+
+
+def test_a_lost_container_is_counted_and_told(place: Place, capfdbinary: Any) -> None:
+    with scripted(says(STREAM + events({"type": "stdout", "data": "half"}))) as server:
+        place.has(server.address)
+        assert quick_call.run(CALL) == 3
+    out, err = capfdbinary.readouterr()
+    assert out == b"half"
+    assert b"may have run" in err
+    assert err.count(b"\n") == 1
+    assert figures.read(place.file.folder).counts["unanswered"] == 1
+
+
+# ---- no endpoint: one goes, the others wait
+
+
+def held_turn(place: Place) -> int:
+    place.file.create()
+    lock = os.open(os.path.join(place.file.folder, "turn.lock"), os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def while_waiting(monkeypatch: pytest.MonkeyPatch, *acts: Any) -> list[float]:
+    """Each look that the quick path takes finds what the next of these did."""
+    left, pauses = list(acts), []
+
+    def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if left:
+            left.pop(0)()
+
+    monkeypatch.setattr(turns.time, "sleep", sleep)  # type: ignore[attr-defined]
+    return pauses
+
+
+def test_who_finds_somebody_at_it_waits_for_the_endpoint(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any
+) -> None:
+    lock = held_turn(place)
+    with scripted(answers("made by another")) as server:
+        pauses = while_waiting(monkeypatch, lambda: None, lambda: None, lambda: place.has(server.address))
+        assert quick_call.run(CALL) == 0
+    os.close(lock)
+    assert len(pauses) == 3
+    assert capfdbinary.readouterr().out == b"made by another"
+    sums = figures.read(place.file.folder)
+    assert sums.counts["misses"] == 1
+    assert "lock_wait_s" in sums.longest
+
+
+def test_who_waited_is_told_of_the_failure_and_tries_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any
+) -> None:
+    failures = Failures(place.file.folder)
+    place.file.create()
+    failures.tell("attempt0", "f1", ImageMissing("an older failure"))
+    lock = held_turn(place)
+    while_waiting(
+        monkeypatch,
+        lambda: None,
+        lambda: failures.tell("attempt1", "f1", ImageMissing("no image x; build it")),
+    )
+    assert quick_call.run(CALL) == 3
+    os.close(lock)
+    assert capfdbinary.readouterr().err == b"penstock: no image x; build it\n"
+
+
+def test_a_dead_ones_turn_is_taken(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = held_turn(place)
+    while_waiting(monkeypatch, lambda: os.close(lock))
+    left = quick_call.run(CALL)
+    assert isinstance(left, Unfinished)
+    assert left.waiting is not None
+    again = os.open(os.path.join(place.file.folder, "turn.lock"), os.O_RDWR)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    left.waiting.over()
+    fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(again)
+
+
+def test_who_waits_too_long_for_the_turn_goes_all_the_same(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = held_turn(place)
+    late = [0.0]
+    monkeypatch.setattr(turns.time, "monotonic", lambda: late[0])  # type: ignore[attr-defined]
+    while_waiting(monkeypatch, lambda: late.__setitem__(0, 76.0))
+    assert isinstance(quick_call.run(CALL), Unfinished)
+    os.close(lock)
+
+
+def test_a_config_that_was_changed_is_read_anew(place: Place) -> None:
+    with scripted(answers("old")) as server:
+        place.has(server.address)
+        place.config.write_text('[agents.reports]\nimage = "another"\n')
+        left = quick_call.run(CALL)
+        assert not server.requests
+    assert isinstance(left, Unfinished)
+    assert left.waiting is not None
+    left.waiting.over()
+
+
+# ---- serve
+
+
+def test_it_goes_through_serve_where_that_runs(place: Place, capfdbinary: Any) -> None:
+    with scripted(answers("served")) as server, serving.told(place.agents_dir, server.address, "local-key"):
+        assert (
+            quick_call.run(["agent", "call", "--lane", "fast", "--priority", "1", "reports", "render"]) == 0
+        )
+        [request] = server.requests
+    assert request.startswith(b"POST /api/agents/reports/call HTTP/1.1")
+    assert b"Authorization: Bearer local-key\r\n" in request
+    body = json.loads(request.partition(b"\r\n\r\n")[2])
+    assert (body["lane"], body["priority"]) == ("fast", 1)
+    assert capfdbinary.readouterr().out == b"served"
+
+
+@pytest.mark.parametrize("code", ["stopping", "unknown_agent"])
+def test_a_serve_that_does_not_take_it_is_done_without(place: Place, code: str, capfdbinary: Any) -> None:
+    with scripted(refuses(503, code)) as serve, scripted(answers("direct")) as server:
+        place.has(server.address)
+        with serving.told(place.agents_dir, serve.address, "local-key"):
+            assert quick_call.run(CALL) == 0
+        assert len(serve.requests) == 1
+    assert capfdbinary.readouterr().out == b"direct"
+
+
+def test_a_serve_that_breaks_off_is_told(place: Place, capfdbinary: Any) -> None:
+    with scripted(says(STREAM)) as serve, serving.told(place.agents_dir, serve.address, "local-key"):
+        assert quick_call.run(CALL) == 3
+    assert b"may have run" in capfdbinary.readouterr().err
+
+
+def test_lanes_are_for_serve(place: Place, capfdbinary: Any) -> None:
+    assert quick_call.run(["agent", "call", "--lane", "x", "reports", "render"]) == 2
+    assert b"--lane is for calls through `penstock serve`" in capfdbinary.readouterr().err
+
+
+# ---- what a command line says
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("agent call a b", ("a", "b", [])),
+        ("agent call a b --json -c x", ("a", "b", ["--json", "-c", "x"])),
+        ("-c p.toml agent call --json a b c", ("a", "b", ["c"])),
+        ("agent call a --param-json [1] b", ("a", "b", [1])),
+        ('agent call --param-json={"x":1} a b', ("a", "b", {"x": 1})),
+        ("agent call a b -", ("a", "b", ["-"])),
+    ],
+)
+def test_our_options_stand_before_the_command(line: str, expected: tuple[Any, ...]) -> None:
+    asked = quick_call.parsed(line.split())
+    assert asked is not None
+    assert (asked.agent, asked.command, asked.params) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "agent call",
+        "agent call a",
+        "agent call --help",
+        "--set x=1 agent call a b",
+        "agent list a b",
+        "submit agent call x",
+        "agent call --timeout 0 a b",
+        "agent call --timeout long a b",
+        "agent call --priority 7 a b",
+        "agent call --priority 01 a b",
+        "agent call --param-json 3 a b",
+        "agent call --param-json [] a b c",
+        "agent call --stdin",
+        "agent call a b \udcff",
+    ],
+)
+def test_what_is_not_understood_is_left_to_the_full_path(line: str) -> None:
+    assert quick_call.parsed(line.split()) is None
+
+
+def test_options_reach_the_agent(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("grün")
+    line = ["agent", "call", "--stdin", "in.txt", "--timeout=2.5", "--id", "mine", "reports", "render"]
+    with scripted(answers("")) as server:
+        place.has(server.address)
+        assert quick_call.run(line) == 0
+        body = json.loads(server.requests[0].partition(b"\r\n\r\n")[2])
+    assert (body["stdin"], body["timeout_s"], body["id"]) == ("grün", 2.5, "mine")
+
+
+@pytest.mark.parametrize(("given", "told"), [("none.txt", "No such file"), ("odd.bin", "not UTF-8")])
+def test_a_stdin_that_cannot_be_read(
+    place: Place, tmp_path: Path, given: str, told: str, capfdbinary: Any
+) -> None:
+    (tmp_path / "odd.bin").write_bytes(b"\xff")
+    assert quick_call.run(["agent", "call", "--stdin", given, "reports", "render"]) == 2
+    assert told.encode() in capfdbinary.readouterr().err
+
+
+# ---- as a process, with the real agent server
+
+
+@pytest.fixture
+def real(place: Place, tmp_path: Path) -> Iterator[Place]:
+    handlers = {"sh": ["/bin/sh", "-c"]}
+    words = [
+        sys.executable,
+        agent_server.__file__,
+        "--listen=127.0.0.1:0",
+        *(f"--handler={name}={json.dumps(argv)}" for name, argv in handlers.items()),
+    ]
+    secrets = {"PENSTOCK_AGENT_KEY": "key", "PENSTOCK_AGENT_PROOF": PROOF}
+    with subprocess.Popen(words, env={**os.environ, **secrets}, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().decode().rpartition("http://")[2].strip()
+        place.has(address)
+        try:
+            with scripted(ENGINE_SAYS_RUNNING, path=str(tmp_path / "engine.sock")):
+                yield place
+        finally:
+            server.terminate()
+
+
+def penstock(place: Place, *words: str, before: Sequence[str] = ("-m", "penstock"), **more: Any) -> Any:
+    place.file.validated(place.file.read()[0])
+    return subprocess.run(
+        [sys.executable, *before, *words], capture_output=True, timeout=60, check=False, **more
+    )
+
+
+LOADED = """
+import runpy, sys
+try:
+    runpy.run_module("penstock", run_name="__main__", alter_sys=True)
+except SystemExit as end:
+    status = end.code
+sys.stderr.write(" ".join(sys.modules))
+sys.exit(status)
+"""
+HEAVY = {
+    *("aiodocker", "aiohttp", "asyncio", "concurrent", "dataclasses", "email", "filelock", "hashlib", "http"),
+    *(
+        "inspect",
+        "logging",
+        "msgspec",
+        "pathlib",
+        "random",
+        "rich",
+        "ssl",
+        "subprocess",
+        "tempfile",
+        "threading",
+    ),
+    *("tomllib", "typer"),
+}
+
+
+def test_b6_a_warm_call_loads_next_to_nothing(real: Place) -> None:
+    done = penstock(real, "agent", "call", "reports", "sh", "echo warm", before=["-c", LOADED])
+    assert (done.returncode, done.stdout) == (0, b"warm\n")
+    loaded = set(done.stderr.decode().split())
+    assert not {one.partition(".")[0] for one in loaded} & HEAVY
+    # On a machine so busy that trust ran out meanwhile the engine was asked.
+    assert "urllib" not in loaded or "penstock.agents.quick_engine" in loaded
+    ours = {one for one in loaded if one.startswith("penstock.")}
+    assert not [one for one in ours if one.startswith(("penstock.cli", "penstock.config", "penstock.store"))]
+
+
+def test_b6_bytes_and_status_are_the_commands_own(real: Place) -> None:
+    script = r"printf 'a\000\377\n'; printf 'oh' >&2; cat; exit 41"
+    done = penstock(real, "agent", "call", "--stdin", "-", "reports", "sh", script, input=b"from stdin")
+    assert (done.returncode, done.stdout, done.stderr) == (41, b"a\x00\xff\nfrom stdin", b"oh")
+
+
+def test_an_interrupt_ends_the_command_in_the_container(real: Place, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    words = ["agent", "call", "reports", "sh", f"echo begun; exec cat {fifo}"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "penstock", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"begun\n"
+        # From here on the command waits for somebody to write.
+        writer = os.open(fifo, os.O_WRONLY)
+        child.send_signal(2)
+        assert child.communicate(timeout=30) == (b"", b"penstock: interrupted\n")
+        assert child.returncode == 130
+    [endpoint] = real.file.read()
+    ended = threading.Event()
+
+    def write_until_it_ends() -> None:
+        try:
+            while True:
+                os.write(writer, b"x" * 4096)
+        except BrokenPipeError:
+            ended.set()
+
+    thread = threading.Thread(target=write_until_it_ends, daemon=True)
+    thread.start()
+    assert ended.wait(20), "the command still runs"
+    os.close(writer)
+    told = direct_call.health(endpoint, "/health")
+    assert told is not None
+    assert told["running"] == 0
