@@ -83,7 +83,9 @@ def test_every_command_that_prints_data_takes_json(cli: Cli, command: str) -> No
     assert "--json" in cli.good(command, "--help").out
 
 
-@pytest.mark.parametrize("command", "call list logs restart rm start stats stop warm".split())
+@pytest.mark.parametrize(
+    "command", ["call", "list", "logs", "restart", "rm", "start", "stats", "stop", "warm"]
+)
 def test_every_command_of_agents_takes_json(cli: Cli, command: str) -> None:
     """B6"""
     said = cli.good("agent", command, "--help").out
