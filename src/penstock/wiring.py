@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import AVAILABLE, Config, HostTypes, load
 from penstock.config.own_calls import calls_through_us, own_lanes
-from penstock.config.own_files import OwnFiles, folder_of, store_tag, work_dir
+from penstock.config.own_files import OwnFiles, agents_dir, folder_of, store_tag, work_dir
 from penstock.errors import ConfigError, UsageError
 from penstock.model import OnStop
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 MakeAdapter = Callable[["Host", "Clock"], "Adapter"]
 
 _ADAPTERS = {
+    "agent": "penstock.hosts.agent:make",
     "command": "penstock.hosts.command:make",
     "file_prompt": "penstock.hosts.file_prompt:make",
     "local": "penstock.hosts.local:make",
@@ -76,16 +77,19 @@ def open_store(config: Config) -> Store:
     return SQLiteStore(config.store, max_payload_bytes=config.payload_limit_bytes)
 
 
-def make_adapters(config: Config, clock: Clock, door: OwnDoor | None = None) -> dict[str, Adapter]:
+def make_adapters(
+    config: Config, clock: Clock, door: OwnDoor | None = None, store: Store | None = None
+) -> dict[str, Adapter]:
     """One adapter per host; everything wrong with their options is told at once.
 
-    `door` is how hosts that call models themselves reach those of this dispatcher.
+    `door` is how hosts that call models themselves reach those of this dispatcher. By the `store` machines agree
+    that share an engine for containers.
     """
     adapters: dict[str, Adapter] = {}
     problems: list[str] = []
     for host in config.plant.hosts:
         try:
-            adapters[host.name] = _maker(host.type)(_placed(config, host, door), clock)
+            adapters[host.name] = _maker(host.type)(_placed(config, host, door, store), clock)
         except ConfigError as error:
             problems += error.problems
     if problems:
@@ -93,7 +97,7 @@ def make_adapters(config: Config, clock: Clock, door: OwnDoor | None = None) -> 
     return adapters
 
 
-def _placed(config: Config, host: Host, door: OwnDoor | None) -> Host:
+def _placed(config: Config, host: Host, door: OwnDoor | None, store: Store | None = None) -> Host:
     """The host with what its adapter must know of the config it stands in."""
     options = dict(host.options)
     if host.type == "python" and config.path is not None:
@@ -111,6 +115,11 @@ def _placed(config: Config, host: Host, door: OwnDoor | None) -> Host:
     if host.type == "file_prompt":
         options["root"] = options.get("root") or folder_of(config)
         options["own_files"] = OwnFiles(config)
+    if host.type == "agent":
+        from penstock.hosts.agent import Placement
+
+        agent = config.agents[options.get("agent", host.name)]
+        options["placement"] = Placement(agent, agents_dir(config), store)
     if calls_through_us(host):
         from penstock.hosts.own_door import OwnDoor
 
@@ -165,7 +174,7 @@ def make_dispatcher(
     owner = Owner(os.getpid(), platform.node(), dispatching.named(command))
     traces = make_traces(config) if traced else None
     door = make_door(config)
-    make_engine = _local_engine(config, door)
+    make_engine = _local_engine(config, door, store)
     doorway = None if door is None else _doorway(config, store, door)
     if dispatching.has_threads:
         from penstock.engine.kinds import thread_per_kind
@@ -223,7 +232,7 @@ def make_traces(config: Config) -> Traces | None:
     return Traces(endpoint)
 
 
-def _local_engine(config: Config, door: OwnDoor | None) -> MakeEngine:
+def _local_engine(config: Config, door: OwnDoor | None, store: Store) -> MakeEngine:
     from penstock.clock import SystemClock
     from penstock.config.outputs import OutputRules
     from penstock.engine.base import Ended, Engine, Report, Stall
@@ -231,7 +240,7 @@ def _local_engine(config: Config, door: OwnDoor | None) -> MakeEngine:
     from penstock.engine.outputs import Outputs
 
     clock = SystemClock()
-    adapters = make_adapters(config, clock, door)
+    adapters = make_adapters(config, clock, door, store)
     slots = {h.name: h.slots for h in config.plant.hosts}
     tag = store_tag(config)
     outputs = Outputs(OutputRules(config))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+import pytest
 
+from penstock import wiring
 from penstock.agents.calling import LINES, AgentCalls
 from penstock.agents.connections import PROOF_HEADER, Terms
 from penstock.agents.endpoints import READY, Endpoint
+from penstock.clock import Clock
+from penstock.config.agents import Agent
 from penstock.errors import AgentError
-from penstock.hosts.agent import AgentAdapter
+from penstock.hosts.agent import AgentAdapter, Placement
 from penstock.hosts.base import Job
 from penstock.model import Host, Outcome
+from tests.unit.agent_server_rig import Server
 from tests.unit.model_rig import PATIENCE_S, Call, Wire, http
 
 KEY, PROOF = "the-key", "the-proof"
@@ -112,6 +117,11 @@ class StubKeeper:
         if self.problem is not None:
             raise self.problem
 
+    async def image_id(self, name: str) -> str:
+        if self.problem is not None:
+            raise self.problem
+        return f"id of {name}"
+
     def statistics(self) -> StubStatistics:
         return StubStatistics(len(self.endpoints))
 
@@ -120,7 +130,8 @@ class StubKeeper:
 async def agent_host(
     keeper: StubKeeper, *, plain: bool = False, **options: Any
 ) -> AsyncIterator[AgentAdapter]:
-    made = AgentAdapter(Host("reports", "agent", options=options), keeper, plain=plain)
+    agent = Agent("reports", "image", plain=plain)
+    made = AgentAdapter(Host("reports", "agent", options=options), agent, keeper, keeper)
     await made.open()
     await made.stand()
     try:
@@ -135,3 +146,38 @@ async def perform(
     work = made.work(Job("t", attempt, "reports", payload, "reports", "default", timeout_s=timeout_s))
     async with asyncio.timeout(PATIENCE_S):
         return await work.run()
+
+
+# ---- agents of a config, at one real agent server
+
+
+class Placed:
+    """What every agent of a config is called at, while a test says so."""
+
+    keeper: StubKeeper | None = None
+
+
+def make_placed(host: Host, clock: Clock) -> AgentAdapter:
+    """In the place of the maker of agents' adapters."""
+    assert Placed.keeper is not None
+    options = {
+        key: value for key, value in host.options.items() if key in ("temporary_exit", "output_limit_bytes")
+    }
+    placement: Placement = host.options["placement"]
+    return AgentAdapter(replace(host, options=options), placement.agent, Placed.keeper, Placed.keeper)
+
+
+@contextmanager
+def placed(monkeypatch: pytest.MonkeyPatch, *endpoints: Endpoint) -> Iterator[StubKeeper]:
+    keeper = StubKeeper(*endpoints)
+    monkeypatch.setitem(wiring._ADAPTERS, "agent", f"{__name__}:make_placed")
+    monkeypatch.setattr(Placed, "keeper", keeper)
+    yield keeper
+
+
+AGENT_ENV = {"PENSTOCK_AGENT_KEY": KEY, "PENSTOCK_AGENT_PROOF": PROOF, "PENSTOCK_AGENT_INSTANCE": "i1"}
+
+
+def endpoint_at(server: Server) -> Endpoint:
+    """Of a real agent server that was started with AGENT_ENV."""
+    return endpoint_of(server.where.removeprefix("http://"))

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import AgentLost, ImageMissing, PermanentError
+from penstock.config.agents import Agent
+from penstock.errors import AgentLost, EngineUnreachable, ImageMissing, PermanentError
 from penstock.hosts.agent import AgentAdapter
 from penstock.hosts.base import Job, Standing, Watched
 from penstock.hosts.relay import AGENT_CALL
@@ -166,11 +167,14 @@ async def test_what_keeps_containers_from_being_had_is_told_by_tasks_and_by_chec
 
 async def test_a_check_keeps_no_containers() -> None:
     keeper = StubKeeper()
-    made = AgentAdapter(Host("reports", "agent"), keeper)
+    engine = StubKeeper()
+    made = AgentAdapter(Host("reports", "agent"), Agent("reports", "tiny"), keeper, engine)
     await made.open()
-    assert (await made.check()).detail == "its image is there"
+    assert (await made.check()).detail == "the engine answers and has image tiny"
+    engine.problem = EngineUnreachable("no engine; start one")
+    assert (await made.check()).detail == "no engine; start one"
     await made.close()
-    assert keeper.steps == []
+    assert (keeper.steps, engine.steps) == ([], ["open", "open", "close"])
     assert isinstance(made, Standing)
 
 

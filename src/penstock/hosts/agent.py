@@ -18,11 +18,13 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from penstock.agents.calling import LINES, AgentCalls, Ask, Reply, Stream
 from penstock.agents.connections import OUTPUT_LIMIT_BYTES, CallFailed, Terms, Trouble
 from penstock.agents.endpoints import Endpoint
+from penstock.clock import Clock
+from penstock.config.agents import Agent
 from penstock.config.problems import kind_of, meant
 from penstock.errors import AgentError, AgentLost, PermanentError
 from penstock.hosts.agent_answers import LOG_CHARS, end_line, outcome_of, reply_of_end
@@ -31,6 +33,7 @@ from penstock.hosts.command import EX_TEMPFAIL
 from penstock.hosts.options import Options
 from penstock.hosts.relay import AGENT_CALL, ClientStalled, Refusal, Relay
 from penstock.model import Host, Outcome, Verdict
+from penstock.store.base import Store
 from penstock.trace import passed_on
 
 FIELDS = ("command", "params", "stdin")
@@ -64,19 +67,41 @@ class Keeping(Protocol):
         """A dataclass of figures."""
 
 
+class Engine(Protocol):
+    """What is needed of the engine that runs containers: `agents.containers.Containers` is one."""
+
+    async def open(self) -> None:
+        """EngineUnreachable where none answers. Once more does nothing."""
+
+    async def close(self) -> None: ...
+
+    async def image_id(self, name: str) -> str:
+        """ImageMissing where it has none of that name."""
+
+
+class Placement(NamedTuple):
+    """What the config says of the agent of a host, and where what is known of it lies."""
+
+    agent: Agent
+    agents_dir: str
+    store: Store | None = None  # where machines share an engine, they agree by it
+
+
 class AgentAdapter:
     check_every_s = _CHECK_S
 
-    def __init__(self, host: Host, keeper: Keeping, *, plain: bool = False) -> None:
+    def __init__(self, host: Host, agent: Agent, keeper: Keeping, engine: Engine) -> None:
         self._host = host.name
+        self._image = agent.image
+        self._engine = engine
         options = Options(host)
         self._temporary = frozenset(options.wholes("temporary_exit", (EX_TEMPFAIL,)))
         limit_bytes = options.count("output_limit_bytes", OUTPUT_LIMIT_BYTES)
         options.done()
-        self._plain = plain
+        self._plain = agent.plain
         self._keeper = keeper
         self._stands = False
-        self._calls = AgentCalls(host.name, Terms(plain=plain, output_limit_bytes=limit_bytes))
+        self._calls = AgentCalls(host.name, Terms(plain=agent.plain, output_limit_bytes=limit_bytes))
         self._lost: dict[str, None] = {}  # instances, the oldest first
 
     async def open(self) -> None:
@@ -91,16 +116,19 @@ class AgentAdapter:
             self._stands = False
             await self._keeper.close()
         await self._calls.close()
+        await self._engine.close()
 
     async def check(self) -> Health:
         try:
-            await self._keeper.check()
+            if self._stands:
+                await self._keeper.check()
+                told = self._keeper.statistics()
+                return Health(True, f"containers: {told.ready} ready, {told.paused} paused")
+            await self._engine.open()
+            await self._engine.image_id(self._image)
         except AgentError as error:
             return Health(False, str(error))
-        told = self._keeper.statistics()
-        if not self._stands:
-            return Health(True, "its image is there")
-        return Health(True, f"{told.ready} containers ready, {told.paused} paused")
+        return Health(True, f"the engine answers and has image {self._image}")
 
     def statistics(self) -> dict[str, Any]:
         """Of its containers, for those who ask."""
@@ -304,3 +332,26 @@ async def _broken_off(outcome: Outcome, relay: Relay) -> Outcome:
     await relay.send(end_line(error, "timeout" if outcome.timed_out else "host_failed"))
     await relay.end()
     return _told_already(replace(outcome, error=error))
+
+
+def make(host: Host, clock: Clock) -> AgentAdapter:
+    """The containers' side is imported here: a rig that has another needs none of it."""
+    from penstock.agents.containers import Containers
+    from penstock.agents.endpoints import EndpointFile
+    from penstock.agents.keeping import Keeper
+    from penstock.agents.start_lock import StartLock
+    from penstock.agents.starting import Starter
+    from penstock.agents.store_lock import start_lock_for
+
+    placement: Placement = host.options["placement"]
+    agent = placement.agent
+    containers = Containers(placement.agents_dir)
+
+    def make_lock(folder: str) -> StartLock:
+        return start_lock_for(containers.url, placement.store)(
+            folder
+        )  # by then it is known which engine it is
+
+    files = EndpointFile(placement.agents_dir, agent.name)
+    keeper = Keeper(agent, Starter(containers, make_lock=make_lock), containers, files, clock)
+    return AgentAdapter(host, agent, keeper, containers)

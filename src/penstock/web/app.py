@@ -24,7 +24,8 @@ from penstock.errors import PenstockError
 from penstock.store.base import Store
 from penstock.telemetry.metrics import Metrics
 from penstock.version import __version__
-from penstock.web import api, control, health, openai_api, pages, streams
+from penstock.web import agents, api, control, health, openai_api, pages, streams
+from penstock.web.agent_door import AgentDoor
 from penstock.web.auth import Origins, Tokens
 from penstock.web.calls import OUR_HEADERS
 from penstock.web.door import App, Door
@@ -32,6 +33,7 @@ from penstock.web.events import HEARTBEAT_S, Feed
 from penstock.web.front_door import FrontDoor
 from penstock.web.limits import Limits
 from penstock.web.refusals import JSON, Refused, of_status, refusal_of, stopping
+from penstock.web.shortcuts import Shortcuts
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,12 @@ class Parts:
     dispatching: bool = False  # the dispatcher is at work
     draining: bool = False  # it has been told to stop: nothing more is taken in
     front_door: FrontDoor = field(init=False)
+    agent_door: AgentDoor = field(init=False)
 
     def __post_init__(self) -> None:
         self.limits = Limits(self.config.server.max_queued_bytes)
         self.front_door = FrontDoor(self.config, self.dispatcher, self.tokens, self.limits, self.metrics)
+        self.agent_door = AgentDoor(self.config, self.dispatcher, self.tokens, self.front_door)
 
     def must_dispatch(self) -> None:
         """Refused when nobody would act on a request."""
@@ -76,10 +80,10 @@ class Parts:
 
 
 def build_app(parts: Parts) -> App:
-    """What uvicorn serves: the door, behind it calls of /v1, and for all else the framework."""
+    """What uvicorn serves: the door, behind it calls of models and agents, and for all else the framework."""
     server = parts.config.server
     door = Door(
-        openai_api.Calls(framework(parts), parts),
+        Shortcuts(framework(parts), openai_api.calls(parts), agents.calls(parts)),
         tokens=parts.tokens,
         origins=Origins(parts.bound, server.cors),
         body_limit_bytes=server.body_limit_bytes,
@@ -102,7 +106,7 @@ def build_private_app(parts: Parts) -> App:
     openai_api.add_routes(app, parts)
     _answer_errors(app)
     return Door(
-        openai_api.Calls(app, parts),
+        Shortcuts(app, openai_api.calls(parts)),
         tokens=parts.tokens,
         origins=Origins(parts.bound, ()),
         body_limit_bytes=parts.config.server.body_limit_bytes,
@@ -123,6 +127,7 @@ def framework(parts: Parts) -> FastAPI:
         api.add_routes,
         control.add_routes,
         streams.add_routes,
+        agents.add_routes,
         openai_api.add_routes,
         pages.add_routes,
     ):

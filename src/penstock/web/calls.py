@@ -41,6 +41,8 @@ STALLED_S = 120.0  # a client that reads nothing for so long has left
 class ConnectionRelay(Relay):
     """A relay into one HTTP connection."""
 
+    path = "/v1"  # which says what a refusal looks like
+
     def __init__(
         self,
         endpoint: str,
@@ -51,8 +53,9 @@ class ConnectionRelay(Relay):
         on_start: Callable[[], None],
         on_answer: Callable[[int | None], None],
         kept: KeptAnswer | None = None,
+        payload: Any = None,
     ) -> None:
-        super().__init__(endpoint, body, streamed=streamed)
+        super().__init__(endpoint, body, streamed=streamed, payload=payload)
         self._task = task
         self._on_start: Callable[[], None] | None = on_start
         self._on_answer = on_answer  # hears of the status; None when the client left before it had one
@@ -93,17 +96,30 @@ class ConnectionRelay(Relay):
             self._on_answer(None)
         self._begun = self.ended = True
 
-    async def begin(self, status: int, headers: Headers, host: str, attempt: int) -> None:
+    @property
+    def task_id(self) -> str:
+        return self._task.id
+
+    def mark_begun(self, status: int) -> None:
+        """Its answer has begun, with this status."""
         self._begun = True
         self._on_answer(status)
+
+    async def begin(self, status: int, headers: Headers, host: str, attempt: int) -> None:
+        self.mark_begun(status)
         waited_s = max(0.0, (self.started_at or 0.0) - self._task.queued_at - self._tried_s)
-        own = (
-            ("x-penstock-task", self._task.id),
-            ("x-penstock-host", host),
-            ("x-penstock-attempt", str(attempt)),
-            ("x-penstock-lane", self._task.lane),
-            ("x-penstock-queue-seconds", f"{waited_s:.3f}"),
+        await self.send_head(
+            status,
+            (
+                *headers,
+                ("x-penstock-host", host),
+                ("x-penstock-attempt", str(attempt)),
+                ("x-penstock-queue-seconds", f"{waited_s:.3f}"),
+            ),
         )
+
+    async def send_head(self, status: int, headers: Headers) -> None:
+        own = ("x-penstock-task", self._task.id), ("x-penstock-lane", self._task.lane)
         await self._tell({"type": "http.response.start", "status": status, "headers": _raw((*headers, *own))})
 
     async def whole(self, status: int, headers: Headers, host: str, attempt: int, body: bytes) -> None:
@@ -126,19 +142,23 @@ class ConnectionRelay(Relay):
     async def refuse(self, refused: Refused) -> None:
         """The call is answered with what is wrong."""
         await self.pass_on(
-            refused.status, (("content-type", JSON), *refused.headers.items()), refused.body("/v1")
+            refused.status, (("content-type", JSON), *refused.headers.items()), refused.body(self.path)
         )
+
+    def passes_on(self, end: End) -> bool:
+        """Whether the client is told the last refusal of a host as it is, when its call has ended so."""
+        return _is_permanent(end)
+
+    def closing(self, reason: Refused) -> bytes:
+        """The last piece of a stream that is over before its time."""
+        # An event of its own, wherever the one before it broke off.
+        return b"\n\n" + error_event(reason.message, reason.type)
 
     async def pass_on(self, status: int, headers: Headers, body: bytes) -> None:
         """Answer all at once."""
-        self._begun = self.ended = True
-        self._on_answer(status)
-        own = (
-            ("content-length", str(len(body))),
-            ("x-penstock-task", self._task.id),
-            ("x-penstock-lane", self._task.lane),
-        )
-        await self._tell({"type": "http.response.start", "status": status, "headers": _raw((*headers, *own))})
+        self.ended = True
+        self.mark_begun(status)
+        await self.send_head(status, (*headers, ("content-length", str(len(body)))))
         await self._tell({"type": "http.response.body", "body": body, "more_body": False})
 
     async def _tell(self, message: dict[str, object]) -> None:
@@ -192,7 +212,7 @@ class CallResponse(Response):
         forget = self._when_gone(self._shut_out)
         self._watch_hosts(was_down=False)
         try:
-            await self._see_through(receive, ended)
+            await self.see_through(receive, ended)
         finally:
             forget()
             if self._down_watch is not None:
@@ -219,7 +239,7 @@ class CallResponse(Response):
         else:
             self._watch_hosts(was_down=down)
 
-    async def _see_through(self, receive: Receive, ended: asyncio.Future[End]) -> None:
+    async def see_through(self, receive: Receive, ended: asyncio.Future[End]) -> None:
         """Until the client has its answer, or has left.
 
         What waits here is the connection alone: it is over in either case. Only a call that ended without an
@@ -257,20 +277,19 @@ class CallResponse(Response):
         """The call ended and its client has not been told anything yet."""
         relay = self._relay
         refusal = relay.refusal
-        if refusal is not None and not ended.cancelled() and _is_permanent(ended.result()):
+        if refusal is not None and not ended.cancelled() and relay.passes_on(ended.result()):
             await relay.pass_on(refusal.status, refusal.headers, refusal.body)
         else:
-            await relay.refuse(self._reason(ended))
+            await relay.refuse(self.reason(ended))
 
     async def _break_off(self, ended: asyncio.Future[End]) -> None:
         """The attempt was ended from outside, cancelled or out of time, when a part of its answer was sent."""
         if self._relay.streamed:
-            reason = self._reason(ended)
-            # An event of its own, wherever the one before it broke off.
-            await self._relay.send(b"\n\n" + error_event(reason.message, reason.type))
+            await self._relay.send(self._relay.closing(self.reason(ended)))
         await self._relay.end()
 
-    def _reason(self, ended: asyncio.Future[End]) -> Refused:
+    def reason(self, ended: asyncio.Future[End]) -> Refused:
+        """Why a call has no answer."""
         if ended.cancelled():
             return stopping()
         end = ended.result()
@@ -285,7 +304,7 @@ class CallResponse(Response):
             return self._too_late(end)
         if end.state is State.CANCELLED and self._dispatcher.is_stopping:
             return stopping()
-        return _failed(end, self._relay)
+        return why_ended(end, self._relay)
 
     def _too_late(self, end: End) -> Refused:
         """It never began. What it waited for says when to ask again, and whether that is anybody's turn."""
@@ -317,7 +336,8 @@ def _is_permanent(end: End) -> bool:
     return end.outcome is not None and end.outcome.verdict is Verdict.PERMANENT
 
 
-def _failed(end: End, relay: Relay) -> Refused:
+def why_ended(end: End, relay: Relay) -> Refused:
+    """Why a call that was started has no answer."""
     error = end.error or "no reason given"
     if end.state is State.CANCELLED:
         return Refused(503, "cancelled", f"the call was cancelled: {error}")

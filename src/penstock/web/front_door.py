@@ -61,7 +61,9 @@ class FrontDoor:
         self._record_bodies = config.server.record_bodies
         self._lanes = {lane.name for lane in config.plant.lanes}
         self._checks = {own_calls: TaskChecker(config, own_calls=own_calls) for own_calls in (False, True)}
-        self._fitting: set[tuple[str, str, str | None, bool]] = set()  # shapes that some host takes
+        self._fitting: set[tuple[str, str, str | None, str | None, bool]] = (
+            set()
+        )  # shapes that some host takes
         self._dispatcher = dispatcher
         self._tokens = tokens
         self._limits = limits
@@ -84,15 +86,15 @@ class FrontDoor:
         if asked is None:
             raise Refused(404, "model_not_found", self.names.unknown(head.model or ""), param="model")
         task = self._task(caller, endpoint, body, head, asked, headers)
-        self._admit(caller, task, len(body))
+        self.admit(caller, task, len(body))
         relay = ConnectionRelay(
             endpoint,
             body,
             streamed=bool(head.stream),
             task=task,
-            on_start=lambda: self._leave(caller, len(body)),
-            on_answer=lambda status: self._answered(endpoint, task, status),
-            kept=KeptAnswer() if self._record_bodies else None,
+            on_start=lambda: self.leave(caller, len(body)),
+            on_answer=lambda status: self.answered(endpoint, task, status),
+            kept=self.kept_answer(),
         )
         return CallResponse(
             self._dispatcher,
@@ -103,7 +105,8 @@ class FrontDoor:
             self._server.down_patience_s if caller.guest is not None else None,
         )
 
-    def _leave(self, caller: Caller, size_bytes: int) -> None:
+    def leave(self, caller: Caller, size_bytes: int) -> None:
+        """It waits no more."""
         self._limits.leave_call(caller, size_bytes)
         self._waits(-1)
 
@@ -111,7 +114,8 @@ class FrontDoor:
         self._waiting += more
         self._metrics.set("penstock_calls_waiting", self._waiting)
 
-    def _answered(self, endpoint: str, task: Task, status: int | None) -> None:
+    def answered(self, endpoint: str, task: Task, status: int | None) -> None:
+        """Its client has the first byte of an answer, or has left before."""
         self._metrics.count("penstock_calls_total", endpoint, "left" if status is None else str(status))
         if status is not None:
             took_s = max(0.0, self._dispatcher.now - task.queued_at)
@@ -126,23 +130,30 @@ class FrontDoor:
         asked: str,
         headers: Mapping[str, str],
     ) -> Task:
+        figures = {"endpoint": endpoint, "model": head.model, "stream": bool(head.stream), "bytes": len(body)}
+        payload = {**figures, "caller": caller.name, **self.kept_of(body)}
+        return self.completed(caller, Task(KINDS[endpoint], payload, model=asked), headers)
+
+    def completed(
+        self,
+        caller: Caller,
+        task: Task,
+        headers: Mapping[str, str],
+        lane: str | None = None,
+        priority: int | None = None,
+    ) -> Task:
+        """The task of a call, with what its headers and its token say of it; `lane` and `priority` go first."""
         now = self._dispatcher.now
         guest = caller.guest
         # A run waits for its calls as long as it lives: its own time limit is the bound.
         patient_s = self._server.patience_s if guest is None else _LONGEST_PATIENCE_S
         patience_s = _patience(headers.get("x-penstock-patience"), patient_s)
-        run = _run(headers.get("x-penstock-run")) if guest is None else guest.run
-        figures = {"endpoint": endpoint, "model": head.model, "stream": bool(head.stream), "bytes": len(body)}
-        payload: Any = {**figures, "caller": caller.name}
-        if self._record_bodies:
-            payload |= kept_body(body, self._payload_limit_bytes)
-        task = Task(
-            KINDS[endpoint],
-            payload,
-            priority=caller.priority_of(_priority(headers.get("x-penstock-priority"))),
-            lane=self._lane(caller, headers.get("x-penstock-lane")),
-            run=run,
-            model=asked,
+        asked_priority = _priority(headers.get("x-penstock-priority")) if priority is None else priority
+        task = replace(
+            task,
+            priority=caller.priority_of(asked_priority),
+            lane=self._lane(caller, headers.get("x-penstock-lane") if lane is None else lane),
+            run=_run(headers.get("x-penstock-run")) if guest is None else guest.run,
             deadline=now + patience_s,
             on_crash=OnCrash.CANCEL,
             id=new_ids(1)[0],
@@ -153,6 +164,14 @@ class FrontDoor:
             return replace(task, deadline=now + self._server.down_patience_s)
         return task
 
+    def kept_of(self, body: bytes) -> dict[str, Any]:
+        """What a task's payload holds of what its client sent."""
+        return kept_body(body, self._payload_limit_bytes) if self._record_bodies else {}
+
+    def kept_answer(self) -> KeptAnswer | None:
+        """Where the answer is kept, if it is."""
+        return KeptAnswer() if self._record_bodies else None
+
     def _lane(self, caller: Caller, wanted: str | None) -> str:
         lane = caller.lane_of(wanted)
         if lane not in self._lanes:
@@ -162,11 +181,13 @@ class FrontDoor:
             )
         return lane
 
-    def _admit(self, caller: Caller, task: Task, size_bytes: int) -> None:
+    def admit(self, caller: Caller, task: Task, size_bytes: int) -> None:
+        """Refused where no host takes such a task, or too much waits."""
         is_own = caller.guest is not None
-        shape = task.kind, task.lane, task.model, is_own
+        shape = task.kind, task.lane, task.model, task.host, is_own
         if shape not in self._fitting:
-            if found := self._checks[is_own].problems(Task(task.kind, lane=task.lane, model=task.model)):
+            like = Task(task.kind, lane=task.lane, model=task.model, host=task.host)
+            if found := self._checks[is_own].problems(like):
                 raise Refused(400, "unfit", "; ".join(f"{field}: {what}" for field, what in found))
             if len(self._fitting) < _MOST_SHAPES:
                 self._fitting.add(shape)

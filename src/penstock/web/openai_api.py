@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from fastapi import FastAPI, Request
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from penstock.errors import PenstockError
 from penstock.web.auth import caller_of
-from penstock.web.door import App, Receive, Scope, Send, refuse
 from penstock.web.front_door import KINDS
-from penstock.web.refusals import JSON, Refused, refusal_of
+from penstock.web.refusals import JSON, Refused
+from penstock.web.shortcuts import Find, Route
 
 if TYPE_CHECKING:
     from penstock.web.app import Parts
@@ -85,40 +84,13 @@ _HEADERS = [
 ]
 
 
-class Calls:
-    """Takes calls past the framework, whose ways cost as much as all the rest of a call; hands on what is none.
-
-    The framework has the same routes: it describes them, and answers to methods they do not have.
-    """
-
-    def __init__(self, app: App, parts: Parts) -> None:
-        self._app = app
-        self._parts = parts
-        self._endpoints = {f"/v1/{endpoint}": (endpoint, _Route(f"/v1/{endpoint}")) for endpoint in KINDS}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = self._endpoints.get(scope["path"]) if scope["type"] == "http" else None
-        if found is None or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        endpoint, scope["route"] = found
-        try:
-            response = await _answered(self._parts, endpoint, Request(scope, receive))
-        except ClientDisconnect:
-            return
-        except Refused as refused:
-            await refuse(refused, scope, send)
-            return
-        except Exception:
-            await refuse(refusal_of(PenstockError()), scope, send)
-            raise
-        await response(scope, receive, send)
-
-
-class _Route(NamedTuple):
-    """As the framework's, for who counts requests by route."""
-
-    path: str
+def calls(parts: Parts) -> Find:
+    """What answers a call of `/v1`, past the framework."""
+    found = {
+        f"/v1/{endpoint}": (partial(_answered, parts, endpoint), Route(f"/v1/{endpoint}"))
+        for endpoint in KINDS
+    }
+    return found.get
 
 
 async def _answered(parts: Parts, endpoint: str, request: Request) -> Response:

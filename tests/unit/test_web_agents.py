@@ -1,0 +1,292 @@
+"""Agents over HTTP: calls, streams and WebSockets to a real agent server; who may, what is refused, who leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from penstock.web import agent_door
+from tests.unit.agent_rig import AGENT_ENV, StubKeeper, endpoint_at, endpoint_of, placed
+from tests.unit.agent_server_rig import Server
+from tests.unit.web_rig import PATIENCE_S, Web, serving, token
+
+AGENT = """
+[agents.reports]
+image = "localhost/reports:latest"
+[agents.reports.handlers]
+say = ["say"]
+"""
+CALL = "/api/agents/reports/call"
+LINES = {"Accept": "application/x-ndjson"}
+DEAF = '#!/bin/sh\necho $$ > "$1"; trap "" TERM; while :; do read x < "$2"; done\n'
+SAY = {"command": "say", "params": ['{"pages": 2}']}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("agent"), "--kill-s", "0.2", env=AGENT_ENV) as made:
+        yield made
+
+
+@pytest.fixture
+def keeper(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubKeeper]:
+    with placed(monkeypatch, endpoint_at(server)) as keeper:
+        yield keeper
+
+
+@pytest.fixture
+async def web(tmp_path: Path, keeper: StubKeeper) -> AsyncIterator[Web]:
+    async with serving(tmp_path, AGENT) as web:
+        yield web
+
+
+async def test_a_call_has_the_answer_of_its_container(web: Web, keeper: StubKeeper) -> None:
+    """Issue 6: POST /api/agents/NAME/call."""
+    response = await web.http.post(CALL, json={**SAY, "id": "mine", "priority": 1, "lane": "fast"})
+    told = response.json()
+    assert (response.status_code, told["status"], told["result"]) == (200, "done", {"pages": 2})
+    id = response.headers["x-penstock-task"]
+    assert told["id"] == f"{id}.1"
+    assert response.headers["x-penstock-host"] == "reports"
+    record = await recorded(web, id)
+    assert (record["kind"], record["lane"], record["priority"], record["state"]) == (
+        "reports",
+        "fast",
+        1,
+        "done",
+    )
+    assert record["payload"] == {
+        "agent": "reports",
+        "command": "say",
+        "bytes": record["payload"]["bytes"],
+        "caller": "local",
+        "id": "mine",
+    }
+    assert (keeper.lent, keeper.live) == (1, 0)
+
+
+async def recorded(web: Web, id: str) -> dict[str, Any]:
+    """A call's task when it has ended; it is written after its answer was sent."""
+    async with asyncio.timeout(PATIENCE_S), web.parts.client.watching() as watch:
+        while await web.store.get(id) is None:
+            await watch()
+    return await web.ended(id)
+
+
+async def test_a_failing_command_is_an_http_error_with_its_status_and_stderr(web: Web) -> None:
+    response = await web.http.post(CALL, json={"command": "fail"})
+    error = response.json()["error"]
+    assert (response.status_code, error["code"], error["exit"]) == (500, "handler_failed", 3)
+    assert (error["stdout"], error["stderr"]) == ("half\n", "oops\n")
+    assert (await recorded(web, response.headers["x-penstock-task"]))["error"] == "exit status 3: oops"
+
+
+async def test_an_unknown_command_is_404(web: Web) -> None:
+    response = await web.http.post(CALL, json={"command": "sya"})
+    assert (response.status_code, response.json()["error"]["code"]) == (404, "unknown_command")
+
+
+async def test_time_over_is_504(web: Web, server: Server, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "never")
+    body = {"command": "hold", "params": [str(tmp_path / "never")], "timeout_s": 0.05}
+    response = await web.http.post(CALL, json=body)
+    assert response.status_code == 504, response.text
+    assert response.json()["error"]["code"] == "time_over"
+
+
+async def test_what_is_wrong_with_a_call_is_told_and_nothing_is_queued(web: Web, keeper: StubKeeper) -> None:
+    for body, status, type, words in (
+        ({}, 422, "invalid_request", "command"),
+        ({"command": "../x"}, 422, "invalid_request", "`command` must be"),
+        ({**SAY, "parms": []}, 422, "invalid_request", "parms"),
+        ({**SAY, "priority": 9}, 422, "invalid_request", "priority"),
+        ({**SAY, "timeout_s": -1}, 422, "invalid_request", "timeout_s"),
+        ({**SAY, "lane": "fats"}, 400, "unknown_lane", "did you mean 'fast'"),
+    ):
+        error = await web.post(CALL, body, status)
+        assert error["type"] == type
+        assert words in error["message"]
+    assert (await web.post("/api/agents/report/call", SAY, 404))["type"] == "unknown_agent"
+    assert (
+        await web.http.post(CALL, content=b"{", headers={"Content-Type": "application/json"})
+    ).status_code == 400
+    assert (await web.http.post(CALL, content=b"{}")).status_code == 415
+    assert (await web.http.get(CALL)).status_code == 405
+    assert keeper.lent == 0
+
+
+@pytest.mark.parametrize(
+    ("scope", "listed", "called"), [("submit", 403, 200), ("read", 200, 403), ("admin", 403, 403)]
+)
+async def test_calls_need_submit_and_lists_need_read(
+    tmp_path: Path, keeper: StubKeeper, scope: str, listed: int, called: int
+) -> None:
+    given, secret = token("one", scope)
+    async with serving(tmp_path, AGENT, tokens=[given], secret=secret) as web:
+        assert (await web.http.post(CALL, json=SAY)).status_code == called
+        assert (await web.http.get("/api/agents")).status_code == listed
+        assert (await web.http.get("/api/agents/reports")).status_code == listed
+        assert (
+            await web.http.post(CALL, json=SAY, headers={"Authorization": "Bearer no"})
+        ).status_code == 401
+
+
+async def test_agents_are_listed_without_their_keys(web: Web) -> None:
+    (told,) = (await web.get("/api/agents"))["agents"]
+    assert told == await web.get("/api/agents/reports")
+    assert (told["name"], told["kind"], told["host"]) == ("reports", "reports", "reports")
+    assert told["commands"] == ["say"]
+    assert (await web.get("/api/agents/other", 404))["type"] == "unknown_agent"
+
+
+async def test_output_is_streamed_as_it_is_written(web: Web, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    types: list[str] = []
+    async with web.http.stream(
+        "POST", CALL, json={"command": "hold", "params": [str(gate)]}, headers=LINES
+    ) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"] == "application/x-ndjson"
+        async for text in response.aiter_lines():
+            told = json.loads(text)
+            types.append(told["type"])
+            if told.get("data") == "held\n":  # it is here, and the command has not ended
+                await asyncio.to_thread(gate.write_text, "on\n")
+        assert types == ["accepted", "started", "stdout", "stdout", "end"]
+    assert told["status"] == "done"
+    assert (await recorded(web, response.headers["x-penstock-task"]))["state"] == "done"
+
+
+async def test_a_stream_of_a_task_that_waits_says_so_and_ends_in_lines(
+    web: Web, keeper: StubKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_door, "HOLD_S", 0.01)
+    await web.post("/api/pause", {"scope": "host", "name": "reports"})
+    async with web.http.stream("POST", CALL, json={"command": "sya"}, headers=LINES) as response:
+        assert response.status_code == 200
+        lines = response.aiter_lines()
+        first = json.loads(await anext(lines))
+        assert first == {"type": "queued", "id": response.headers["x-penstock-task"]}
+        monkeypatch.setattr(agent_door, "HOLD_S", PATIENCE_S)
+        await web.post("/api/resume", {"scope": "host", "name": "reports"})
+        rest = [json.loads(line) async for line in lines]
+    assert (rest[-1]["type"], rest[-1]["http"], rest[-1]["error"]["code"]) == ("end", 404, "unknown_command")
+    assert {told["type"] for told in rest[:-1]} <= {"queued"}
+
+
+@pytest.mark.parametrize("headers", [{}, LINES], ids=["whole", "streamed"])
+async def test_a_client_that_leaves_has_its_command_killed(
+    web: Web, server: Server, tmp_path: Path, headers: dict[str, str]
+) -> None:
+    script = server.write(
+        f"ring{len(headers)}.sh", '#!/bin/sh\necho $$ > "$1"; trap "" TERM; while :; do read x < "$2"; done\n'
+    )
+    rung, never = tmp_path / "rung", tmp_path / "never"
+    os.mkfifo(rung)
+    os.mkfifo(never)
+    body = {"command": script.stem, "params": [str(rung), str(never)]}
+    calling = asyncio.create_task(web.http.post(CALL, json=body, headers=headers))
+    pid = int(await asyncio.to_thread(rung.read_text))
+    calling.cancel()
+    await asyncio.wait({calling})
+    await asyncio.wait_for(asyncio.to_thread(_until_dead, pid), PATIENCE_S)
+
+
+def _until_dead(pid: int) -> None:
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        import select
+
+        assert select.select([handle], [], [], PATIENCE_S)[0], "the command still runs"
+    finally:
+        os.close(handle)
+
+
+async def test_an_id_is_taken_while_its_call_is_under_way(web: Web, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    body = {"command": "hold", "params": [str(gate)], "id": "one"}
+    async with web.http.stream("POST", CALL, json=body, headers=LINES) as response:
+        lines = response.aiter_lines()
+        while "held" not in await anext(lines):
+            pass
+        assert (await web.post(CALL, body, 409))["type"] == "id_taken"
+        await asyncio.to_thread(gate.write_text, "on\n")
+        assert "end" in [json.loads(line)["type"] async for line in lines]
+    assert (await web.http.post(CALL, json={**SAY, "id": "one"})).status_code == 200
+
+
+async def test_no_container_is_502(web: Web, keeper: StubKeeper) -> None:
+    keeper.endpoints = [endpoint_of("127.0.0.1:1")]
+    response = await web.http.post(CALL, json=SAY, headers={"X-Penstock-Patience": "0.2"})
+    assert response.status_code in (502, 503), response.text
+    assert "nothing was run" in response.text
+
+
+# ---- WebSocket
+
+
+async def test_calls_by_websocket_one_after_the_other(web: Web, tmp_path: Path) -> None:
+    """Issue 6: GET /api/agents/NAME/ws; live output, cancel by message, wrong messages told."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    async with aiohttp.ClientSession() as http, http.ws_connect(f"{web.url}/api/agents/reports/ws") as ws:
+
+        async def until(type: str) -> dict[str, Any]:
+            while True:
+                told: dict[str, Any] = await ws.receive_json(timeout=PATIENCE_S)
+                if told["type"] == type:
+                    return told
+
+        await ws.send_json({"command": "say", "params": ["hi"]})
+        assert (await until("stdout"))["data"] == "hi"
+        assert (await until("end"))["status"] == "done"
+        await ws.send_json({"cancel": True})  # nothing runs
+        await ws.send_json({"parms": []})
+        assert (await until("error"))["error"]["code"] == "invalid_request"
+        await ws.send_json({"command": "sya"})
+        assert (await until("end"))["error"]["code"] == "unknown_command"
+        await ws.send_json({"command": "hold", "params": [str(gate)]})
+        assert (await until("stdout"))["data"] == "held\n"
+        await ws.send_json({"command": "say"})
+        assert (await until("error"))["error"]["code"] == "id_taken"
+        await ws.send_json({"cancel": True})
+        assert (await until("end"))["error"]["code"] == "cancelled"
+        await ws.send_json({"command": "say", "params": ["again"]})
+        assert (await until("stdout"))["data"] == "again"
+
+
+async def test_closing_the_websocket_kills_its_command(web: Web, server: Server, tmp_path: Path) -> None:
+    script = server.write("ringws.sh", '#!/bin/sh\necho $$ > "$1"; while :; do read x < "$2"; done\n')
+    rung, never = tmp_path / "rung", tmp_path / "never"
+    os.mkfifo(rung)
+    os.mkfifo(never)
+    async with aiohttp.ClientSession() as http, http.ws_connect(f"{web.url}/api/agents/reports/ws") as ws:
+        await ws.send_json({"command": script.stem, "params": [str(rung), str(never)]})
+        pid = int(await asyncio.to_thread(rung.read_text))
+    await asyncio.wait_for(asyncio.to_thread(_until_dead, pid), PATIENCE_S)
+
+
+async def test_a_websocket_needs_the_scope_and_an_agent(tmp_path: Path, keeper: StubKeeper) -> None:
+    given, secret = token("one", "read")
+    async with (
+        serving(tmp_path, AGENT, tokens=[given], secret=secret) as web,
+        aiohttp.ClientSession() as http,
+    ):
+        for name, status in (("reports", 403),):
+            with pytest.raises(aiohttp.WSServerHandshakeError) as told:
+                await http.ws_connect(
+                    f"{web.url}/api/agents/{name}/ws", headers={"Authorization": f"Bearer {secret}"}
+                )
+            assert told.value.status == status
