@@ -197,6 +197,11 @@ class EngineOf(Containers):
             raise ImageMissing(f"the engine has no image {name!r}")
         return self.machine.images[name]
 
+    async def identity(self, id: str) -> Identity | None:
+        await self._step("identity")
+        one = self.machine.containers.get(id)
+        return None if one is None else Identity(one.labels[INSTANCE_LABEL], one.key, one.proof, self.home)
+
     async def last_words(self, id: str) -> str:
         await self._step("last words")
         return "no module named reports"

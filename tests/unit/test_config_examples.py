@@ -17,6 +17,7 @@ from penstock.cli.app import main
 from penstock.config import KEYS, Config, TaskChecker, load, parse
 from penstock.intake.entries import FIELDS
 from penstock.intake.taskfile import read
+from penstock.model import Task
 from penstock.testing import ModelBehaviour, ModelServer
 
 ROOT = Path(__file__).parents[2]
@@ -91,6 +92,19 @@ def test_a3_a5_a8_c1_examples_run_as_they_are(config: str, tasks: str, count: in
     """A3, A5, A8, C1: caps, a gate on another lane, a matrix, slots and kinds per host."""
     checker = TaskChecker(load(EXAMPLES / config))
     assert len(read(EXAMPLES / tasks, checker=checker)) == count
+
+
+def test_b1_the_agent_example_is_read_with_its_manifest() -> None:
+    """B1."""
+    config = load(EXAMPLES / "agent" / "penstock.toml")
+    agent = config.agents["reports"]
+    assert (agent.image, agent.install) == ("python:3.12-slim", ("python3", "/agent/prepare.py"))
+    assert agent.has_own_server
+    assert sorted(path.name for path in (EXAMPLES / "agent" / "reports" / "handlers").iterdir()) == [
+        "render.py",
+        "words.sh",
+    ]
+    TaskChecker(config).check(Task("reports", {"command": "words", "stdin": "a b"}))
 
 
 def test_the_simulated_report_run_has_the_same_lanes_and_gates() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from penstock.model import Outcome, Verdict
 from tests.conformance.engine_rig import Rig, command_host
 from tests.conformance.host_phone import Phone
 from tests.unit.researcher_rig import stand_in, write_stand_ins
+
+PATIENCE_S = 60.0
 
 
 def rigged(tmp_path: Path, clock: ManualClock | None = None, **options: Any) -> Rig:
@@ -72,7 +75,9 @@ async def test_the_log_is_there_while_it_runs(tmp_path: Path) -> None:
     async with Phone() as phone, rigged(tmp_path) as rig:
         rig.start("reports", f"research print hello; write ring {phone.port} me")
         caller = await phone.caller("me")
-        assert "hello\n" in log(tmp_path)
+        async with asyncio.timeout(PATIENCE_S):
+            while "hello\n" not in log(tmp_path):  # noqa: ASYNC110 - it is on its way to the file
+                await asyncio.sleep(0)
         caller.say("go on")
         assert (await rig.outcome()).verdict is Verdict.DONE
 

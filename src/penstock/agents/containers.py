@@ -30,6 +30,7 @@ from penstock.config.agents import Agent
 from penstock.errors import AgentError, AgentLost
 
 MOST_STARTS = 8  # at a time: more of them at once are slower in all
+_LIST_TRIES = 20
 _REMOVE_TRIES = 50
 _REMOVE_PAUSE_S = 0.1
 _LAST_LINES = 20
@@ -173,15 +174,33 @@ class Containers:
         wanted = [f"{recipe.HOME_LABEL}={self.home if home is None else home}"]
         if agent is not None:
             wanted.append(f"{recipe.AGENT_LABEL}={agent}")
-        with self._engine.faults():
-            found = await self._engine.docker.containers.list(all=1, filters=json.dumps({"label": wanted}))
-            return [sightings.summarized(one._container, self._engine.host) for one in found]
+        for _ in range(_LIST_TRIES):
+            # Podman fails as a whole when one is removed while it makes the list.
+            with self._engine.faults(may_be_gone=True):
+                found = await self._engine.docker.containers.list(
+                    all=1, filters=json.dumps({"label": wanted})
+                )
+                return [sightings.summarized(one._container, self._engine.host) for one in found]
+        raise AgentError(
+            f"the container engine at {self.url} does not come to an end of its list, for containers keep going"
+            " away; see who removes them, and try again"
+        )
 
     async def image_id(self, name: str) -> str:
         with self._engine.faults(may_be_gone=True):
             told = await self._engine.docker.images.inspect(name)
             return str(told["Id"]).removeprefix("sha256:")
         raise engine_faults.image_missing(Asked(self.url, image=name))
+
+    async def identity(self, id: str) -> Identity | None:
+        """Which instance it is, with its key and proof, as the engine knows them; None: it is none of ours."""
+        told: Mapping[str, Any] = {}
+        with self._engine.faults(id, may_be_gone=True):
+            told = (await self._engine.container(id).show()).get("Config", {})
+        given = dict(str(pair).partition("=")[::2] for pair in told.get("Env") or [])
+        names = (recipe.INSTANCE_VARIABLE, recipe.KEY_VARIABLE, recipe.PROOF_VARIABLE)
+        instance, key, proof = (given.get(name, "") for name in names)
+        return Identity(instance, key, proof, self.home) if instance.isalnum() else None
 
     async def stats(self, id: str) -> ContainerStats:
         asked = {"stream": "false", "one-shot": "true"}

@@ -109,17 +109,19 @@ class Starter:
                 break
             await waiting.a_while(lock)
         try:
-            await self._swept(call, lock)
+            found = await self._swept(call, lock)
+            count -= len(found)
             if most is not None:
                 known = [one for one in call.files.read(call.fingerprint) if one.state != LEAVING]
                 count = min(count, most - len(known))
-            made = await self._several(call, lock, count, is_there)
+            for one in found:
+                is_there(one)
+            return found + await self._several(call, lock, count, is_there)
         finally:
             await to_its_end(lock.free())
-        return made
 
     async def sweep(self, agent: Agent) -> None:
-        """Remove what owners that died left of it, unless somebody is just starting it: who does so sweeps too."""
+        """Take in or remove what dead owners left of it, unless somebody is just starting it, and so sweeps too."""
         call = self._call(agent, Trail(agent.name))
         lock = self._make_lock(call.files.folder)
         if await lock.take():
@@ -193,12 +195,13 @@ class Starter:
             await sweeping.remove_leaving(self._containers, call.agent, files, call.trail)
             return now
         call.trail.note(f"container {endpoint.container[:12]} is {finding}: {told}")
-        call.refused.add(instance)
         files.doubted(endpoint)
         if finding is Finding.GONE:
             files.drop(instance)
             await self._containers.remove(endpoint.container)  # where it has ended, but is still there
-        elif finding is not Finding.OUTDATED:  # that one is good until a fresh one takes its place
+            return None
+        call.refused.add(instance)
+        if finding is not Finding.OUTDATED:  # that one is good until a fresh one takes its place
             files.mark(instance, LEAVING)
         return None
 
@@ -247,16 +250,20 @@ class Starter:
     async def _started(self, call: _Call, lock: StartLock, failures: Failures) -> None:
         """By the holder of the lock. Those who wait for it learn of its failure."""
         try:
-            await self._swept(call, lock)
-            await self._made(call, lock.tell)
+            if not await self._swept(call, lock):
+                await self._made(call, lock.tell)
         except AgentError as error:
             failures.tell(lock.attempt, call.fingerprint, error)
             raise
         failures.forget()
 
-    async def _swept(self, call: _Call, lock: StartLock) -> None:
+    async def _swept(self, call: _Call, lock: StartLock) -> list[Endpoint]:
+        """What others left: those that answer are written down."""
         await lock.tell("looking for what others left")
-        await sweeping.sweep(self._containers, call.agent.name, call.files, call.trail)
+        found = await sweeping.sweep(self._containers, call.agent, call.fingerprint, call.files, call.trail)
+        for one in found:
+            self._publish(call, one)
+        return found
 
     async def _several(
         self, call: _Call, lock: StartLock, count: int, is_there: Callable[[Endpoint], None]

@@ -1,43 +1,83 @@
-"""Removes containers that nobody needs: those without a record, those that ended, and those that are leaving.
+"""Makes containers and records agree: removes what nobody needs, and takes in what has lost its record.
 
-Only what bears our home's label is ever touched, and never what somebody uses. Containers without a record are
-orphans only to the holder of the start lock: to others they may be just being made.
+Only what bears our home's label is ever touched, and nothing is removed that somebody uses. Containers without a
+record are orphans only to the holder of the start lock: to others they may be just being made. One that is as it
+should be and answers is written down again, for its key and its proof are known to the engine; others are removed.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import time
 from contextlib import suppress
+from dataclasses import replace
 
 from penstock.agents.containers import Containers
-from penstock.agents.endpoints import LEAVING, Endpoint, EndpointFile
+from penstock.agents.endpoints import LEAVING, READY, Endpoint, EndpointFile
 from penstock.agents.sightings import Seen
 from penstock.agents.trail import Trail
-from penstock.agents.validating import asked
+from penstock.agents.validating import asked, is_current
 from penstock.config.agents import Agent
 from penstock.errors import AgentError
 
 STOP_S = 10.0  # to drain, before it is killed
+_ADOPT_S = 2.0  # to answer
 
 
-async def sweep(containers: Containers, name: str, files: EndpointFile, trail: Trail) -> None:
-    """For the holder of the start lock: make records and containers agree."""
-    listed = {one.id: one for one in await containers.listed(agent=name)}
+async def sweep(
+    containers: Containers, agent: Agent, fingerprint: str, files: EndpointFile, trail: Trail
+) -> list[Endpoint]:
+    """For the holder of the start lock. Those that were taken in: they answer, and nobody had them on record."""
+    listed = {one.id: one for one in await containers.listed(agent=agent.name)}
     recorded = {one.container: one for one in files.read()}
+    adopted: list[Endpoint] = []
     for id, seen in listed.items():
         known = recorded.get(id)
-        if known is None:
-            await _orphan_removed(containers, files, seen, trail)
-        elif not seen.running:
+        if known is not None and seen.running:
+            continue
+        if known is not None:
             trail.note(f"removed container {id[:12]}, which had ended")
             await containers.remove(id)
             files.drop(known.instance)
+        elif (found := await _adopted(containers, agent, fingerprint, seen)) is not None:
+            trail.note(f"took in container {id[:12]}, which nobody had written down")
+            adopted.append(found)
+        else:
+            await _orphan_removed(containers, files, seen, trail)
     for id, endpoint in recorded.items():
         if id not in listed:
             trail.note(f"forgot container {id[:12]}, which is gone")
             files.drop(endpoint.instance)
-    containers.remove_other_sockets(name, {one.instance for one in await containers.listed(agent=name)})
+    containers.remove_other_sockets(
+        agent.name, {one.instance for one in await containers.listed(agent=agent.name)}
+    )
+    return adopted
+
+
+async def _adopted(containers: Containers, agent: Agent, fingerprint: str, seen: Seen) -> Endpoint | None:
+    if seen.fingerprint != fingerprint or not seen.answers or seen.address is None:
+        return None
+    if not await is_current(containers, agent, seen):
+        return None
+    identity = await containers.identity(seen.id)
+    if identity is None or identity.instance != seen.instance:
+        return None
+    if agent.plain:  # it was given neither, and is asked for neither
+        identity = replace(identity, key="none", proof="none")
+    if not identity.key or not identity.proof:
+        return None
+    endpoint = Endpoint(
+        instance=identity.instance,
+        container=seen.id,
+        fingerprint=fingerprint,
+        address=seen.address,
+        key=identity.key,
+        proof=identity.proof,
+        state=READY,
+        created_at=seen.created_at or time.time(),
+    )
+    return endpoint if (await asked(agent, endpoint, _ADOPT_S)).is_ours else None
 
 
 async def _orphan_removed(containers: Containers, files: EndpointFile, seen: Seen, trail: Trail) -> None:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from penstock.agents.containers import Containers
 from penstock.agents.endpoints import Endpoint
+from penstock.agents.sightings import Seen
 from penstock.agents.unix_sockets import connected
 from penstock.config.agents import Agent
 from penstock.errors import EngineUnreachable, ImageMissing
@@ -26,6 +27,7 @@ ASK_S = 5.0  # for one question; a busy machine is slow to answer
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.01, 0.05  # between two questions
 _MOST_HEAD_BYTES = 65536
 _MOST_BODY_BYTES = 65536
+_WRONG_KEY = "401"
 
 
 class Answer(NamedTuple):
@@ -33,6 +35,7 @@ class Answer(NamedTuple):
 
     is_ours: bool  # it is the instance, and it is well
     told: str  # what came, for errors
+    is_final: bool = False  # it will not be another one a moment later
     is_draining: bool = False
     running: int = 0  # tasks that it works on, as it says
     done: int = 0  # tasks that came to an end in it, well or not
@@ -83,10 +86,17 @@ async def checked(
         return Checked(Finding.DRAINING, endpoint, answer.told)
     if answer is not None and not answer.is_ours:
         return Checked(Finding.SILENT, endpoint, answer.told)
-    with suppress(ImageMissing):  # a name that is gone from the engine is no reason to end what runs
-        if seen.image_id != await containers.image_id(agent.image):
-            return Checked(Finding.OUTDATED, endpoint, "its image was built anew")
+    if not await is_current(containers, agent, seen):
+        return Checked(Finding.OUTDATED, endpoint, "its image was built anew")
     return Checked(Finding.GOOD, endpoint, "it answers")
+
+
+async def is_current(containers: Containers, agent: Agent, seen: Seen) -> bool:
+    """Whether it was made from what the agent's image is now."""
+    try:
+        return seen.image_id == await containers.image_id(agent.image)
+    except ImageMissing:  # a name that is gone from the engine is no reason to end what runs
+        return True
 
 
 async def _answered_in_time(
@@ -97,11 +107,11 @@ async def _answered_in_time(
     with suppress(TimeoutError):
         async with asyncio.timeout(patience_s):
             pause_s = FIRST_PAUSE_S
-            while not answer.is_ours and not answer.is_draining:
+            while not answer.is_ours and not answer.is_final:
                 if is_vouched_for():
                     return None
                 answer = await asked(agent, endpoint)
-                if not answer.is_ours:
+                if not answer.is_ours and not answer.is_final:
                     await asyncio.sleep(pause_s)
                     pause_s = min(pause_s * 2, LAST_PAUSE_S)
     return answer
@@ -170,24 +180,26 @@ async def _answer(reader: asyncio.StreamReader, agent: Agent, proof: str) -> Ans
     }
     shown = headers.get("x-penstock-proof", "").encode("latin-1")
     if not agent.plain and not hmac.compare_digest(shown, proof.encode()):
-        return Answer(False, f"HTTP {status} without this instance's proof: another program has its port")
+        told = f"HTTP {status} without this instance's proof: another program has its port"
+        return Answer(False, told, is_final=True)
     if not status.startswith("2"):
-        return Answer(False, f"HTTP {status}")
+        return Answer(False, f"HTTP {status}", is_final=status == _WRONG_KEY)
     if agent.plain:
         return Answer(True, f"HTTP {status}")
-    told = await _body(reader, headers)
-    is_draining = told.get("status") == "draining"
+    says = await _body(reader, headers)
+    is_draining = says.get("status") == "draining"
     return Answer(
         is_ours=not is_draining,
         told="it is draining" if is_draining else f"HTTP {status}",
+        is_final=is_draining,
         is_draining=is_draining,
-        running=_count(told, "running"),
-        done=_count(told, "done") + _count(told, "failed"),
+        running=_count(says, "running"),
+        done=_count(says, "done") + _count(says, "failed"),
     )
 
 
-def _count(told: dict[str, object], name: str) -> int:
-    number = told.get(name)
+def _count(says: dict[str, object], name: str) -> int:
+    number = says.get(name)
     return number if isinstance(number, int) and number > 0 else 0
 
 
