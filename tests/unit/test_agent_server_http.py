@@ -292,20 +292,29 @@ def test_half_closing_still_gets_the_answer_of_a_look(server: Server) -> None:
     assert statuses(server.raw(GET + GET)) == [200, 200]
 
 
-def test_connections_over_the_limit_are_turned_away(tmp_path: Path) -> None:
+def test_callers_beyond_the_limit_wait_until_there_is_room(tmp_path: Path) -> None:
     with Server(tmp_path, "--connections", "2") as server:
-        held = [server.connect(), server.connect()]
-        for sock in held:
-            sock.sendall(GET)
-            assert statuses(sock.recv(10_000)) == [200]
+        fifos = [server.fifo("f"), server.fifo("g")]
+        held = [server.follow("hold", fifo) for fifo in fifos]
+        for stream in held:
+            stream.next("stdout")
         with server.connect() as third:
-            answer = read_all(third)
-        assert statuses(answer) == [429]
-        assert b"Retry-After: 1" in answer
-        held[0].close()
-        held[1].sendall(LAST)
-        assert statuses(read_all(held[1])) == [200]
+            third.sendall(LAST)
+            Path(fifos[0]).write_text("go\n")
+            assert held[0].next("end")["status"] == "done"
+            held[0].close()
+            assert statuses(read_all(third)) == [200]
+        Path(fifos[1]).write_text("go\n")
+        assert held[1].next("end")["status"] == "done"
         held[1].close()
+
+
+def test_an_idle_connection_makes_room_for_a_caller(tmp_path: Path) -> None:
+    with Server(tmp_path, "--connections", "1") as server, server.connect() as idle:
+        idle.sendall(GET)
+        assert statuses(idle.recv(10_000)) == [200]
+        assert server.run("say", "in").body["result"] == "in"
+        assert idle.recv(1000) == b""
 
 
 def test_bodies_in_memory_have_a_limit_together(tmp_path: Path) -> None:

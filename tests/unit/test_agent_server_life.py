@@ -334,11 +334,13 @@ def zombie(pid: str) -> bool:
 
 
 def test_a_thousand_callers_at_once_are_all_answered(tmp_path: Path) -> None:
-    with Server(tmp_path, "--handler", 'echo=["echo"]', "--concurrency", "4") as server:
+    limits = ("--concurrency", "4", "--connections", "50")
+    with Server(tmp_path, "--handler", 'echo=["echo"]', *limits) as server:
         count = 1000 if os.environ.get("PENSTOCK_SOAK") else 200
         callers = [server.open() for _ in range(count)]
         for number, caller in enumerate(callers):
-            server.ask(caller, "POST", "/task", {"command": "echo", "params": [number], "id": f"t{number}"})
+            task = {"command": "echo", "params": [number], "id": f"t{number}"}
+            server.ask(caller, "POST", "/task", task, Connection="close")
         assert [read_answer(caller).body["result"] for caller in callers] == list(range(count))
         for caller in callers:
             caller.close()

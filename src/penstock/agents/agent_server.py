@@ -1619,6 +1619,7 @@ class Connection(asyncio.Protocol, Follower):
         self._poked = False
         self._sleeper: asyncio.Future[None] | None = None
         self.is_busy = False
+        self.idle_since: float | None = None  # None: it has not been answered yet
         self._head: Head | None = None
         self._keeps = True
 
@@ -1728,6 +1729,7 @@ class Connection(asyncio.Protocol, Follower):
                 self.is_busy = True
                 await self._answer(head)
                 self.is_busy = False
+                self.idle_since = self._loop.time()
                 if self.service.is_closing:
                     return
             await self._linger()
@@ -1741,6 +1743,12 @@ class Connection(asyncio.Protocol, Follower):
         finally:
             self.is_busy = False
             self.transport.close()
+
+    def leave_if_idle(self) -> bool:
+        if self.is_busy or self.buffer or self.transport.is_closing():
+            return False
+        self.transport.close()
+        return True
 
     async def _read_head(self) -> Head | None:
         """The next head; None when there is none."""
@@ -1929,14 +1937,6 @@ class Connection(asyncio.Protocol, Follower):
     async def _refuse(self, refusal: Refusal) -> None:
         await self._reply(refusal.status, _dumps({"error": refusal.error}), refusal.headers)
 
-    def turn_away(self, refusal: Refusal) -> None:
-        """Answered before anything was read."""
-        self._keeps = False
-        body = _dumps({"error": refusal.error})
-        framing = f"Content-Length: {len(body)}\r\n"
-        self.transport.write(self._head_bytes(refusal.status, _JSON, framing, refusal.headers) + body)
-        self.transport.close()
-
     async def _linger(self) -> None:
         """Read over what still comes for a moment: closing at once could take the answer away from the caller."""
         if self._is_lost or not self.transport.can_write_eof():
@@ -2112,6 +2112,76 @@ _ROUTES: dict[str, dict[str, Any]] = {
 # ---- the service
 
 _FAREWELL_S = 5.0
+_BACKLOG = 1024
+_IDLE_S = 1.0  # after an answer: who asks nothing for so long may make room for others
+
+
+class Entrance:
+    """Lets callers in as long as there is room. The others wait in the system's queue; none is turned away."""
+
+    def __init__(self, service: Service, room: int) -> None:
+        self._service = service
+        self._loop = service.loop
+        self._room = room
+        self._arriving: set[asyncio.Task[None]] = set()
+        self._sock: socket.socket | None = None
+        self._is_shut = False
+
+    def open(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._loop.add_reader(sock.fileno(), self._accept)
+
+    def close(self) -> None:
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            self._loop.remove_reader(sock.fileno())
+            sock.close()
+
+    def has_room(self) -> None:
+        if self._is_shut and self._sock is not None:
+            self._is_shut = False
+            self._loop.add_reader(self._sock.fileno(), self._accept)
+
+    def _shut(self, until_s: float) -> None:
+        if self._sock is not None and not self._is_shut:
+            self._is_shut = True
+            self._loop.remove_reader(self._sock.fileno())
+            self._loop.call_later(until_s, self.has_room)
+
+    def _accept(self) -> None:
+        for _ in range(64):  # then the others have their turn
+            if self._sock is None:
+                return
+            if len(self._service.connections) + len(self._arriving) >= self._room and not self._close_idle():
+                self._shut(_IDLE_S)  # by then one may count as idle; one that ends opens it sooner
+                return
+            try:
+                sock = self._sock.accept()[0]
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError:  # no descriptor or no memory is free
+                self._shut(0.1)
+                return
+            task = self._loop.create_task(self._arrive(sock))
+            self._arriving.add(task)
+            task.add_done_callback(self._arriving.discard)
+
+    async def _arrive(self, sock: socket.socket) -> None:
+        try:
+            sock.setblocking(False)
+            await self._loop.connect_accepted_socket(functools.partial(Connection, self._service), sock)
+        except OSError:
+            sock.close()
+
+    def _close_idle(self) -> bool:
+        """Close one connection that was answered and has asked nothing since; whether there was one."""
+        latest = self._loop.time() - _IDLE_S
+        for connection in self._service.connections:
+            idle_since = connection.idle_since
+            if idle_since is not None and idle_since < latest and connection.leave_if_idle():
+                return True
+        return False
 
 
 class Service:
@@ -2130,12 +2200,11 @@ class Service:
         self.tasks = Tasks(options, self.handlers)
         self.tasks.on_end = self._task_ended
         self.is_closing = False
-        self._connections: dict[Connection, asyncio.Task[None]] = {}
+        self.connections: dict[Connection, asyncio.Task[None]] = {}
         self._begun = self._touched = time.monotonic()
         self._stopped: asyncio.Future[None] = self.loop.create_future()
         self._signals = 0
         self._socket_id: tuple[int, int] | None = None
-        self._most_connections = options.connections
         self.check_key()
 
     def check_key(self) -> None:
@@ -2178,71 +2247,66 @@ class Service:
     # -- connections
 
     def opened(self, connection: Connection) -> None:
-        if len(self._connections) >= self._most_connections or self.is_closing:
-            connection.turn_away(busy("too many connections are open"))
-            return
         task = self.loop.create_task(connection.serve())
-        self._connections[connection] = task
+        self.connections[connection] = task
         task.add_done_callback(functools.partial(self._closed, connection))
 
     def _closed(self, connection: Connection, task: asyncio.Task[None]) -> None:
-        del self._connections[connection]
+        del self.connections[connection]
         if not task.cancelled() and task.exception() is not None:
             connection.transport.abort()
             self.say(f"a connection failed: {task.exception()!r}; this is a fault of the server")
-        self._end_if_drained()
+        self._entrance.has_room()
 
     # -- its life
 
     async def run(self) -> int:
-        self._most_connections = _room_for(self.options)
-        server = await self._listen()
+        self._entrance = Entrance(self, _room_for(self.options))
         self.loop.add_signal_handler(signal.SIGCHLD, self.tasks.reaper.reap)
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, self._signalled)
+        self._listen()
         self.tasks.reaper.reap()
         self.loop.call_soon(become_guardian)
         self._look_for_idleness()
         await self._stopped
-        server.close()
+        self._entrance.close()
         await self._farewell()
         self._remove_socket()
         return 0
 
-    async def _listen(self) -> asyncio.AbstractServer:
-        make = functools.partial(Connection, self)
+    def _listen(self) -> None:
         try:
-            if self.options.address is None:
-                return await self._listen_unix(make)
-            host, port = self.options.address
-            server = await self.loop.create_server(make, host, port, backlog=1024)
+            sock = self._unix_socket() if self.options.address is None else _port(*self.options.address)
         except OSError as fault:
             where = self.options.unix or self.options.listen
             raise WrongUse(
                 f"cannot listen on {where}: {fault.strerror or fault}; choose another place"
             ) from None
-        host, port = (server.sockets or [])[0].getsockname()[:2]
-        self._announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
-        return server
+        self._entrance.open(sock)
+        if self.options.address is None:
+            self._announce(f"unix:{self.options.unix}")
+        else:
+            host, port = sock.getsockname()[:2]
+            self._announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
 
-    async def _listen_unix(self, make: Callable[[], Connection]) -> asyncio.AbstractServer:
+    def _unix_socket(self) -> socket.socket:
         path = self.options.unix
         _clear_stale(path)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)  # nobody else may connect before the mode is set
         try:
             sock.bind(path)
+            os.chmod(path, self.options.socket_mode)
+            sock.listen(_BACKLOG)
         except OSError:
             sock.close()
             raise
         finally:
             os.umask(before)
-        os.chmod(path, self.options.socket_mode)
         found = os.stat(path)
         self._socket_id = found.st_dev, found.st_ino
-        server = await self.loop.create_unix_server(make, sock=sock, backlog=1024)
-        self._announce(f"unix:{path}")
-        return server
+        return sock
 
     def _announce(self, where: str) -> None:
         print(f"{PROGRAM}: listening on {where}", flush=True)
@@ -2282,7 +2346,7 @@ class Service:
         if not self.options.idle_s or self._stopped.done():
             return
         left_s = self._touched + self.options.idle_s - time.monotonic()
-        if left_s <= 0 and self.tasks.is_idle and not any(c.is_busy for c in self._connections):
+        if left_s <= 0 and self.tasks.is_idle and not any(c.is_busy for c in self.connections):
             self.tasks.is_draining = True
             self.say(f"nothing was asked for {self.options.idle_s:g} s; ending")
             self._stopped.set_result(None)
@@ -2292,15 +2356,15 @@ class Service:
     async def _farewell(self) -> None:
         """Answers that are being sent are finished; connections without a request are closed."""
         self.is_closing = True
-        for connection in self._connections:
+        for connection in self.connections:
             connection.poke()
-        if self._connections:
-            await asyncio.wait(list(self._connections.values()), timeout=_FAREWELL_S)
-        for connection, task in list(self._connections.items()):
+        if self.connections:
+            await asyncio.wait(list(self.connections.values()), timeout=_FAREWELL_S)
+        for connection, task in list(self.connections.items()):
             connection.transport.abort()
             task.cancel()
-        if self._connections:
-            await asyncio.wait(list(self._connections.values()), timeout=1.0)
+        if self.connections:
+            await asyncio.wait(list(self.connections.values()), timeout=1.0)
 
     def say(self, text: str) -> None:
         try:
@@ -2325,6 +2389,11 @@ def _room_for(options: Options) -> int:
     if soft == resource.RLIM_INFINITY:
         return options.connections
     return max(1, min(options.connections, soft - 6 * options.concurrency - 64))
+
+
+def _port(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
 
 
 def _clear_stale(path: str) -> None:
