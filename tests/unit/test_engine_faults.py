@@ -11,7 +11,7 @@ import pytest
 from penstock.agents import engine_session
 from penstock.agents.containers import Containers, new_identity
 from penstock.agents.engine_faults import NO_CONNECTION, Asked, hidden, is_gone, one_line, translated
-from penstock.config.agents import Agent, Limits
+from penstock.config.agents import Agent, Limits, Mount
 from penstock.errors import AgentError, EngineUnreachable, ImageMissing, NoRoomForAgent
 from tests.unit.engine_rig import ID, PING, PlayedEngine, Reply, played_engine
 
@@ -83,6 +83,8 @@ WORDS: list[tuple[int, str, type[AgentError], str]] = [
     (500, "error setting rlimit type 6: operation not permitted", AgentError, "default_ulimits"),
     (500, "potentially insufficient UIDs or GIDs available in user namespace", AgentError, "/etc/subuid"),
     (500, "container-init binary not found on the host", AgentError, "install catatonit"),
+    (500, "can not pause containers on rootless containers with cgroup V1", AgentError, "cannot pause"),
+    (500, 'slirp4netns failed: open("/dev/net/tun"): Permission denied', AgentError, "network = false"),
     (418, "I am a teapot", AgentError, "refused, with status 418: I am a teapot"),
     (NO_CONNECTION, "Cannot connect", EngineUnreachable, "systemctl --user start podman.socket"),
 ]
@@ -168,7 +170,7 @@ async def test_a_limit_that_the_engine_drops_is_an_error(
     told = {"Id": ID, "Config": {}, "State": {}, "HostConfig": {"PidsLimit": limits.pids} | {dropped: 0}}
     engine.replies[INSPECT] = Reply(body=told)
     agent = Agent("reports", "image", command=("serve",), limits=limits)
-    with pytest.raises(AgentError, match=r"Delegate=.*leave out agents\.reports\.limits"):
+    with pytest.raises(AgentError, match=r"Delegate=.*agents\.reports\.limits = { pids = 0 }"):
         await containers.create(agent, new_identity(containers.home))
     assert engine.asked[-1] == REMOVE
 
@@ -277,3 +279,33 @@ async def test_at_most_eight_starts_at_a_time(engine: PlayedEngine, containers: 
         assert engine.asked.count(START) == 8
         held.set()
     assert engine.asked.count(START) == 20
+
+
+async def test_a_folder_of_ours_that_cannot_be_written_to(engine: PlayedEngine, tmp_path: Path) -> None:
+    (tmp_path / "agents").touch()
+    async with Containers(str(tmp_path / "agents"), {}, engine.url) as containers:
+        with pytest.raises(AgentError, match="agents"):
+            await containers.create(Agent("reports", "image", network=False), new_identity(containers.home))
+    assert engine.asked == [PING]
+
+
+async def test_places_that_are_ours_are_not_mounted_over(
+    engine: PlayedEngine, containers: Containers, tmp_path: Path
+) -> None:
+    agent = Agent(
+        "reports", "image", mounts=(Mount(str(tmp_path), "/data"), Mount(str(tmp_path), "/penstock"))
+    )
+    with pytest.raises(
+        AgentError, match=r"agents\.reports\.mounts\[2\]\.target: /penstock is where Penstock's own"
+    ):
+        await containers.create(agent, new_identity(containers.home))
+    assert engine.asked == [PING]
+
+
+async def test_an_engine_elsewhere_is_not_given_an_agent_without_a_key(tmp_path: Path) -> None:
+    """Promise 8: nothing listens beyond loopback without one."""
+    containers = Containers(str(tmp_path), {}, "tcp://engine.lan:2375")
+    with pytest.raises(AgentError, match=r"agents\.reports\.plain: .*without a key"):
+        await containers.create(Agent("reports", "image", plain=True), new_identity(containers.home))
+    with pytest.raises(AgentError, match=r"agents\.reports\.network: .*run Penstock there"):
+        await containers.create(Agent("reports", "image", network=False), new_identity(containers.home))

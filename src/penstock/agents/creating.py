@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.agents import archives, engine_faults, recipe, server_file, socket_folders
+from penstock.agents.endpoints import unwritable
 from penstock.agents.engine_faults import Asked
 from penstock.agents.engine_session import LOOPBACK, EngineSession
 from penstock.agents.recipe import NOBODY, Identity, Place
@@ -42,7 +43,10 @@ class Creator:
         hidden = (*passed.values(), identity.key, identity.proof)
         program = agent.python if agent.has_own_server else next(iter(agent.command), "")
         asked = Asked(self._engine.url, agent.name, agent.image, program, hidden)
-        place = self._place(agent, identity)
+        try:
+            place = self._place(agent, identity)
+        except OSError as error:
+            raise unwritable(self._agents_dir, error) from None
         mark = server_file.fingerprint(agent)
         wanted = recipe.document(agent, identity, passed, mark, place)
         try:

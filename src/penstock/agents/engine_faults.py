@@ -42,7 +42,7 @@ class _Fault(NamedTuple):
 
 _NO_LIMITS = (
     "the engine may not limit cpus, memory or processes here: delegate those controllers to your user "
-    "(systemd: Delegate=cpu memory pids), or leave out agents.*.limits"
+    "(systemd: Delegate=cpu memory pids), or ask for none: agents.*.limits = {{ pids = 0 }}"
 )
 _FAULTS = (
     _Fault(
@@ -92,9 +92,21 @@ _FAULTS = (
         "the engine's default_ulimits are above what this machine allows: lower them in containers.conf",
     ),
     _Fault(
+        r"can ?not pause|pausing .*not supported|unable to freeze|freezer",
+        AgentError,
+        "the engine cannot pause containers here: give it control groups of version 2, or set agents.*.warm = 0",
+    ),
+    _Fault(
         r"cgroup|controller .* (?:not available|is not|unavailable)|Limitation discarded|cpu\.max|memory\.max",
         AgentError,
         _NO_LIMITS,
+    ),
+    _Fault(
+        r"slirp4netns|\bpasta\b|rootless netns|rootlessport|netavark|plugin type=|iptables|"
+        r"failed to create endpoint",
+        AgentError,
+        "the engine cannot give it a network: see that its network programs are installed and /dev/net/tun can be "
+        "opened, or set agents.*.network = false",
     ),
     _Fault(
         r"executable file not found|exec: .*no such file|exec format error|"
@@ -149,7 +161,7 @@ def is_gone(status: int, message: str) -> bool:
 
 def limit_dropped(asked: Asked, told: str) -> AgentError:
     """For an engine that made the container without a limit, instead of refusing."""
-    remedy = _NO_LIMITS.replace("agents.*", asked.place)
+    remedy = _NO_LIMITS.format().replace("agents.*", asked.place)
     return AgentError(f"{asked.place}: {remedy} (the engine set {told})")
 
 

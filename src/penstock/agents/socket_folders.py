@@ -34,12 +34,14 @@ def make(agents_dir: str, agent: str, instance: str) -> str:
 def seal(agents_dir: str, agent: str, instance: str) -> None:
     """Once the agent answers: nothing but its socket is or comes here."""
     folder = folder_of(agents_dir, agent, instance)
-    os.chmod(folder, 0o555)  # noqa: S103 - as above
-    others = [entry.name for entry in os.scandir(folder) if entry.name != SOCKET_FILE]
-    is_socket = stat.S_ISSOCK(os.lstat(os.path.join(folder, SOCKET_FILE)).st_mode)
-    if others or not is_socket:
+    is_right = False
+    with suppress(OSError):
+        os.chmod(folder, 0o555)  # noqa: S103 - as above
+        socket = os.lstat(os.path.join(folder, SOCKET_FILE))
+        is_right = os.listdir(folder) == [SOCKET_FILE] and stat.S_ISSOCK(socket.st_mode)
+    if not is_right:
         raise AgentError(
-            f"agents.{agent}: its container put more than a socket into the folder of its socket: "
+            f"agents.{agent}: its container put more than a socket, or none, into the folder of its socket: "
             f"it may write to its /tmp and to the mounts that allow it, and nowhere else"
         )
 
