@@ -186,6 +186,11 @@ def test_what_is_left_of_an_agent_that_the_config_has_no_more_is_found_and_remov
         assert yard.run("agent", "start", "reports").returncode == 2
         # Its record is lost as well: it is known by its labels alone.
         (yard.agents_dir / "reports" / "endpoints.json").unlink()
+        assert yard.told("agent", "stop", "reports") == [{"agent": "reports", "stopped": 1}]
+        config.write_text(CONFIG)
+        assert yard.run("agent", "start", "reports").returncode == 0
+        config.write_text('[agents.other]\nimage = "x"\n')
+        (yard.agents_dir / "reports" / "endpoints.json").unlink()
         assert yard.told("agent", "rm", "reports") == [{"agent": "reports", "removed": 1}]
     finally:
         config.write_text(CONFIG)

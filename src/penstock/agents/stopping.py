@@ -15,7 +15,6 @@ from penstock.agents.endpoints import LEAVING, Endpoint, EndpointFile
 from penstock.agents.making import to_its_end
 from penstock.agents.sightings import Seen
 from penstock.agents.start_lock import MakeStartLock
-from penstock.agents.trail import Trail
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.2
 
@@ -36,7 +35,7 @@ async def stop(
         for endpoint in known:
             seen = listed.pop(endpoint.container, None)
             group.create_task(_stopped(containers, files, endpoint, seen, now=now, tell=tell))
-    unknown = await _swept(containers, files, name, make_lock) if listed else 0
+    unknown = await _unrecorded(containers, files, name, make_lock) if listed else 0
     return len(known) + unknown
 
 
@@ -68,14 +67,19 @@ async def _stopped(
         pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
 
 
-async def _swept(containers: Containers, files: EndpointFile, name: str, make_lock: MakeStartLock) -> int:
+async def _unrecorded(
+    containers: Containers, files: EndpointFile, name: str, make_lock: MakeStartLock
+) -> int:
     """Those that nobody wrote down; they are somebody's who is just making them, unless we get the lock."""
     lock = make_lock(files.folder)
     if not await lock.take():
         return 0
     try:
-        before = len(await containers.listed(agent=name))
-        await sweeping.sweep(containers, name, files, Trail(name))
-        return before - len(await containers.listed(agent=name))
+        await lock.tell("stopping what nobody wrote down")
+        recorded = {one.container for one in files.read()}
+        found = [one.id for one in await containers.listed(agent=name) if one.id not in recorded]
+        for id in found:
+            await containers.remove(id)
+        return len(found)
     finally:
         await to_its_end(lock.free())
