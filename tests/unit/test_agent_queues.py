@@ -139,6 +139,8 @@ async def test_b5_a_stop_takes_in_nothing_more_and_answers_what_ran(desk: Desk) 
         (desk.queue / "urgent" / "a").touch()
         await until_there(desk.queue / "errors" / "a")
     assert desk.answer("errors/a")["state"] == "cancelled"
+    async with penstock.open(desk.config, dispatch=False) as client:
+        assert len(await client.tasks()) == 1
     assert (desk.queue / "requests" / "late").exists(), "it is left to the next one"
     async with desk.watched():
         await until_there(desk.queue / "responses" / "late")
