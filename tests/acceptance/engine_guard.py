@@ -202,7 +202,7 @@ def answers(url: str) -> bool:
 
 def begin(engine: Engine) -> subprocess.Popen[bytes]:
     if shutil.which("podman") is None:
-        raise CannotRun("podman is not installed: run `make system`, or apt-get install podman runc")
+        raise CannotRun("podman is not installed: run `make system-packages`, or apt-get install podman runc")
     (engine.folder / "containers.conf").write_text(CONTAINERS_CONF)
     make_images(engine)
     service = engine.serve(engine.url)

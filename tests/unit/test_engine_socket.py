@@ -26,6 +26,7 @@ def listening(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.bind(str(path))
+        server.listen()
         yield path
 
 
@@ -96,6 +97,17 @@ def test_none_at_all_says_what_was_tried_and_how_to_start_one(tmp_path: Path) ->
     assert "systemctl --user start podman.socket" in told
     assert SOCKET_VARIABLE in told
     assert "\n" not in told
+
+
+def test_a_socket_that_a_dead_engine_left_is_passed_over(tmp_path: Path) -> None:
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path / "run"), "HOME": str(tmp_path)}
+    with listening(tmp_path / "run" / "podman" / "podman.sock") as dead:
+        pass
+    assert dead.exists()
+    with pytest.raises(EngineUnreachable, match=f"nobody listens at {dead}: start one"):
+        find_socket(environ)
+    with listening(tmp_path / "run" / "docker.sock") as alive:
+        assert find_socket(environ) == f"unix://{alive}"
 
 
 def test_a_socket_that_you_may_not_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ The standard library alone: finding out that there is no engine must not cost th
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -18,34 +19,35 @@ HOW_TO_START = (
     "start one: `systemctl --user start podman.socket`, or `podman system service --time=0 &`, or Docker; "
     f"or name its socket in {SOCKET_VARIABLE}"
 )
+_PROBE_S = 2.0
 _REMOTE = ("tcp://", "http://", "https://")
 
 
 def find_socket(environ: Mapping[str, str]) -> str:
     """The URL of the engine's API. A place that somebody named is the only one that is looked at.
 
-    That a socket is there does not mean that it answers: who connects finds out.
+    Of the usual places one counts where somebody listens: an engine that was killed leaves its socket behind.
     """
     for variable in (SOCKET_VARIABLE, DOCKER_VARIABLE):
         given = environ.get(variable, "").strip()
         if given:
             return _named(given, variable)
     tried = _places(environ)
-    refused = []
-    for path in tried:
-        if not _is_socket(path):
-            continue
-        if os.access(path, os.R_OK | os.W_OK):
+    refused, silent = [], []
+    for path in filter(_is_socket, tried):
+        if not os.access(path, os.R_OK | os.W_OK):
+            refused.append(path)
+        elif not _is_heard(path):
+            silent.append(path)
+        else:
             return f"unix://{path}"
-        refused.append(path)
     if refused:
         raise EngineUnreachable(
             f"containers: you may not use the engine's socket {', '.join(refused)}: run a rootless Podman of your "
             f"own (`systemctl --user start podman.socket`), or join the group that the socket belongs to"
         )
-    raise EngineUnreachable(
-        f"containers: no container engine: no socket at {', '.join(tried)}: {HOW_TO_START}"
-    )
+    where = f"nobody listens at {', '.join(silent)}" if silent else f"no socket at {', '.join(tried)}"
+    raise EngineUnreachable(f"containers: no container engine: {where}: {HOW_TO_START}")
 
 
 def is_remote(url: str) -> bool:
@@ -95,6 +97,18 @@ def _places(environ: Mapping[str, str]) -> list[str]:
         os.path.join(home, ".local", "share", "containers", "podman", "machine", "podman.sock"),
     ]
     return list(dict.fromkeys(places))
+
+
+def _is_heard(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_S)
+        try:
+            probe.connect(path)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            return True  # it is there and busy: whoever asks it will see
+        return True
 
 
 def _is_socket(path: str) -> bool:
