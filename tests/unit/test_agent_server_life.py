@@ -309,6 +309,17 @@ def test_an_idle_server_ends_by_itself(tmp_path: Path) -> None:
         assert "nothing was asked for 0.2 s" in said
 
 
+def test_time_in_which_it_was_paused_is_not_idle() -> None:
+    """A spare container is paused for hours: it must not end in the moment in which it is resumed for a call."""
+    idleness = agent_server.Idleness(60.0, now=0.0)
+    assert idleness.left_s(0.0) == 60.0
+    idleness.touch(10.0)
+    assert idleness.left_s(60.0) == 10.0
+    assert idleness.left_s(70.5) < 0  # a little late is idle
+    assert idleness.left_s(7200.0) == 60.0  # hours late is not
+    assert idleness.left_s(7260.0) == 0
+
+
 def test_handlers_inherit_their_own_streams_alone(tmp_path: Path) -> None:
     """What handlers inherit is their own three streams."""
     with Server(tmp_path) as server:

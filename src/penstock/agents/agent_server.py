@@ -2114,6 +2114,28 @@ _ROUTES: dict[str, dict[str, Any]] = {
 _FAREWELL_S = 5.0
 _BACKLOG = 1024
 _IDLE_S = 1.0  # after an answer: who asks nothing for so long may make room for others
+_IDLE_LOOK_S = 0.05
+_LATE_S = 1.0  # a look that comes so much later than it should shows that the program was paused
+
+
+class Idleness:
+    """How long nothing was asked. One that was paused was kept on purpose: its time begins anew."""
+
+    def __init__(self, idle_s: float, now: float) -> None:
+        self._idle_s = idle_s
+        self._touched = now
+        self._look_at = now
+
+    def touch(self, now: float) -> None:
+        self._touched = now
+
+    def left_s(self, now: float) -> float:
+        """How long it may stay; to be asked again after that time."""
+        if now > self._look_at + _LATE_S:
+            self._touched = now
+        left_s = self._touched + self._idle_s - now
+        self._look_at = now + max(_IDLE_LOOK_S, left_s)
+        return left_s
 
 
 class Entrance:
@@ -2201,7 +2223,8 @@ class Service:
         self.tasks.on_end = self._task_ended
         self.is_closing = False
         self.connections: dict[Connection, asyncio.Task[None]] = {}
-        self._begun = self._touched = time.monotonic()
+        self._begun = time.monotonic()
+        self._idleness = Idleness(options.idle_s, self._begun)
         self._stopped: asyncio.Future[None] = self.loop.create_future()
         self._signals = 0
         self._socket_id: tuple[int, int] | None = None
@@ -2242,7 +2265,7 @@ class Service:
 
     def touch(self, path: str) -> None:
         if path != "/health":
-            self._touched = time.monotonic()
+            self._idleness.touch(time.monotonic())
 
     # -- connections
 
@@ -2332,7 +2355,7 @@ class Service:
         self.tasks.stop_all("the server was stopped, and the time to finish is over", False)
 
     def _task_ended(self, task: Task) -> None:
-        self._touched = time.monotonic()
+        self._idleness.touch(time.monotonic())
         if self.options.verbose:
             why = f": {task.error['message']}" if task.error else ""
             self.say(f"task {task.id} {task.command} {task.status} in {task.ended - task.started:.3f} s{why}")
@@ -2345,13 +2368,13 @@ class Service:
     def _look_for_idleness(self) -> None:
         if not self.options.idle_s or self._stopped.done():
             return
-        left_s = self._touched + self.options.idle_s - time.monotonic()
+        left_s = self._idleness.left_s(time.monotonic())
         if left_s <= 0 and self.tasks.is_idle and not any(c.is_busy for c in self.connections):
             self.tasks.is_draining = True
             self.say(f"nothing was asked for {self.options.idle_s:g} s; ending")
             self._stopped.set_result(None)
         else:
-            self.loop.call_later(max(0.05, left_s), self._look_for_idleness)
+            self.loop.call_later(max(_IDLE_LOOK_S, left_s), self._look_for_idleness)
 
     async def _farewell(self) -> None:
         """Answers that are being sent are finished; connections without a request are closed."""

@@ -194,14 +194,18 @@ class Rounds:
 
     async def leave(self, *, keep: bool) -> None:
         """The keeper goes. What it leaves can end by itself when nobody calls it: so it is not left paused."""
+        async with asyncio.TaskGroup() as group:
+            for one in self._upkeep.book:
+                kept = self._upkeep.book.kept.get(one.name)
+                if kept is not None:
+                    kept.hold.close()
+                    group.create_task(self._part(kept.endpoint, one.state, keep=keep))
+
+    async def _part(self, endpoint: Endpoint, state: State, *, keep: bool) -> None:
         ends_itself = self._agent.has_own_server and self._agent.pool.idle_s > 0
-        for one in self._upkeep.book:
-            kept = self._upkeep.book.kept.get(one.name)
-            if kept is None:
-                continue
-            kept.hold.close()
-            with contextlib.suppress(AgentError, Unfit), ExitStack() as hold:
-                if not keep:
-                    await self._tending.ended(kept.endpoint, LEAVE_S)
-                elif ends_itself and one.state in (State.PAUSED, State.PAUSING):
-                    await asyncio.wait_for(self._tending.woken(kept.endpoint, hold), LEAVE_S)
+        with contextlib.suppress(AgentError, Unfit, TimeoutError), ExitStack() as hold:
+            if not keep:
+                await self._tending.ended(endpoint, LEAVE_S)
+            elif ends_itself and state in (State.PAUSED, State.PAUSING):
+                async with asyncio.timeout(LEAVE_S):
+                    await self._tending.woken(endpoint, hold)

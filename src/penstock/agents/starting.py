@@ -33,6 +33,7 @@ from penstock.errors import AgentBusy, AgentError, AgentNotReady
 
 MOST_STARTS = 8  # at a time: more make each other slower
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.01, 0.1
+_HOLD_S = 5.0  # for so long others of this process may join who holds the lock
 _MOST_OWN_STARTS = 3  # of one call, when what it made is gone before it could be used
 
 
@@ -56,6 +57,17 @@ class _Call:
     is_blocked: bool = False  # a fit one is just being paused or resumed by somebody
 
 
+@dataclass(slots=True)
+class _Hold:
+    """A start lock that several of one process share."""
+
+    lock: StartLock
+    until: float  # who comes later waits for its turn, so that other processes get theirs
+    found: list[Endpoint]  # what the sweep took in
+    users: int = 0
+    making: int = 0  # containers that are not written down yet
+
+
 class Starter:
     """For one process and one folder of endpoints. `containers` must be open."""
 
@@ -71,6 +83,7 @@ class Starter:
         self._make_lock = make_lock
         self._patience = patience or Patience()
         self._starts = asyncio.Semaphore(MOST_STARTS)
+        self._holds: dict[str, _Hold] = {}  # by agent
 
     # ---- for callers
 
@@ -102,23 +115,47 @@ class Starter:
         Fewer where some failed; an error where all did. `is_there` is called with each as soon as it is ready.
         """
         call = self._call(agent, trail or Trail(agent.name))
-        waiting = _Waiting(agent, self._patience.margin_s)
-        while True:
-            lock = self._make_lock(call.files.folder)
-            if await lock.take():
-                break
-            await waiting.a_while(lock)
-        try:
-            found = await self._swept(call, lock)
+        async with self._holding(call) as hold:
+            found, hold.found = hold.found, []
             count -= len(found)
             if most is not None:
                 known = [one for one in call.files.read(call.fingerprint) if one.state != LEAVING]
-                count = min(count, most - len(known))
+                count = min(count, most - len(known) - hold.making)
             for one in found:
                 is_there(one)
-            return found + await self._several(call, lock, count, is_there)
+            hold.making += max(0, count)
+            try:
+                return found + await self._several(call, hold, count, is_there)
+            finally:
+                hold.making -= max(0, count)
+
+    @asynccontextmanager
+    async def _holding(self, call: _Call) -> AsyncIterator[_Hold]:
+        """The start lock, taken by the first and freed by the last of those who make containers here at a time.
+
+        Only the first sweeps: what the others are making is not written down yet.
+        """
+        name, waiting = call.agent.name, _Waiting(call.agent, self._patience.margin_s)
+        while (hold := self._holds.get(name)) is None or time.monotonic() >= hold.until:
+            lock = self._make_lock(call.files.folder)
+            if await lock.take():
+                try:
+                    found = await self._swept(call, lock)
+                except BaseException:
+                    await to_its_end(lock.free())
+                    raise
+                hold = self._holds[name] = _Hold(lock, time.monotonic() + _HOLD_S, found)
+                break
+            await waiting.a_while(lock)
+        hold.users += 1
+        try:
+            yield hold
         finally:
-            await to_its_end(lock.free())
+            hold.users -= 1
+            if not hold.users:
+                if self._holds.get(name) is hold:
+                    del self._holds[name]
+                await to_its_end(hold.lock.free())
 
     async def sweep(self, agent: Agent) -> None:
         """Take in or remove what dead owners left of it, unless somebody is just starting it, and so sweeps too."""
@@ -266,14 +303,16 @@ class Starter:
         return found
 
     async def _several(
-        self, call: _Call, lock: StartLock, count: int, is_there: Callable[[Endpoint], None]
+        self, call: _Call, hold: _Hold, count: int, is_there: Callable[[Endpoint], None]
     ) -> list[Endpoint]:
         made: list[Endpoint] = []
         failed: list[AgentError] = []
 
         async def one(number: int) -> None:
             try:
-                made.append(await self._made(call, lambda step: lock.tell(f"{step} ({number} of {count})")))
+                made.append(
+                    await self._made(call, lambda step: hold.lock.tell(f"{step} ({number} of {count})"))
+                )
             except AgentError as error:
                 failed.append(error)
             else:

@@ -39,7 +39,7 @@ from penstock.agents.pool import (
 from penstock.agents.tending import Tending, Unfit
 from penstock.clock import Clock
 from penstock.config.agents import Agent
-from penstock.errors import AgentError, AgentNotReady
+from penstock.errors import AgentError, AgentNotReady, EngineUnreachable
 
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.5, 30.0
 LAST_PAUSE_BACKOFF_S = 600.0  # some engines cannot pause at all
@@ -174,9 +174,16 @@ class Upkeep:
 
         def is_there(endpoint: Endpoint) -> None:
             now = self._clock.now()
+            if endpoint.instance in self.book.kept:
+                return  # its record was lost, and somebody has written it again
             if names:
                 self.book.forget(names.pop())
+            if not self.book.kept:
+                self.look_soon.set()  # from here on there is something to look after
             self.book.add(endpoint, State.READY, now)
+            if endpoint.created_at < began:  # what somebody else has left was taken in
+                self.doubt(endpoint.instance)
+                return
             self.counts["started"] += 1
             self._figures("start", now - began)
             self.step()
@@ -251,7 +258,7 @@ class Upkeep:
             is_paused = False
             self._pause_failures += 1
             self._pauses_from = self._clock.now() + backoff_s(self._pause_failures, LAST_PAUSE_BACKOFF_S)
-            self._log.warning("%s cannot be paused: %s", self._named(name), error)
+            self._tell(self._pause_failures, f"{self._named(name)} cannot be paused: {error}")
         if not self._is_still(name, State.PAUSING):
             return
         if is_paused:
@@ -281,7 +288,7 @@ class Upkeep:
                 await self._tending.ended(kept.endpoint, patience_s)
             except AgentError as error:
                 tries += 1
-                self._log.warning("%s cannot be ended: %s", self._named(name), error)
+                self._tell(tries, f"{self._named(name)} cannot be ended: {error}")
                 await self._clock.sleep(backoff_s(tries, LAST_BACKOFF_S))
             else:
                 self.counts["ended"] += 1
@@ -331,9 +338,15 @@ class Upkeep:
         self.problem = error
         self.tries_from = self._clock.now() + backoff_s(self._failures, LAST_BACKOFF_S)
 
+    def _tell(self, tries: int, text: str) -> None:
+        """Once; what is tried again and again is not worth a line each time."""
+        self._log.log(logging.WARNING if tries == 1 else logging.DEBUG, "%s", text)
+
     def went_well(self) -> None:
         """The engine answers; what has lasted for a while is right."""
         now = self._clock.now()
+        if isinstance(self.problem, EngineUnreachable):
+            self._failures, self.tries_from = 0, now
         if now >= self.tries_from:
             self.problem = None
             if any(one.stays and now - one.created_at >= STEADY_S for one in self.book):

@@ -1,0 +1,365 @@
+"""A keeper whose containers die, whose starts and pauses fail, whose engine goes away: each call ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.agents.endpoints import LEAVING, PAUSED, READY
+from penstock.config.agents import Pool
+from penstock.errors import AgentError, EngineUnreachable
+from tests.simulation.pool_world import World
+
+SEEDS = range(60) if os.environ.get("PENSTOCK_SOAK") else range(6)
+STEPS = 150 if os.environ.get("PENSTOCK_SOAK") else 80
+ENDINGS = {"done", "AgentLost", "AgentError", "AgentNotReady", "EngineUnreachable", "cancelled"}
+
+
+async def closed(world: World, *, keep: bool = True) -> None:
+    await world.ended(asyncio.ensure_future(world.keeper.close(keep=keep)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_b4_each_call_ends_whatever_fails(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B4: seeded faults for an hour; then all is well again, and nothing is left that should not be."""
+    pools = (
+        Pool(containers=2, concurrency=3, warm=1, idle_s=60.0, max_age_s=120.0),
+        Pool(containers=3, concurrency=2, idle_s=30.0, max_tasks=5),
+        Pool(containers=4, warm=1, max_tasks=1, idle_s=60.0),
+        Pool(containers=1, concurrency=2, warm=2, idle_s=0.0),
+        Pool(containers=1, concurrency=4, max_age_s=60.0, idle_s=45.0),
+        Pool(containers=5, concurrency=1, warm=2, max_tasks=9, max_age_s=300.0),
+    )
+    world = World(str(tmp_path), pools[seed % len(pools)], monkeypatch, seed)
+    dice = world.dice
+    await world.keeper.open()
+    calls = 0
+    for _ in range(STEPS):
+        match dice.randrange(12):
+            case 0:
+                if world.engine.containers:
+                    world.engine.die(dice.choice(list(world.engine.containers.values())))
+            case 1:
+                world.starter.failing = dice.randrange(3)
+            case 2:
+                world.engine.chance = dice.choice([0.0, 0.0, 0.3])
+            case 3:
+                if dice.random() < 0.3:
+                    world.engine.go_away()
+            case 4:
+                world.engine.is_away = False
+            case 5:
+                if world.engine.containers:
+                    dice.choice(list(world.engine.containers.values())).answers = False
+            case 6:
+                world.engine.tells = not world.engine.tells
+            case 7:
+                if world.calls:
+                    dice.choice(list(world.calls)).cancel()
+            case 8:
+                if dice.random() < 0.2:
+                    world.engine.image = f"image{dice.random()}"
+            case _:
+                for _ in range(dice.randrange(1, 8)):
+                    calls += 1
+                    world.call(dice.choice([0.0, 0.1, 2.0, 20.0]))
+        await world.passes(dice.choice([0.0, 0.05, 1.0, 30.0]))
+
+    world.engine.chance, world.engine.is_away, world.engine.tells, world.starter.failing = 0.0, False, True, 0
+    await world.until(lambda: not world.calls)
+    assert len(world.outcomes) == calls
+    assert set(world.outcomes) <= ENDINGS
+    assert "done" in world.outcomes
+
+    await world.passes(1000)  # what failed is tried again by then
+    assert world.agrees()
+    assert world.states.count("paused") == world.agent.pool.warm
+    if world.agent.pool.idle_s:
+        assert len(world.states) == world.agent.pool.warm
+    await world.ended(world.call(1.0))
+    assert world.outcomes[-1] == "done"
+    await closed(world, keep=False)
+    assert world.engine.containers == {}
+    assert world.files.read() == []
+    assert sorted(os.listdir(world.files.folder)) == ["change.lock", "endpoints.json"]
+
+
+async def test_a_death_is_told_at_once_and_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(str(tmp_path), Pool(concurrency=2), monkeypatch)
+    await world.keeper.open()
+    first, second = world.call(3600.0), world.call(3600.0)
+    await world.until(lambda: sum(one.calls for one in world.engine.containers.values()) == 2)
+    waiting = world.call(1.0)
+    died_at = world.clock.now()
+    world.engine.die(next(iter(world.engine.containers.values())))
+    await world.ended(first)
+    await world.ended(second)
+    assert world.clock.now() == died_at  # nobody waited for a connection to time out
+    await world.ended(waiting)
+    assert world.outcomes == ["AgentLost", "AgentLost", "done"]
+    assert world.states == ["running"]
+    await closed(world)
+
+
+async def test_without_events_a_death_is_seen_by_looking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(str(tmp_path), Pool(warm=1), monkeypatch)
+    await world.keeper.open()
+    await world.passes(20)
+    world.engine.tells = False
+    world.engine.die(next(iter(world.engine.containers.values())))
+    await world.passes(30)
+    assert world.states == ["paused"]
+    assert world.agrees()
+    await closed(world)
+
+
+async def test_an_engine_that_is_down_is_told_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening does not fail; calls fail at once with what is wrong; it is all well when the engine is back."""
+    world = World(str(tmp_path), Pool(warm=1), monkeypatch)
+    world.engine.is_away = True
+    await world.keeper.open()
+    await world.settle()
+    begun = world.clock.now()
+    await world.ended(world.call(1.0))
+    assert world.clock.now() == begun
+    with pytest.raises(EngineUnreachable, match="start it"):
+        await world.keeper.check()
+    assert "start it" in (world.keeper.statistics().problem or "")
+    await world.passes(600)
+    before = world.engine.requests
+    await world.passes(600)
+    assert world.engine.requests - before < 60  # it is not pestered
+    world.engine.is_away = False
+    await world.passes(60)
+    assert world.states == ["paused"]
+    await world.keeper.check()
+    await world.ended(world.call(1.0))
+    assert world.outcomes == ["EngineUnreachable", "done"]
+    assert world.keeper.statistics().problem is None
+    await closed(world)
+
+
+async def test_ready_containers_work_on_while_the_engine_is_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(str(tmp_path), Pool(containers=2, concurrency=1), monkeypatch)
+    await world.keeper.open()
+    await world.ended(world.call(1.0))
+    world.engine.go_away()
+    for _ in range(20):
+        await world.ended(world.call(1.0))
+        await world.passes(10)
+    assert world.outcomes == ["done"] * 21
+    both = [world.call(1.0), world.call(1.0)]  # there is no second one: it waits for the first
+    for one in both:
+        await world.ended(one)
+    assert world.outcomes == ["done"] * 23
+    world.engine.is_away = False
+    await closed(world)
+
+
+async def test_a_start_that_fails_fails_who_waits_and_is_not_repeated_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(str(tmp_path), Pool(), monkeypatch)
+    world.starter.failing = 10_000
+    await world.keeper.open()
+    for _ in range(50):
+        world.call(1.0)
+    await world.until(lambda: not world.calls)
+    assert world.outcomes == ["AgentNotReady"] * 50
+    assert world.starter.failing == 9_999  # one try for all
+    world.starter.failing = 0
+    await world.passes(30)
+    await world.ended(world.call(1.0))
+    assert world.outcomes[-1] == "done"
+    await closed(world)
+
+
+async def test_containers_that_end_soon_are_not_made_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(str(tmp_path), Pool(warm=1), monkeypatch)
+    await world.keeper.open()
+    for _ in range(600):
+        await world.passes(1.0)
+        for one in list(world.engine.containers.values()):
+            world.engine.die(one)
+    assert world.keeper.statistics().started < 40
+    assert "end soon" in (world.keeper.statistics().problem or "")
+    await closed(world)
+
+
+async def test_an_engine_that_cannot_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(str(tmp_path), Pool(warm=1), monkeypatch)
+
+    async def pause(id: str) -> None:
+        tries.append(id)
+        raise AgentError("no freezer; use cgroup v2")
+
+    tries: list[str] = []
+    monkeypatch.setattr(world.engine, "pause", pause)
+    await world.keeper.open()
+    await world.passes(7200)
+    assert world.states == ["running"]  # as good, and the file says so
+    assert world.agrees()
+    assert 2 < len(tries) < 30
+    await world.ended(world.call(1.0))
+    assert world.outcomes == ["done"]
+    await closed(world)
+
+
+async def test_a_container_that_does_not_answer_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else gets it; who is in it has a minute to end."""
+    world = World(str(tmp_path), Pool(containers=2, concurrency=2), monkeypatch)
+    await world.keeper.open()
+    stuck = world.call(100_000.0)
+    await world.passes(1)
+    sick = next(iter(world.engine.containers.values()))
+    sick.answers = False
+    await world.passes(300)
+    assert stuck.done()
+    assert world.outcomes == ["AgentLost"]
+    assert sick.id not in world.engine.containers
+    await world.ended(world.call(1.0))
+    assert world.outcomes[-1] == "done"
+    await closed(world)
+
+
+async def test_another_dispatcher_goes_on_with_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Adopted: ready, paused and leaving ones; gone: records without containers, containers without records."""
+    world = World(str(tmp_path), Pool(containers=2, concurrency=1, warm=1), monkeypatch)
+    ready = world.starter.record(world.agent)
+    asleep = world.starter.record(world.agent, PAUSED)
+    world.engine.containers[asleep.container].paused = True
+    leaving = world.starter.record(world.agent, LEAVING)
+    ended = world.starter.record(world.agent)
+    world.engine.die(world.engine.containers[ended.container])
+    removed = world.starter.record(world.agent)
+    del world.engine.containers[removed.container]
+    orphan = world.engine.add("orphan1")
+    await world.keeper.open()
+    await world.passes(3)
+    assert set(world.engine.containers) == {ready.container, asleep.container}
+    assert {one.instance for one in world.files.read()} == {ready.instance, asleep.instance}
+    assert orphan.id not in world.engine.containers
+    assert leaving.container not in world.engine.containers
+    both = [world.call(5.0), world.call(5.0)]
+    for one in both:
+        await world.ended(one)
+    assert world.outcomes == ["done", "done"]
+    assert world.keeper.statistics().started == 1  # a spare one, beside the two at work
+    await closed(world)
+
+
+async def test_what_another_config_made_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(str(tmp_path), Pool(), monkeypatch)
+    other = world.starter.record(world.agent)
+    with world.files.changing() as endpoints:
+        endpoints[:] = [other._replace(fingerprint="another")]
+    with world.files.using(other):  # somebody calls it
+        await world.keeper.open()
+        await world.passes(60)
+        assert other.container in world.engine.containers
+        assert world.files.read()[0].state == LEAVING
+    await world.passes(5)
+    assert world.engine.containers == {}
+    await closed(world)
+
+
+async def test_other_processes_are_not_disturbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that somebody else calls is neither paused nor stopped; what somebody else resumes is paused again."""
+    world = World(str(tmp_path), Pool(warm=1, max_age_s=300.0), monkeypatch)
+    await world.keeper.open()
+    await world.passes(2)
+    endpoint = world.files.read()[0]
+    with world.files.using(endpoint) as held:
+        assert held is not None
+        await world.passes(600)
+        container = world.engine.containers[endpoint.container]
+        assert (container.running, container.paused) == (True, False)
+        assert world.files.find(endpoint.instance) == endpoint._replace(state=LEAVING)  # its time has come
+    await world.passes(30)
+    assert endpoint.container not in world.engine.containers
+    assert world.states == ["paused"]
+    fresh = world.files.read()[0]
+    world.engine.containers[fresh.container].paused = False
+    world.files.mark(fresh.instance, READY)
+    await world.passes(30)
+    assert world.states == ["paused"]
+    assert world.agrees()
+    await closed(world)
+
+
+async def test_a_lost_file_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(str(tmp_path), Pool(concurrency=1), monkeypatch)
+    await world.keeper.open()
+    call = world.call(40.0)
+    await world.passes(2)
+    os.truncate(world.files.path, 1)
+    await world.ended(call)
+    assert world.outcomes == ["done"]
+    assert world.agrees()
+    assert len(world.states) == 1
+    await closed(world)
+
+
+async def test_closing_lets_calls_end_and_refuses_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(str(tmp_path), Pool(concurrency=1), monkeypatch)
+    await world.keeper.open()
+    running, waiting = world.call(2.0), world.call(2.0)
+    await world.passes(1)
+    closing = asyncio.ensure_future(world.keeper.close())
+    await world.ended(running)
+    await world.ended(waiting)
+    await world.ended(closing)
+    assert sorted(world.outcomes) == ["AgentError", "done"]
+    await world.ended(world.call(1.0))
+    assert world.outcomes[-1] == "AgentError"
+    assert world.states == ["running"]  # for the next dispatcher
+    world.keeper = world.new_keeper()
+    await world.keeper.open()
+    await world.ended(world.call(1.0))
+    assert world.keeper.statistics().started == 0
+    await closed(world, keep=False)
+    assert world.states == []
+
+
+async def test_an_image_built_anew_takes_the_place_of_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(str(tmp_path), Pool(containers=2, concurrency=1, warm=1), monkeypatch)
+    await world.keeper.open()
+    await world.passes(20)
+    world.engine.image = "image2"
+    for _ in range(30):
+        await world.ended(world.call(1.0))
+        await world.passes(1)
+    assert {one.image_id for one in world.engine.containers.values()} == {"image2"}
+    assert world.outcomes == ["done"] * 30
+    await closed(world)
+
+
+async def test_nothing_is_done_while_nothing_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(str(tmp_path), Pool(warm=2), monkeypatch)
+    await world.keeper.open()
+    await world.passes(60)
+    before = world.engine.requests
+    await world.passes(600)
+    assert world.engine.requests - before <= 2 * 61  # a list and an image, every ten seconds
+    await closed(world)
