@@ -98,6 +98,21 @@ def test_b5_b7_folder_and_http_reach_the_same_container(desk: Desk) -> None:
     assert len(desk.containers()) == 1
 
 
+def test_b5_the_old_layout_in_a_folder_of_its_own(desk: Desk) -> None:
+    """B5: `watch --agent` beside `serve`, which does the work; `locks/` stays as it is."""
+    old = desk.home / "old" / ".tasks"
+    for folder in ("requests", "responses", "errors", "locks", "urgent"):
+        (old / folder).mkdir(parents=True)
+    (old / "locks" / "a").write_text("4711")
+    body = {"id": "a", "command": "words", "stdin": "a b c", "metadata": {"from": "me"}, "timestamp": 1}
+    (old / "requests" / "a").write_text(json.dumps(body))
+    told = json.loads(desk.serve.command("watch", "old", "--agent", "reports", "--once", "--json", "--quiet"))
+    assert (told["id"], told["value"], told["host"]) == ("a", 3, "reports")
+    assert json.loads((old / "responses" / "a").read_text()) == told
+    assert [path.read_text() for path in (old / "locks").iterdir()] == ["4711"]
+    assert len(desk.containers()) == 1
+
+
 def test_b5_urgent_stops_what_runs_in_the_container(desk: Desk) -> None:
     """B5: nothing else in the container is touched."""
     desk.ask("long", {"command": "hold"})

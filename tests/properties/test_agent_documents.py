@@ -14,6 +14,8 @@ from penstock.config import as_document, read_document
 from penstock.config.agent_hosts import slots_of
 from penstock.config.keys import AGENT, AGENT_LIMITS, MOUNT
 from penstock.config.manifests import Manifest, ManifestError, read_manifest
+from penstock.config.plants import changed_plant
+from penstock.store.rows import epoch_of, plant_text
 from tests.properties.test_config_documents import (
     FILE,
     anything,
@@ -157,6 +159,10 @@ def test_valid_agents_come_back_as_they_were(agents: dict[str, Any]) -> None:
     assert {host.name: host.slots for host in config.plant.hosts} == {
         name: slots_of(agent) for name, agent in config.agents.items()
     }
+    row = (1, 1, "m", "c", 0, 0.0, 0.0, None, plant_text(config.plant))
+    kept = epoch_of(row).plant
+    assert kept is not None
+    assert changed_plant(kept, {}) == kept, "it is replayed without its agents"
     for name in agents:
         changed = config.with_settings({f'agents."{name}".containers': 7, f'agents."{name}".concurrency': 3})
         assert [host.slots for host in changed.plant.hosts if host.name == name] == [21]

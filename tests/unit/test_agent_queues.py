@@ -128,6 +128,19 @@ async def test_b5_nothing_is_taken_in_before_somebody_dispatches(desk: Desk) -> 
     assert [path.name for path in desk.queue.iterdir()] == ["requests"], "it was not even opened"
 
 
+async def test_b5_what_comes_after_the_stop_is_not_taken_in(desk: Desk) -> None:
+    desk.ask("late", {"command": "render"})
+    for folder in ("responses", "urgent"):  # a cancel of what is answered goes away as the queue is looked at
+        (desk.queue / folder).mkdir()
+        (desk.queue / folder / "over").touch()
+    async with desk.watched(begin=False) as queues:
+        queues.hold()
+        queues.begin()
+        await until(lambda: not (desk.queue / "urgent" / "over").exists())
+    async with penstock.open(desk.config, dispatch=False) as client:
+        assert await client.tasks() == []
+
+
 async def test_b5_a_stop_takes_in_nothing_more_and_answers_what_ran(desk: Desk) -> None:
     started = desk.home / "started"
     desk.ask("a", {"command": "hold", "params": [str(started)]})
