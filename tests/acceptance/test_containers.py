@@ -348,7 +348,7 @@ async def test_a_mount_that_is_not_there_is_not_made(containers: Containers, tmp
 
 async def test_one_that_crashes_tells_its_last_words(containers: Containers) -> None:
     seen, printed = await ended(containers, python("import sys; sys.exit('cannot go on')"))
-    assert (seen.exit_code, seen.ending) == (1, "ended with status 1")
+    assert (seen.exit_code, seen.ending) == (1, "ended with exit status 1")
     assert printed == ["cannot go on"]
 
 

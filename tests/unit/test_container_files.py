@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import platform
 import socket
 import stat
 import tarfile
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.agents import archives, server_file, socket_folders
+from penstock.agents import archives, containers, server_file, socket_folders
 from penstock.agents.log_lines import MOST_CHARACTERS, lines
 from penstock.agents.unix_sockets import connected, pinned
 from penstock.config.agents import Agent
@@ -219,3 +220,35 @@ async def test_a_line_without_end_comes_in_parts() -> None:
     found = [line async for line in lines(Frames(data))]
     assert "".join(found) == "x" * (3 * MOST_CHARACTERS)
     assert max(map(len, found)) <= 2 * MOST_CHARACTERS
+
+
+# ---- whose containers they are
+
+
+def test_a_home_is_that_of_a_folder_on_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    here = containers.home_of(str(tmp_path / "a"))
+    assert containers.home_of(str(tmp_path / "link")) == here != containers.home_of(str(tmp_path / "b"))
+    monkeypatch.setattr(containers, "_machine", lambda: "another")
+    assert containers.home_of(str(tmp_path / "a")) != here
+
+
+def test_containers_of_one_image_have_homes_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mark").touch()
+    monkeypatch.setattr(containers, "_MARKS_OF_CONTAINERS", (str(tmp_path / "mark"),))
+    homes = set()
+    for name in ("one", "two"):
+        monkeypatch.setattr(platform, "node", lambda name=name: name)
+        homes.add(containers.home_of("/data/agents"))
+    assert len(homes) == 2
+
+
+def test_identities_differ() -> None:
+    made = [containers.new_identity("h") for _ in range(100)]
+    assert (
+        len({one.instance for one in made} | {one.key for one in made} | {one.proof for one in made}) == 300
+    )
+    assert all(one.instance.isalnum() for one in made)

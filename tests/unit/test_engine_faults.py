@@ -175,6 +175,15 @@ async def test_a_limit_that_the_engine_drops_is_an_error(
     assert engine.asked[-1] == REMOVE
 
 
+async def test_a_limit_that_the_engine_rounds_is_none(engine: PlayedEngine, containers: Containers) -> None:
+    """Podman keeps a third of a core as 33333 of 100000 parts."""
+    engine.makes_containers()
+    kept = {"NanoCpus": 333_330_000, "PidsLimit": 256}
+    engine.replies[INSPECT] = Reply(body={"Id": ID, "Config": {}, "State": {}, "HostConfig": kept})
+    agent = Agent("reports", "image", command=("serve",), limits=Limits(cpus=1 / 3))
+    assert await containers.create(agent, new_identity(containers.home)) == ID
+
+
 async def test_no_value_that_is_passed_is_in_an_error(engine: PlayedEngine, containers: Containers) -> None:
     """Promise 8."""
     identity = new_identity(containers.home)

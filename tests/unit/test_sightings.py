@@ -81,12 +81,12 @@ def test_without_a_network_its_address_is_its_socket() -> None:
 @pytest.mark.parametrize(
     ("state", "ending"),
     [
-        ({"Status": "exited", "ExitCode": 0}, "ended with status 0"),
-        ({"Status": "exited", "ExitCode": 3}, "ended with status 3"),
-        ({"Status": "exited", "ExitCode": 143}, "ended with status 143 (signal 15)"),
+        ({"Status": "exited", "ExitCode": 0}, "ended with exit status 0"),
+        ({"Status": "exited", "ExitCode": 3}, "ended with exit status 3"),
+        ({"Status": "exited", "ExitCode": 143}, "ended with exit status 143 (signal 15)"),
         (
             {"Status": "exited", "ExitCode": 137},
-            "ended with status 137 (signal 9, as one that is out of memory is)",
+            "ended with exit status 137 (signal 9, as one that is out of memory is)",
         ),
         ({"Status": "exited", "ExitCode": 137, "OOMKilled": True}, "was killed for want of memory"),
         ({"Status": "created", "ExitCode": 0}, "never ran"),

@@ -35,6 +35,7 @@ _REMOVE_TRIES = 50
 _REMOVE_PAUSE_S = 0.1
 _LAST_LINES = 20
 _LAST_CHARACTERS = 400
+_MARKS_OF_CONTAINERS = ("/.dockerenv", "/run/.containerenv")
 
 
 def home_of(agents_dir: str) -> str:
@@ -261,8 +262,12 @@ class Containers:
 
 
 def _machine() -> str:
+    """Containers that run Penstock and share an engine's socket may be of one image, with one id in it."""
     try:
         with open("/etc/machine-id", encoding="ascii") as file:
-            return file.read().strip() or platform.node()
+            id = file.read().strip()
     except (OSError, ValueError):
-        return platform.node()
+        id = ""
+    if id and not any(os.path.exists(path) for path in _MARKS_OF_CONTAINERS):
+        return id
+    return f"{id} {platform.node()}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 import stat
@@ -19,6 +20,7 @@ from penstock.config.agents import Agent
 from penstock.errors import AgentError, EngineUnreachable
 
 _OWN_PLACES = (recipe.SERVER_FOLDER, recipe.SERVER_FILE, recipe.SOCKET_FOLDER)
+_ROUNDING = 0.01  # engines count cores in parts of their own
 _NO_INIT = re.compile("init binary|docker-init|catatonit")
 
 
@@ -98,11 +100,15 @@ class Creator:
 
     async def _check_limits(self, id: str, agent: Agent, asked: Asked) -> None:
         """Engines that may not set a limit leave it out with a warning that nobody reads."""
+        limits = recipe.limits(agent)
+        limits.pop("MemorySwap", None)  # where the kernel does not count swap there is none to limit
+        if not limits:
+            return
         with self._engine.faults(id):
             told = (await self._engine.container(id).show())["HostConfig"]
-        for name, wanted in recipe.limits(agent).items():
-            if name != "MemorySwap" and told.get(name) != wanted:
-                raise engine_faults.limit_dropped(asked, f"{name} = {told.get(name)}, not {wanted}")
+            for name, wanted in limits.items():
+                if not math.isclose(told.get(name) or 0, wanted, rel_tol=_ROUNDING):
+                    raise engine_faults.limit_dropped(asked, f"{name} = {told.get(name)}, not {wanted}")
 
     async def _undo(self, id: str) -> None:
         with suppress(AgentError):

@@ -101,7 +101,7 @@ class Making:
             )
         if not seen.running:
             raise AgentNotReady(
-                f"{self._place}: its container ended before it answered ({ending(seen)})"
+                f"{self._place}: its container {seen.ending} before it answered"
                 f"{await self._last_words(id)}; see what its command does, and call again"
             )
         return seen
@@ -127,14 +127,6 @@ class Making:
     @property
     def _place(self) -> str:
         return f"agents.{self._agent.name}"
-
-
-def ending(seen: Seen) -> str:
-    """How a container ended, in words."""
-    status = "exit status unknown" if seen.exit_code is None else f"exit status {seen.exit_code}"
-    if seen.oom_killed:
-        return f"{status}, killed for want of memory"
-    return f"{status}, {seen.error}" if seen.error else status
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:

@@ -50,8 +50,8 @@ class Seen:
         if self.exit_code > _SIGNALS:
             name = f"signal {self.exit_code - _SIGNALS}"
             why = ", as one that is out of memory is" if self.exit_code == _SIGNALS + 9 else ""
-            return f"ended with status {self.exit_code} ({name}{why})"
-        return f"ended with status {self.exit_code}" + (f" ({self.error})" if self.error else "")
+            return f"ended with exit status {self.exit_code} ({name}{why})"
+        return f"ended with exit status {self.exit_code}" + (f" ({self.error})" if self.error else "")
 
     @property
     def agent(self) -> str:
