@@ -35,6 +35,7 @@ class Container:
     port: int = 0
     server: asyncio.Server | None = None
     exit_code: int | None = None
+    given_proof: str | None = None  # where it answers with another one
     health: str = "ok"
     asked: int = 0
 
@@ -200,7 +201,11 @@ class EngineOf(Containers):
     async def identity(self, id: str) -> Identity | None:
         await self._step("identity")
         one = self.machine.containers.get(id)
-        return None if one is None else Identity(one.labels[INSTANCE_LABEL], one.key, one.proof, self.home)
+        return (
+            None
+            if one is None
+            else Identity(one.labels[INSTANCE_LABEL], one.key, one.given_proof or one.proof, self.home)
+        )
 
     async def last_words(self, id: str) -> str:
         await self._step("last words")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint, EndpointFile
+from penstock.agents.recipe import FINGERPRINT_LABEL, HOME_LABEL
 from penstock.agents.server_file import fingerprint
-from penstock.agents.start_lock import FileStartLock
+from penstock.agents.start_lock import FileStartLock, MakeStartLock
 from penstock.agents.starting import Patience, Starter
 from penstock.agents.trail import Trail
 from penstock.config.agents import Agent, Pool
@@ -31,11 +33,22 @@ class Yard:
         self.agents_dir = str(folder / "agents")
         self.files = EndpointFile(self.agents_dir, AGENT.name)
 
-    def process(self, on_step: Step = lambda step: None, patience: Patience = QUICK) -> Starter:
-        return Starter(EngineOf(self.machine, self.agents_dir, on_step), patience=patience)
+    def process(
+        self,
+        on_step: Step = lambda step: None,
+        patience: Patience = QUICK,
+        make_lock: MakeStartLock = FileStartLock,
+    ) -> Starter:
+        engine = EngineOf(self.machine, self.agents_dir, on_step)
+        return Starter(engine, make_lock=make_lock, patience=patience)
 
     async def endpoint(self, agent: Agent = AGENT, trail: Trail | None = None) -> Endpoint:
         return await self.process().endpoint(agent, trail or Trail(agent.name))
+
+    def damage(self, text: str | None) -> None:
+        os.unlink(self.files.path)
+        if text is not None:
+            Path(self.files.path).write_text(text)
 
     def left(self) -> list[str]:
         return sorted(os.listdir(self.files.folder)) if os.path.isdir(self.files.folder) else []
@@ -154,6 +167,69 @@ async def test_one_that_is_just_being_paused_is_waited_for(yard: Yard) -> None:
     assert yard.machine.made == 1
 
 
+async def test_one_whose_pauser_is_stuck_is_replaced(yard: Yard) -> None:
+    first = await yard.endpoint()
+    with yard.files.alone(first):
+        second = await yard.endpoint()
+    assert second.instance != first.instance
+
+
+@pytest.mark.parametrize("damage", ["", "{", '{"version": 7}', None])
+async def test_a_container_that_lost_its_record_is_taken_in_again(yard: Yard, damage: str | None) -> None:
+    """B2: its key and its proof are known to the engine; calls that are under way in it go on."""
+    first = await yard.endpoint()
+    with yard.files.using(first):
+        yard.damage(damage)
+        endpoints = await asyncio.gather(*(yard.endpoint() for _ in range(10)))
+    assert {one.instance for one in endpoints} == {first.instance}
+    assert yard.files.read()[0]._replace(created_at=first.created_at) == first
+    assert yard.machine.made == 1
+
+
+@pytest.mark.parametrize("change", ["proof", "health", "image", "fingerprint", "paused"])
+async def test_one_that_is_not_as_it_should_be_is_not_taken_in(yard: Yard, change: str) -> None:
+    first = await yard.endpoint()
+    (container,) = yard.machine.running()
+    match change:
+        case "proof":
+            container.proof = "".join(reversed(container.proof))
+            container.given_proof = first.proof
+        case "health":
+            container.health = "draining"
+        case "image":
+            yard.machine.images["here"] = "image-2"
+        case "fingerprint":
+            container.labels[FINGERPRINT_LABEL] = "another"
+        case "paused":
+            container.state = "paused"
+    os.unlink(yard.files.path)
+    second = await yard.endpoint()
+    assert second.instance != first.instance
+    assert list(yard.machine.containers) == [second.container]
+
+
+async def test_an_orphan_in_use_is_left_until_it_is_not(yard: Yard) -> None:
+    first = await yard.endpoint()
+    yard.machine.containers[first.container].health = "draining"
+    with yard.files.using(first):
+        yard.damage("{")
+        second = await yard.endpoint()
+        assert sorted(yard.machine.containers) == sorted([first.container, second.container])
+    await yard.process().sweep(AGENT)
+    assert list(yard.machine.containers) == [second.container]
+
+
+async def test_containers_of_others_are_not_touched(yard: Yard) -> None:
+    first = await yard.endpoint()
+    container = yard.machine.containers[first.container]
+    container.labels[HOME_LABEL] = "another home"
+    os.unlink(yard.files.path)
+    await yard.endpoint()
+    assert len(yard.machine.running()) == 2
+    await yard.process().clear(AGENT.name)
+    assert list(yard.machine.containers) == [first.container]
+
+
 async def test_another_config_gets_a_fresh_container(yard: Yard) -> None:
     first = await yard.endpoint()
     changed = replace(AGENT, env={"MODE": "fast"})
@@ -199,6 +275,63 @@ async def test_a_failed_start_is_one_error_for_all_who_waited(
     assert yard.machine.made <= 1
     assert not yard.machine.containers
     assert not yard.files.read()
+
+
+class LateLock(FileStartLock):
+    """Between the look at the cache and the lock, something happens."""
+
+    happening: Callable[[], Awaitable[object]] | None = None
+
+    async def take(self) -> bool:
+        happening, LateLock.happening = LateLock.happening, None
+        if happening is not None:
+            await happening()
+        return await super().take()
+
+
+async def test_who_gets_the_lock_after_the_start_uses_what_was_made(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B1: the cache is looked at again under the lock."""
+    monkeypatch.setattr(LateLock, "happening", yard.endpoint)
+    endpoint = await yard.process(make_lock=LateLock).endpoint(AGENT, Trail("reports"))
+    assert yard.files.read() == [endpoint]
+    assert yard.machine.made == 1
+
+
+async def test_who_gets_the_lock_after_the_failure_does_not_try_again(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> None:
+        with pytest.raises(AgentNotReady):
+            await yard.endpoint()
+
+    yard.machine.exits_with = 4
+    monkeypatch.setattr(LateLock, "happening", fail)
+    with pytest.raises(AgentNotReady, match="exit status 4"):
+        await yard.process(make_lock=LateLock).endpoint(AGENT, Trail("reports"))
+    assert yard.machine.made == 1
+
+
+async def test_who_gets_the_lock_while_the_fresh_one_is_paused_waits_for_it(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as pausing:
+
+        async def made_and_paused() -> None:
+            endpoint = await yard.endpoint()
+            assert pausing.enter_context(yard.files.alone(endpoint))
+            is_paused.set()
+
+        is_paused = asyncio.Event()
+        monkeypatch.setattr(LateLock, "happening", made_and_paused)
+        starter = yard.process(patience=Patience(margin_s=30), make_lock=LateLock)
+        caller = asyncio.ensure_future(starter.endpoint(AGENT, Trail("reports")))
+        await is_paused.wait()
+        for _ in range(50):
+            await asyncio.sleep(0)
+    assert (await caller).instance == yard.files.read()[0].instance
+    assert yard.machine.made == 1
 
 
 async def test_who_comes_after_a_failure_tries_anew(yard: Yard) -> None:
@@ -259,6 +392,31 @@ async def test_several_are_started_and_a_caller_takes_the_first(yard: Yard) -> N
     assert len({one.instance for one in more}) == len(yard.files.read()) == 3
     assert await yard.endpoint() in more
     assert yard.machine.made == 3
+
+
+async def test_no_more_are_started_than_there_may_be(yard: Yard) -> None:
+    first = await yard.endpoint()
+    (second,) = await yard.process().start_more(AGENT, 5, most=2)
+    assert yard.files.read() == [first, second]
+    os.unlink(yard.files.path)
+    there: list[Endpoint] = []
+    more = await yard.process().start_more(AGENT, 3, most=3, is_there=there.append)
+    assert len(more) == len(there) == len(yard.files.read()) == yard.machine.made == 3
+
+
+async def test_those_that_could_be_started_are_there_though_others_failed(yard: Yard) -> None:
+    steps = iter(range(100))
+
+    def on_step(name: str) -> None:
+        if name == "before start" and next(steps) < 2:
+            raise AgentNotReady("it fails")
+
+    more = await yard.process(on_step).start_more(AGENT, 3)
+    assert [one.container for one in more] == list(yard.machine.containers)
+    assert len(more) == 1
+    with pytest.raises(AgentNotReady):
+        await yard.process(failing("before start", lambda: AgentNotReady("it fails"))).start_more(AGENT, 2)
+    assert len(yard.machine.containers) == 1
 
 
 async def test_all_of_an_agent_is_removed(yard: Yard) -> None:

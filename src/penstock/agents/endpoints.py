@@ -33,6 +33,7 @@ TRUST_S = 5.0  # an endpoint that was seen to answer so short a time ago is not 
 _STATES = (READY, PAUSED, LEAVING)
 _MOST_BYTES = 1_000_000
 _FILE = "endpoints.json"
+_OF_INSTANCES = ("validated", "use")
 _CHANGE_S = 10.0  # `change.lock` is held for milliseconds: who waits longer waits for a stopped process
 _BETWEEN_TRIES_S = 0.005
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -129,6 +130,18 @@ class EndpointFile:
             with self.changing() as endpoints:
                 endpoints[:] = [one for one in endpoints if one.instance != instance]
 
+    def forget_others(self, instances: set[str]) -> None:
+        """Leave nothing of instances that are neither known nor among these: for the holder of the start lock."""
+        known = self._known()
+        if known is None:
+            return
+        kept = instances | {one.instance for one in known}
+        with suppress(OSError):
+            for name in os.listdir(self.folder):
+                what, _, instance = name.partition("-")
+                if what in _OF_INSTANCES and instance not in kept:
+                    self._forget({instance})
+
     @contextmanager
     def changing(self) -> Iterator[list[Endpoint]]:
         """All endpoints, to be changed in place; they are saved at the end, whole or not at all."""
@@ -178,7 +191,7 @@ class EndpointFile:
 
     def _forget(self, instances: set[str]) -> None:
         for instance in instances:
-            for what in ("validated", "use"):
+            for what in _OF_INSTANCES:
                 with suppress(OSError):
                     os.unlink(self._of(what, instance))
 

@@ -259,7 +259,7 @@ class Starter:
                     if found := await self._found(call, hold):
                         return self._come(call, found, waiting)
                     self._raise_since(failures, before, call)
-                    if not call.is_blocked:
+                    if not waiting.is_kept_waiting(call.is_blocked):
                         own_starts += 1
                         await self._started(call, lock, failures)
                 finally:

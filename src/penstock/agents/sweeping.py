@@ -32,6 +32,7 @@ async def sweep(
     listed = {one.id: one for one in await containers.listed(agent=agent.name)}
     recorded = {one.container: one for one in files.read()}
     adopted: list[Endpoint] = []
+    gone: set[str] = set()  # instances
     for id, seen in listed.items():
         known = recorded.get(id)
         if known is not None and seen.running:
@@ -40,18 +41,19 @@ async def sweep(
             trail.note(f"removed container {id[:12]}, which had ended")
             await containers.remove(id)
             files.drop(known.instance)
+            gone.add(known.instance)
         elif (found := await _adopted(containers, agent, fingerprint, seen)) is not None:
             trail.note(f"took in container {id[:12]}, which nobody had written down")
             adopted.append(found)
-        else:
-            await _orphan_removed(containers, files, seen, trail)
+        elif await _orphan_removed(containers, files, seen, trail):
+            gone.add(seen.instance)
     for id, endpoint in recorded.items():
         if id not in listed:
             trail.note(f"forgot container {id[:12]}, which is gone")
             files.drop(endpoint.instance)
-    containers.remove_other_sockets(
-        agent.name, {one.instance for one in await containers.listed(agent=agent.name)}
-    )
+    left = {one.instance for one in listed.values()} - gone
+    containers.remove_other_sockets(agent.name, left)
+    files.forget_others(left)
     return adopted
 
 
@@ -80,14 +82,16 @@ async def _adopted(containers: Containers, agent: Agent, fingerprint: str, seen:
     return endpoint if (await asked(agent, endpoint, _ADOPT_S)).is_ours else None
 
 
-async def _orphan_removed(containers: Containers, files: EndpointFile, seen: Seen, trail: Trail) -> None:
+async def _orphan_removed(containers: Containers, files: EndpointFile, seen: Seen, trail: Trail) -> bool:
     if not seen.instance.isalnum():
-        return  # not made by us, whatever else its labels say
+        return False  # not made by us, whatever else its labels say
     # Its record may be lost while a call is still under way.
     with files.alone_with(seen.instance) as is_alone:
-        if is_alone or not seen.running:
-            trail.note(f"removed container {seen.id[:12]}, which nobody had written down")
-            await containers.remove(seen.id)
+        if seen.running and not is_alone:
+            return False
+        trail.note(f"removed container {seen.id[:12]}, which nobody had written down")
+        await containers.remove(seen.id)
+        return True
 
 
 async def remove_leaving(containers: Containers, agent: Agent, files: EndpointFile, trail: Trail) -> None:
@@ -108,13 +112,14 @@ async def _left(
         if seen is not None and seen.answers:
             answer = await asked(agent, endpoint._replace(address=seen.address or endpoint.address), 1.0)
             if answer.running:
-                return  # tasks whose callers have gone on purpose
+                return  # tasks whose callers have gone on purpose, and may come back for them
         trail.note(f"removed container {endpoint.container[:12]}, whose time is over")
-        await removed(containers, files, endpoint, seen)
+        await containers.remove(endpoint.container)  # by force: there is nothing left in it to end well
+        files.drop(endpoint.instance)
 
 
 async def removed(containers: Containers, files: EndpointFile, endpoint: Endpoint, seen: Seen | None) -> None:
-    """For who is alone with it."""
+    """Ended politely, for who is alone with it."""
     if seen is not None:
         if seen.answers:
             await containers.stop(endpoint.container, STOP_S)
