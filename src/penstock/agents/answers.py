@@ -24,7 +24,8 @@ LINES = "application/x-ndjson"
 MOST_LINE_BYTES = 64 * 1024**2
 TIME_OVER, CANCELLED, NO_AGENT = 124, 143, 3
 _SIGNALLED = 128
-_WRONG_USE = frozenset({"unknown_command", "bad_request", "too_large", "id_taken", "forbidden"})
+_WRONG_USE = frozenset({"unknown_command", "bad_request", "too_large", "id_taken"})
+_WRONG_USE_STATUSES = frozenset({400, 403, 404, 413, 415, 422})
 _NOTHING_RAN = frozenset({"draining", "busy", "unauthorized", "stopping", "unknown_agent"})
 _MOST_MESSAGE = 2_000
 _PRINTED = "\0printed"  # a result as it came, beside the answer that it is part of
@@ -148,10 +149,11 @@ def refuse(status: int, error: dict[str, Any], reply: Reply | None = None) -> No
     if code in _NOTHING_RAN:
         given = "" if reply is None else reply.headers.get("retry-after", "")
         raise NothingRan(code, message, float(given) if given.isdecimal() and len(given) < 6 else None)
-    if code in _WRONG_USE:
-        raise UsageError(message)
-    if code not in ("handler_failed", "time_over", "cancelled"):
-        raise AgentError(message)
+    if isinstance(remedy := error.get("remedy"), str):
+        message = f"{message}; {said(remedy, 'see the log')}"
+    if code in ("handler_failed", "time_over", "cancelled"):
+        return
+    raise (UsageError if code in _WRONG_USE or status in _WRONG_USE_STATUSES else AgentError)(message)
 
 
 def ended(document: dict[str, Any]) -> Ended:

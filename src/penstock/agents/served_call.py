@@ -11,7 +11,7 @@ from penstock.agents.direct_call import Asked
 from penstock.agents.plain_http import Connection, Cut, Nonsense, NotReached, TooSlow
 from penstock.agents.serving import Serving
 from penstock.agents.trail import Trail
-from penstock.errors import Unreachable
+from penstock.errors import AgentError, Unreachable, UsageError
 
 _HEAD_S = 60.0
 _SILENCE_S = 60.0
@@ -40,6 +40,8 @@ def through(server: Serving, asked: Asked, trail: Trail) -> Ended | None:
         except NothingRan as refused:
             trail.note(f"serve takes nothing in: {refused}")
             return None
+        except (AgentError, UsageError) as error:
+            raise type(error)(f"agents.{asked.agent}: {error}") from None
         except (Cut, TooSlow, Nonsense) as error:
             raise Unreachable(
                 f"serve at {server.address} (process {server.pid}) {error}: {asked.command!r} may have run; "

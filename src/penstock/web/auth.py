@@ -6,7 +6,8 @@ no page of another site. From the first token on every request needs one. A serv
 shut when the last is revoked; an unknown secret that has the form of ours is refused even where none is needed.
 
 Guests are the attempts of the dispatcher's own hosts. Their keys are kept nowhere but here, open `/v1` and nothing
-else, and change nothing for others: a server without tokens stays open.
+else, and change nothing for others: a server without tokens stays open. Commands of the user who serves have a key
+as well, in a file that only he can read (agents/serving.py).
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ class Tokens:
             LOCAL, frozenset(SCOPES), server.max_queued, requests_per_min=server.requests_per_min
         )
         self._guests: dict[str, tuple[Token, Caller]] = {}  # by id
+        self._own: dict[str, tuple[Token, Caller]] = {}  # by id: of commands
         self._gone: dict[str, asyncio.Event] = {}  # by id: set when its streams must end
         self._told: dict[str, dict[object, Callable[[], None]]] = {}  # by id: who hears when it is shut out
         self.is_open = loopback
@@ -118,6 +120,13 @@ class Tokens:
         self._guests[id] = token, caller
         return secret
 
+    def own_key(self) -> str:
+        """A key for commands of the user who serves, while he does. The store is his, so it is not rationed."""
+        id, secret = new_secret()
+        token = Token(LOCAL, id, digest_of(secret), ("submit", "read"))
+        self._own[id] = token, replace(self._caller(token), requests_per_min=None)
+        return secret
+
     def dismiss(self, key: str) -> None:
         """The attempt is over: its calls end, and its key opens nothing."""
         id = id_of(key)
@@ -127,7 +136,7 @@ class Tokens:
     def caller(self, headers: Mapping[bytes, bytes]) -> Caller:
         secret = _secret(headers)
         id = None if secret is None else id_of(secret)
-        found = None if id is None else self._known.get(id) or self._guests.get(id)
+        found = None if id is None else self._known.get(id) or self._guests.get(id) or self._own.get(id)
         if secret is not None and found is not None:
             token, caller = found
             if is_secret_of(token, secret):
@@ -162,7 +171,9 @@ class Tokens:
 
     def _is_in(self, caller: Caller) -> bool:
         id = caller.token_id
-        return id in self._known or id in self._guests or (id == "" and self.is_open)
+        return any(id in those for those in (self._known, self._guests, self._own)) or (
+            id == "" and self.is_open
+        )
 
     def _caller(self, token: Token) -> Caller:
         server = self._server

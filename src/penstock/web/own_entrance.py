@@ -13,7 +13,7 @@ from penstock.web.auth import Tokens
 class OwnEntrance:
     def __init__(self, sockets: Sequence[socket.socket], tokens: Tokens) -> None:
         self._tokens = tokens
-        self.url = f"{_near_url(sockets[0])}/v1"
+        self.url = f"{near_url(sockets[0])}/v1"
 
     def let_in(self, guest: Guest) -> str:
         return self._tokens.invite(guest)
@@ -22,7 +22,7 @@ class OwnEntrance:
         self._tokens.dismiss(key)
 
 
-def _near_url(bound: socket.socket) -> str:
+def near_url(bound: socket.socket) -> str:
     """The address of a socket as this machine reaches it: one that listens everywhere also does on loopback."""
     host, port = bound.getsockname()[:2]
     address = ipaddress.ip_address(host.partition("%")[0])

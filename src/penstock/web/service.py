@@ -13,13 +13,15 @@ import logging
 import socket
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import uvicorn
 
+from penstock.agents import serving
 from penstock.client import Client
 from penstock.config import Config
+from penstock.config.own_files import agents_dir
 from penstock.dispatcher.loop import Dispatcher
 from penstock.errors import UsageError
 from penstock.store.base import Store
@@ -31,7 +33,7 @@ from penstock.web.calls import STALLED_S
 from penstock.web.connections import Connection
 from penstock.web.door import App
 from penstock.web.events import Feed
-from penstock.web.own_entrance import OwnEntrance
+from penstock.web.own_entrance import OwnEntrance, near_url
 
 _GRACE_S = 5  # for answers under way when all work is done
 _TICK_S = 1.0
@@ -230,8 +232,17 @@ class Service:
         # Whoever changes tokens from here on tells the dispatcher, and so us.
         await self._read_tokens()
         self.parts.dispatching = True
-        on_ready()
-        await self._server.serve(self._sockets)
+        with self._told_to_commands():
+            on_ready()
+            await self._server.serve(self._sockets)
+
+    def _told_to_commands(self) -> AbstractContextManager[None]:
+        """`agent call` finds us by a note, with a key of its own."""
+        parts = self.parts
+        if not parts.config.agents:
+            return nullcontext()
+        address = near_url(self._sockets[0]).removeprefix("http://")
+        return serving.told(agents_dir(parts.config), address, parts.tokens.own_key())
 
     async def _read_tokens(self) -> None:
         self.parts.tokens.take(await self.parts.store.tokens())
