@@ -12,6 +12,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from penstock.agents import served_call
+from penstock.agents import serving as notes
+from penstock.agents.direct_call import Asked
+from penstock.agents.trail import Trail
 from penstock.web import agent_door
 from tests.unit.agent_rig import AGENT_ENV, StubKeeper, endpoint_at, endpoint_of, placed
 from tests.unit.agent_server_rig import Server
@@ -232,6 +236,27 @@ async def test_no_container_is_502(web: Web, keeper: StubKeeper) -> None:
     response = await web.http.post(CALL, json=SAY, headers={"X-Penstock-Patience": "0.2"})
     assert response.status_code in (502, 503), response.text
     assert "nothing was run" in response.text
+
+
+async def test_commands_of_this_machine_find_the_server_and_call_through_it(
+    tmp_path: Path, keeper: StubKeeper
+) -> None:
+    """`agent call` goes to the running `serve`, also where others need a token."""
+    folder = f"{tmp_path / 'penstock.db'}.agents"
+    wrote: list[tuple[int, bytes]] = []
+    asked = Asked("reports", "say", ["hi"], to=lambda file, data: wrote.append((file, data)))
+    async with serving(tmp_path, AGENT, tokens=[token()[0]]):
+        found = await asyncio.to_thread(notes.found, folder)
+        assert found is not None
+        ended = await asyncio.to_thread(served_call.through, found, asked, Trail("reports", shown=False))
+        assert ended is not None
+        assert (ended.status, wrote) == (0, [(1, b"hi")])
+        ended = await asyncio.to_thread(
+            served_call.through, found, asked._replace(command="fail"), Trail("reports", shown=False)
+        )
+        assert ended is not None
+        assert (ended.status, wrote[1:]) == (3, [(1, b"half\n"), (2, b"oops\n")])
+    assert await asyncio.to_thread(notes.found, folder) is None
 
 
 # ---- WebSocket
