@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -152,26 +152,29 @@ async def perform(
 
 
 class Placed:
-    """What every agent of a config is called at, while a test says so."""
+    """Where the agents of a config are called, while a test says so."""
 
-    keeper: StubKeeper | None = None
+    keepers: Mapping[str, StubKeeper] = {}  # by agent; "" for all others
 
 
 def make_placed(host: Host, clock: Clock) -> AgentAdapter:
     """In the place of the maker of agents' adapters."""
-    assert Placed.keeper is not None
     options = {
         key: value for key, value in host.options.items() if key in ("temporary_exit", "output_limit_bytes")
     }
     placement: Placement = host.options["placement"]
-    return AgentAdapter(replace(host, options=options), placement.agent, Placed.keeper, Placed.keeper)
+    keeper = Placed.keepers.get(placement.agent.name) or Placed.keepers[""]
+    return AgentAdapter(replace(host, options=options), placement.agent, keeper, keeper)
 
 
 @contextmanager
-def placed(monkeypatch: pytest.MonkeyPatch, *endpoints: Endpoint) -> Iterator[StubKeeper]:
+def placed(
+    monkeypatch: pytest.MonkeyPatch, *endpoints: Endpoint, **others: StubKeeper
+) -> Iterator[StubKeeper]:
+    """All agents at these endpoints, but for `others`."""
     keeper = StubKeeper(*endpoints)
     monkeypatch.setitem(wiring._ADAPTERS, "agent", f"{__name__}:make_placed")
-    monkeypatch.setattr(Placed, "keeper", keeper)
+    monkeypatch.setattr(Placed, "keepers", {"": keeper, **others})
     yield keeper
 
 

@@ -203,6 +203,11 @@ async def _endless_head(call: Call) -> None:
         await call.send(b"X-More: " + b"x" * 1000 + b"\r\n")
 
 
+async def _endless_heads(call: Call) -> None:
+    while not call.gone.is_set():
+        await call.send(b"HTTP/1.1 102 Processing\r\n\r\n" * 1000)
+
+
 async def _long_header(call: Call) -> None:
     await call.send(HEAD + b"X-Long: " + b"x" * 100_000 + b"\r\n\r\n")
 
@@ -269,6 +274,7 @@ _WHOLE: dict[str, tuple[Act, Trouble, str]] = {
         "broke off",
     ),
     "an endless head": (_endless_head, Trouble.UNUSABLE, "protocol"),
+    "head after head": (_endless_heads, Trouble.UNUSABLE, "protocol"),
     "a long header": (_long_header, Trouble.UNUSABLE, "protocol"),
     "an endless body": (_endless_body, Trouble.TOO_LARGE, "raise output_limit_bytes"),
 }

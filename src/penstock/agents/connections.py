@@ -19,6 +19,7 @@ import aiohttp
 
 from penstock.agents.endpoints import Endpoint
 from penstock.agents.unix_sockets import pinned
+from penstock.agents.wary_protocol import reading_warily
 from penstock.version import __version__
 
 PROOF_HEADER = "X-Penstock-Proof"
@@ -186,7 +187,7 @@ class Connections:
     def _session(self, connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
         wait_s = self.terms.connect_s
         return aiohttp.ClientSession(
-            connector=connector,
+            connector=reading_warily(connector),
             trust_env=False,
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),

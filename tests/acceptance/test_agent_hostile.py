@@ -1,0 +1,70 @@
+"""A hostile agent hurts its own task and nothing else: not its neighbours, not the dispatcher's loop or memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.containers import PYTHON_IMAGE, ContainerEngine
+from tests.unit.web_rig import Web, serving
+
+FORKS = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass\n"
+CONFIG = """
+[agents.wild]
+image = "{image}"
+limits = {{ pids = 48, memory_mb = 256 }}
+concurrency = 2
+[agents.wild.handlers]
+fork = ["python3", "-c", {forks}]
+flood = ["python3", "-c", "while True: print('x' * 65536)"]
+stay = ["python3", "-c", "import sys; sys.stdin.buffer.read(); import signal; signal.pause()"]
+say = ["python3", "-c", "import sys; print(sys.argv[1])"]
+
+[agents.tame]
+image = "{image}"
+[agents.tame.handlers]
+say = ["python3", "-c", "import sys; print(sys.argv[1])"]
+"""
+
+
+@pytest.fixture
+def engine(container_engine: ContainerEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[ContainerEngine]:
+    for name, value in container_engine.environ.items():
+        monkeypatch.setenv(name, value)
+    before = set(container_engine.left())
+    yield container_engine
+    for name in set(container_engine.left()) - before:
+        container_engine.podman("rm", "--force", name)
+
+
+async def call(web: Web, agent: str, command: str, *params: str, **fields: Any) -> tuple[int, dict[str, Any]]:
+    response = await web.http.post(
+        f"/api/agents/{agent}/call", json={"command": command, "params": list(params), **fields}, timeout=120
+    )
+    told: dict[str, Any] = response.json()
+    return response.status_code, told
+
+
+async def test_what_goes_on_inside_a_container_stays_there(engine: ContainerEngine, tmp_path: Path) -> None:
+    """Issue 6: forks without end, output without end, no end at all in a container: each is one failed call."""
+    config = CONFIG.format(image=PYTHON_IMAGE, forks=json.dumps(FORKS))
+    async with serving(tmp_path, config) as web:
+        assert (await call(web, "wild", "say", "1"))[1]["result"] == 1
+        async with asyncio.TaskGroup() as group:
+            forking = group.create_task(call(web, "wild", "fork", timeout_s=2.0))
+            staying = group.create_task(call(web, "wild", "stay", timeout_s=2.0))
+            neighbours = [group.create_task(call(web, "tame", "say", str(n))) for n in range(20)]
+        assert [one.result()[0] for one in neighbours] == [200] * 20
+        for one in (forking, staying):
+            status, told = one.result()
+            assert (status, told["error"]["code"]) == (504, "time_over"), told
+        status, told = await call(web, "wild", "flood", timeout_s=60.0)
+        assert status in (500, 502), told
+        assert told["error"]["code"] in ("output_too_large", "host_failed")
+        status, told = await call(web, "wild", "say", "2", timeout_s=60.0)
+        assert (status, told.get("result")) == (200, 2), told
