@@ -435,3 +435,13 @@ def test_a_websocket_needs_the_key(tmp_path: Path) -> None:
         with connect(address, additional_headers={"Authorization": "Bearer k"}) as socket:
             ask(socket, command="say", params=["in"])
             assert printed(hear(socket, "end")) == "in"
+
+
+def test_a_websocket_on_which_nothing_happens_is_closed_but_not_under_a_task(tmp_path: Path) -> None:
+    with Server(tmp_path, "--quiet-s", "0.1") as server, opened(server) as socket:
+        ask(socket, command="hold", params=[server.fifo("f")], timeout_s=0.4)
+        assert hear(socket, "end")[-1]["status"] == "time_over"
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(PATIENCE_S)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1001

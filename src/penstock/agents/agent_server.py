@@ -1384,7 +1384,7 @@ class Tasks:
         argv = self.handlers.argv(asked.command)
         timeout_s = self._timeout(asked.timeout_s)
         task = Task(self, asked.id or os.urandom(12).hex(), asked, argv, timeout_s)
-        is_full = len(self.running) >= self.options.concurrency
+        is_full = bool(self.waiting) or len(self.running) >= self.options.concurrency
         if is_full and len(self.waiting) >= self.options.waiting:
             raise busy(f"{len(self.waiting)} tasks wait already")
         self._known[task.id] = task
@@ -1633,7 +1633,10 @@ class Connection(asyncio.Protocol, Follower):
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a caller whose machine died
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # for callers whose machine died
+            for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+                if hasattr(socket, name):
+                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self.service.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -1974,8 +1977,8 @@ class Connection(asyncio.Protocol, Follower):
         )
         await Conversation(self).run()
 
-    async def wait(self) -> None:
-        await self._sleep(None)
+    async def wait(self, until: float | None) -> bool:
+        return await self._sleep(until)
 
     def take_up(self, most: int) -> None:
         """Let more bytes in, unless so many are there already."""
@@ -2010,11 +2013,17 @@ class Conversation:
                     if self._service.is_closing:
                         await self._close(1001, "the server ends")
                         return
-                    await self._connection.wait()
+                    if not await self._connection.wait(self._patience()):
+                        await self._close(1001, "nothing was asked for a while")
+                        return
         except WebSocketFault as fault:
             await self._close(fault.code, str(fault))
         finally:
             self._leave()
+
+    def _patience(self) -> float | None:
+        """How long one who has no task may say nothing; a task has an end of its own."""
+        return self._service.loop.time() + self._service.options.quiet_s if self._task is None else None
 
     def _leave(self) -> None:
         if self._task is not None:
@@ -2212,7 +2221,7 @@ class Service:
     def __init__(self, options: Options, environ: dict[str, str]) -> None:
         self.options = options
         self.loop = asyncio.get_event_loop()
-        self._key = environ.get("PENSTOCK_AGENT_KEY", "").encode()
+        self._key = os.fsencode(environ.get("PENSTOCK_AGENT_KEY", ""))
         self._instance = environ.get("PENSTOCK_AGENT_INSTANCE", "")
         proof = environ.get("PENSTOCK_AGENT_PROOF", "")
         if not re.fullmatch("[\x21-\x7e]*", proof):
@@ -2332,7 +2341,8 @@ class Service:
         return sock
 
     def _announce(self, where: str) -> None:
-        print(f"{PROGRAM}: listening on {where}", flush=True)
+        with suppress(OSError, ValueError):  # whoever started us may not care to hear it
+            print(f"{PROGRAM}: listening on {where}", flush=True)
 
     def _remove_socket(self) -> None:
         try:
