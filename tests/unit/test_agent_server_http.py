@@ -111,6 +111,8 @@ def test_a_head_is_read_however_it_is_cut(places: list[int], is_late: bool, afte
 def test_what_two_readers_could_take_differently_is_refused(server: Server, lines: list[str]) -> None:
     """Nothing after it is read as a request: the body could be one."""
     head = "\r\n".join(["POST /task HTTP/1.1", "Host: a", *lines, "", ""])
+    with pytest.raises(Refusal):
+        parse_head(head.encode()[:-4])
     answered = statuses(server.raw(head.encode() + GET + GET))
     assert len(answered) == 1
     assert answered[0] in (400, 413, 501)
@@ -133,6 +135,7 @@ def test_what_two_readers_could_take_differently_is_refused(server: Server, line
         (post(b"fffffffff\r\n", "Transfer-Encoding: chunked"), 400),
         (post(b"5\nhello\r\n0\r\n\r\n", "Transfer-Encoding: chunked"), 400),
         (post(b"5\r\nhello!\r\n0\r\n\r\n", "Transfer-Encoding: chunked"), 400),
+        (post(b"5\r\nhelloXX0\r\n\r\n", "Transfer-Encoding: chunked"), 400),
         (post(b"-5\r\nhello\r\n0\r\n\r\n", "Transfer-Encoding: chunked"), 400),
         (post(b"0\r\nbad trailer\r\n\r\n", "Transfer-Encoding: chunked"), 400),
         (post(b"0\r\n" + b"a: b\r\n" * 2000, "Transfer-Encoding: chunked"), 400),
@@ -147,7 +150,8 @@ def test_what_two_readers_could_take_differently_is_refused(server: Server, line
 def test_refused_requests_have_their_status(server: Server, request_bytes: bytes, status: int) -> None:
     answer = server.raw(request_bytes)
     assert statuses(answer) == [status]
-    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["message"]
+    error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+    assert "not JSON" not in error["message"]  # it was refused before anybody looked into it
 
 
 # ---- bodies

@@ -249,10 +249,11 @@ def test_children_that_hold_the_pipes_do_not_hold_the_task(server: Server) -> No
     until_gone(int(told["result"]))
 
 
-def test_children_that_leave_the_group_are_killed_too(server: Server) -> None:
-    fifo = server.fifo("escape")
+@pytest.mark.parametrize("forks", [1, 2])
+def test_children_that_leave_the_group_are_killed_too(server: Server, forks: int) -> None:
+    fifo = server.fifo(f"escape{forks}")
     server.write("leave.py", LEAVE)
-    told = server.run("leave", fifo).body
+    told = server.run("leave", fifo, forks).body
     assert told["status"] == "done", told
     until_gone(int(told["result"]))
 
@@ -287,8 +288,7 @@ import os, sys
 read, write = os.pipe()
 if os.fork() == 0:
     os.setsid()
-    if os.fork() == 0:
-        os.setsid()
+    if sys.argv[2] == "1" or os.fork() == 0:
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)
@@ -364,6 +364,17 @@ def test_a_caller_who_leaves_cancels_its_task(server: Server) -> None:
     with server.follow("hold", fifo, id="left") as stream:
         stream.next("stdout")
     with Stream(server, "GET", "/task/left") as onlooker:
+        assert onlooker.next("end")["status"] == "cancelled"
+
+
+def test_a_caller_who_leaves_before_the_whole_answer_cancels_too(server: Server) -> None:
+    started = server.fifo("left-started")
+    server.write("tell.sh", '#!/bin/sh\necho up > "$1"; read line < "$1"; read line < "$1"\n')
+    caller = server.open()
+    server.ask(caller, "POST", "/task", {"command": "tell", "params": [started], "id": "left-whole"})
+    assert Path(started).read_text() == "up\n"
+    caller.close()
+    with Stream(server, "GET", "/task/left-whole") as onlooker:
         assert onlooker.next("end")["status"] == "cancelled"
 
 

@@ -581,9 +581,8 @@ class Output:
             self.stdout += data
         else:
             self.stderr += data
-            if (
-                len(self.stderr) > self._stderr_limit * 5 // 4 + PIECE_BYTES
-            ):  # seldom: each cut moves all the rest
+            # Seldom, since each cut moves all the rest.
+            if len(self.stderr) > self._stderr_limit * 5 // 4 + PIECE_BYTES:
                 self._cut(len(self.stderr) - self._stderr_limit)
         return len(self.stdout) <= self._limit and 8 * len(self.order) <= self._limit + PIECE_BYTES
 
