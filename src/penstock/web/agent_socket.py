@@ -146,6 +146,8 @@ class AgentSocket:
             while not ended.done():
                 both: tuple[asyncio.Future[Any], ...] = (ended, hearing)
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                if relay.ended:  # the client knows: what it sends now is its next call
+                    await asyncio.wait({ended})
                 if ended.done():
                     break
                 message = hearing.result()
