@@ -106,9 +106,9 @@ async def desk(tmp_path: Path) -> Desk:
 
 
 async def test_b5_requests_are_commands_of_the_agent(desk: Desk) -> None:
-    """B5: also a command with the name of the agent's own kind; the folder is made."""
+    """B5: also a command with the name of the agent's own kind; the folders are there from the start."""
     async with desk.watched():
-        await until_there(desk.queue / "responses")
+        assert (desk.queue / "requests").is_dir()
         desk.ask("a", {"id": "a", "command": "render", "params": ["x", "y"], "metadata": {"by": "me"}})
         desk.ask("b", {"command": "reports", "params": {"n": 1}, "stdin": "text", "timestamp": 17})
         desk.ask("c", {"command": "fail"})
@@ -125,7 +125,8 @@ async def test_b5_nothing_is_taken_in_before_somebody_dispatches(desk: Desk) -> 
     desk.ask("a", {"command": "render"})
     async with desk.watched(begin=False):
         pass
-    assert [path.name for path in desk.queue.iterdir()] == ["requests"], "it was not even opened"
+    assert [path.name for path in (desk.queue / "requests").iterdir()] == ["a"]
+    assert not list((desk.queue / "responses").iterdir()), "it was not even looked at"
 
 
 async def test_b5_what_comes_after_the_stop_is_not_taken_in(desk: Desk) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config.agent_hosts import agents_kind
 from penstock.errors import PenstockError
+from penstock.intake.folder.layout import find_layout, open_folders
 from penstock.intake.folder.loop import FolderQueue
 from penstock.intake.folder.taking import WatchOptions
 from penstock.intake.folder.telling import REFUSED, Counts, trouble_text
@@ -41,8 +42,14 @@ class AgentQueues:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """They are watched from `begin()` on, until the block has ended and what is ready is answered."""
+        """They are watched from `begin()` on, until the block has ended and what is ready is answered.
+
+        Their folders are there from the start: whoever hears that we are ready may write.
+        """
         agents = [agent for agent in self._client.config.agents.values() if agent.queue is not None]
+        for agent in agents:
+            with suppress(OSError, PenstockError):  # told when it is to be watched
+                await asyncio.to_thread(_lay_out, agent)
         try:
             async with asyncio.TaskGroup() as group:
                 for agent in agents:
@@ -89,7 +96,7 @@ class AgentQueues:
 
     async def _watch_once(self, agent: Agent, teller: _Teller) -> None:
         assert agent.queue is not None
-        await asyncio.to_thread(os.makedirs, agent.queue, exist_ok=True)
+        await asyncio.to_thread(_lay_out, agent)
         queue = FolderQueue(self._client, Path(agent.queue), options_for(agent.name, self._client), teller)
         if self._stopped.is_set():
             return
@@ -97,6 +104,13 @@ class AgentQueues:
         if not self._takes_in:
             queue.hold()
         await queue.run()
+
+
+def _lay_out(agent: Agent) -> None:
+    assert agent.queue is not None
+    os.makedirs(agent.queue, exist_ok=True)
+    with open_folders(find_layout(Path(agent.queue))):
+        pass  # makes those that are missing
 
 
 def options_for(agent: str, client: Client) -> WatchOptions:
