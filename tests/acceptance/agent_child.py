@@ -1,9 +1,9 @@
 """A process that starts an agent as any caller does, and is killed or stopped at one point of it.
 
-    agent_child.py AGENTS_DIR URL IMAGE POINT SIGNAL
+    agent_child.py AGENTS_DIR URL IMAGE POINT SIGNAL NETWORK
 
 It prints the instance it was given, or the class and the message of its error. Points are steps of the engine, and
-of the file of endpoints; SIGNAL is the number of what it sends itself there.
+of the file of endpoints; SIGNAL is the number of what it sends itself there; NETWORK is 0 or 1.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from penstock.errors import AgentError
 POINTS = ("before create", "after create", "after start", "ready", "half written", "written")
 
 
-def agent(image: str, start_s: float = 30.0) -> Agent:
+def agent(image: str, start_s: float = 30.0, *, network: bool = True) -> Agent:
     handlers = {"echo": ("/bin/echo",), "wait": ("/bin/sleep",)}
-    return Agent("kills", image, handlers=handlers, pool=Pool(start_s=start_s))
+    return Agent("kills", image, handlers=handlers, network=network, pool=Pool(start_s=start_s))
 
 
 class Dying(Containers):
@@ -69,11 +69,12 @@ class Dying(Containers):
         super().seal(agent, instance)
 
 
-async def main(agents_dir: str, url: str, image: str, point: str, signal: str) -> None:
+async def main(agents_dir: str, url: str, image: str, point: str, signal: str, network: str) -> None:
     async with Dying(agents_dir, url, point, int(signal)) as containers:
         try:
             starter = Starter(containers, patience=Patience(margin_s=5.0))
-            found = (await starter.endpoint(agent(image), Trail("kills"))).instance
+            wanted = agent(image, network=network == "1")
+            found = (await starter.endpoint(wanted, Trail("kills"))).instance
         except AgentError as error:
             found = f"{type(error).__name__}: {error}"
     print(json.dumps(found), flush=True)

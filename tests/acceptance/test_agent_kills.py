@@ -97,6 +97,7 @@ class Rig:
 
     async def child(self, point: str, number: signal.Signals) -> asyncio.subprocess.Process:
         words = [self.agents_dir, self.containers.url, self.agent.image, point, str(int(number))]
+        words.append(str(int(self.agent.network)))
         return await asyncio.create_subprocess_exec(
             sys.executable, str(CHILD), *words, stdout=asyncio.subprocess.PIPE
         )
@@ -135,6 +136,20 @@ async def test_the_creator_is_killed(rig: Rig, point: str) -> None:
     endpoint = await rig.all_answered()
     if point in ("ready", "half written", "written"):
         assert [endpoint.container] == before
+
+
+@pytest.mark.parametrize("point", ["after create", "ready"])
+async def test_the_creator_of_one_without_a_network_is_killed(rig: Rig, point: str) -> None:
+    """Its socket's folder is used on, or removed, with its container."""
+    rig.agent = agent_child.agent(PYTHON_IMAGE, network=False)
+    child = await rig.child(point, signal.SIGKILL)
+    async with asyncio.timeout(PATIENCE_S):
+        assert await child.wait() == -signal.SIGKILL
+    endpoint = await rig.all_answered()
+    folders = [name for name in os.listdir(rig.files.folder) if name.startswith("socket-")]
+    assert folders == [f"socket-{endpoint.instance}"]
+    assert os.stat(os.path.join(rig.files.folder, folders[0])).st_mode & 0o777 == 0o555
+    assert endpoint.address.startswith(rig.files.folder)
 
 
 async def test_the_creator_is_stopped_and_named(rig: Rig) -> None:

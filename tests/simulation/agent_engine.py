@@ -17,7 +17,7 @@ from penstock.agents.recipe import AGENT_LABEL, FINGERPRINT_LABEL, HOME_LABEL, I
 from penstock.agents.server_file import fingerprint
 from penstock.agents.sightings import Seen
 from penstock.config.agents import Agent
-from penstock.errors import AgentLost, EngineUnreachable, ImageMissing
+from penstock.errors import AgentError, AgentLost, EngineUnreachable, ImageMissing
 
 
 class Killed(BaseException):
@@ -49,6 +49,7 @@ class Machine:
     is_up: bool = True
     exits_with: int | None = None  # every container ends so, as soon as it is started
     is_mute: bool = False  # containers run but never answer
+    refusal: AgentError | None = None  # to every start
     most_running: int = 0
     made: int = 0
     _ids: itertools.count[int] = field(default_factory=itertools.count)
@@ -71,6 +72,8 @@ class Machine:
 
     async def start(self, id: str) -> None:
         one = self.containers[id]
+        if self.refusal is not None:
+            raise self.refusal
         if self.exits_with is not None:
             one.state, one.exit_code = "exited", self.exits_with
             return

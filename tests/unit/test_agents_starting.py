@@ -18,7 +18,7 @@ from penstock.agents.start_lock import FileStartLock, MakeStartLock
 from penstock.agents.starting import Patience, Starter
 from penstock.agents.trail import Trail
 from penstock.config.agents import Agent, Pool
-from penstock.errors import AgentBusy, AgentNotReady, EngineUnreachable, ImageMissing
+from penstock.errors import AgentBusy, AgentNotReady, EngineUnreachable, ImageMissing, NoRoomForAgent
 from tests.simulation.agent_engine import EngineOf, Killed, Machine, Step
 
 AGENT = Agent("reports", "here", command=("serve",), pool=Pool(start_s=10.0))
@@ -258,8 +258,13 @@ async def test_another_image_behind_the_name_gets_a_fresh_container(yard: Yard) 
         (lambda m: setattr(m, "exits_with", 3), AgentNotReady, "exit status 3.*no module named reports"),
         (lambda m: setattr(m, "is_mute", True), AgentNotReady, "did not answer GET /health within 0.3 s"),
         (lambda m: setattr(m, "is_up", False), EngineUnreachable, "start it"),
+        (
+            lambda m: setattr(m, "refusal", NoRoomForAgent("no port is left")),
+            NoRoomForAgent,
+            "no port is left",
+        ),
     ],
-    ids=["image", "exits", "mute", "engine"],
+    ids=["image", "exits", "mute", "engine", "ports"],
 )
 async def test_a_failed_start_is_one_error_for_all_who_waited(
     yard: Yard, break_it: Callable[[Machine], None], error: type[Exception], told: str

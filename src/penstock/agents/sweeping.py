@@ -79,7 +79,13 @@ async def _adopted(containers: Containers, agent: Agent, fingerprint: str, seen:
         state=READY,
         created_at=seen.created_at or time.time(),
     )
-    return endpoint if (await asked(agent, endpoint, _ADOPT_S)).is_ours else None
+    if not (await asked(agent, endpoint, _ADOPT_S)).is_ours:
+        return None
+    try:
+        containers.seal(agent, endpoint.instance)  # its creator may have died before it did so
+    except (AgentError, OSError):
+        return None
+    return endpoint
 
 
 async def _orphan_removed(containers: Containers, files: EndpointFile, seen: Seen, trail: Trail) -> bool:
@@ -134,6 +140,7 @@ async def clear(containers: Containers, name: str, files: EndpointFile) -> int:
     listed = await containers.listed(agent=name)
     for one in listed:
         await containers.remove(one.id)
+    containers.remove_other_sockets(name, set())
     # Its lock is removed while it is held: whoever opened it meanwhile sees that its file is gone, and tries again.
     shutil.rmtree(files.folder, ignore_errors=True)
     return len(listed)
