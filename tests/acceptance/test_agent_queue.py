@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +17,7 @@ import pytest
 
 from penstock.agents.containers import home_of
 from tests.acceptance.containers import PYTHON_IMAGE, ContainerEngine
-from tests.acceptance.serve_rig import Serve, serving, until
+from tests.acceptance.serve_rig import PATIENCE_S, Serve, serving, until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent"
 # As handlers of the agent: one goes on until it is stopped, one until it is told to end, and one sees what runs.
@@ -142,3 +145,28 @@ def test_b5_a_stop_answers_what_runs_and_leaves_the_rest(desk: Desk) -> None:
     assert desk.answer("responses/slow")["value"] == "done\n"
     assert (desk.queue / "requests" / "late").exists()
     assert not (desk.queue / "responses" / "late").exists()
+
+
+def test_b5_work_watches_the_queue_and_drain_does_not(tmp_path: Path) -> None:
+    """B5: `work` without HTTP. There is no engine: another host that names the agent's kind does the work."""
+    (tmp_path / "stand_in.py").write_text("def run(payload):\n    return payload['command']\n")
+    (tmp_path / "penstock.toml").write_text(
+        '[agents.reports]\nimage = "localhost/reports:latest"\nqueue = "work"\n'
+        '[hosts.stand-in]\ntype = "python"\ncall = "stand_in:run"\npath = ["."]\nserves = ["reports"]\n'
+    )
+    request, response = tmp_path / "work" / "requests" / "a", tmp_path / "work" / "responses" / "a"
+    request.parent.mkdir(parents=True)
+    request.write_text('{"command": "render"}')
+    words = [sys.executable, "-m", "penstock", "work", "--quiet"]
+    env = {**os.environ, "PENSTOCK_CONTAINER_SOCKET": str(tmp_path / "none.sock")}
+    subprocess.run([*words, "--drain"], cwd=tmp_path, env=env, check=True, timeout=PATIENCE_S)
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["requests"]
+    working = subprocess.Popen(words, cwd=tmp_path, env=env)
+    try:
+        until(response.exists, lambda: f"status {working.poll()}")
+        working.terminate()
+        assert working.wait(PATIENCE_S) == 0
+    finally:
+        working.kill()
+        working.wait()
+    assert json.loads(response.read_text())["value"] == "render"

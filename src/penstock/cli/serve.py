@@ -39,7 +39,7 @@ def serve(
     log_format: LogFormatOption = "text",
     quiet: QuietOption = False,
 ) -> int:
-    """Dispatch, and serve the HTTP API and its events.
+    """Dispatch, serve the HTTP API and its events, and watch the folder queues of agents.
 
     Ctrl-C or SIGTERM takes in nothing more and finishes what runs; the second time what runs is put back.
     Without any token it is open to the programs of this machine; see `penstock token`.

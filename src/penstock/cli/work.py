@@ -325,6 +325,7 @@ def work(
 ) -> int:
     """Dispatch: take tasks from the queue and run them, until stopped.
 
+    The folder queues of agents are watched as well, but with --drain.
     Ctrl-C or SIGTERM finishes what runs and starts nothing more; the second time what runs is put back,
     or blocked.
     Exit status 1 when --drain ends and a task had failed, 3 when another dispatcher has the store.

@@ -5,6 +5,8 @@ files.py        find, read, parse
 document.py     Config, and a document → Config
 hosts.py rules.py server.py telemetry.py beads.py crosschecks.py
                 the tables, and what must hold between them
+agents.py agent_tables.py manifests.py agent_hosts.py
+                container agents: what one is, how it is read, and the host it implies
 settings.py     single keys laid over a config (`--set`)
 tasks.py        whether a task could ever run here
 tables.py problems.py places.py
