@@ -218,8 +218,9 @@ class AgentAdapter:
                     if line.type == "stderr":
                         stderr = f"{stderr}{line.told.get('data', '')}"[-LOG_CHARS:]
                 await relay.send(b"".join(line.raw for line in lines))
+                if stream.end is not None:
+                    await relay.end()
             assert stream.end is not None, "a stream without an end raises"
-            await relay.end()
         outcome = self._outcome(ask, reply_of_end(stream.end.told, stderr))
         if outcome.verdict is Verdict.DONE:
             return replace(outcome, value=relay.record() or None)

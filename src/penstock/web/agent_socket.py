@@ -60,6 +60,8 @@ class SocketRelay(Relay):
 
     async def send(self, data: bytes) -> None:
         for line in data.splitlines():
+            # Before it is said: whoever has heard it may answer at once.
+            self.ended = self.ended or _is_last(line)
             await self._socket.say(line)
 
     async def end(self) -> None:
@@ -185,6 +187,10 @@ class AgentSocket:
 
 async def _wait(event: asyncio.Event) -> None:
     await event.wait()
+
+
+def _is_last(line: bytes) -> bool:
+    return b'"end"' in line and bool(msgspec.json.decode(line)["type"] == "end")
 
 
 def _is_cancel(message: bytes) -> bool:
