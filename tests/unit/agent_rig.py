@@ -15,6 +15,7 @@ from penstock import wiring
 from penstock.agents.calling import LINES, AgentCalls
 from penstock.agents.connections import PROOF_HEADER, Terms
 from penstock.agents.endpoints import READY, Endpoint
+from penstock.agents.trail import Trail
 from penstock.clock import Clock
 from penstock.config.agents import Agent
 from penstock.errors import AgentError
@@ -100,7 +101,7 @@ class StubKeeper:
         self.steps.append("close")
 
     @asynccontextmanager
-    async def lease(self) -> AsyncIterator[Endpoint]:
+    async def lease(self, trail: Trail | None = None) -> AsyncIterator[Endpoint]:
         if self.problem is not None:
             raise self.problem
         self.lent += 1

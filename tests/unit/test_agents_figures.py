@@ -59,6 +59,7 @@ def test_calls_add_up(tmp_path: Path) -> None:
     }
     assert sums.share("answered", "unanswered") == 0.9
     assert sums.quantile("ready_s", 0.5) == 0.5
+    assert sums.longest["start_s"] == 0.8  # from its creation to its first answer
     assert sums.longest["lock_wait_s"] == 0.2
     assert sums.quantile("overhead_s", 0.95) == pytest.approx(0.001, rel=0.1)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock.agents.trail import Trail
 from penstock.config.agents import Agent
 from penstock.errors import AgentLost, EngineUnreachable, ImageMissing, PermanentError
 from penstock.hosts.agent import AgentAdapter
@@ -261,7 +262,7 @@ async def test_a_stream_that_broke_off_is_ended_for_the_client_and_not_tried_aga
 
 async def test_a_call_whose_container_goes_away_tells_so() -> None:
     class Dying(StubKeeper):
-        def lease(self) -> Any:
+        def lease(self, trail: Trail | None = None) -> Any:
             raise AgentLost("agents.reports: its container was killed")
 
     async with agent_host(Dying()) as made:

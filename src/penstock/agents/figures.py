@@ -46,8 +46,9 @@ class Sums:
         at = line.get("at")
         if isinstance(at, int | float):
             self.since = at if self.since is None else min(self.since, at)
-        self._count("calls")
-        self._count("answered" if line.get("ok") else "unanswered")
+        if "ok" in line:
+            self._count("calls")
+            self._count("answered" if line["ok"] else "unanswered")
         if "hit" in line:
             self._count("hits" if line["hit"] else "misses")
         if line.get("pool") in POOLS:
@@ -107,7 +108,16 @@ def upper_s(size: int) -> float:
 
 def line_of(figures: Mapping[str, Any], *, ok: bool, at: float | None = None) -> bytes:
     """One call, short enough to be appended whole."""
-    told: dict[str, Any] = {"at": round(time.time() if at is None else at, 3), "ok": ok}
+    return _line_of(figures, {"ok": ok}, at)
+
+
+def event_of(figures: Mapping[str, Any], at: float | None = None) -> bytes:
+    """Something that was done for no call in particular, such as a container that was started."""
+    return _line_of(figures, {}, at)
+
+
+def _line_of(figures: Mapping[str, Any], told: dict[str, Any], at: float | None) -> bytes:
+    told = {"at": round(time.time() if at is None else at, 3), **told}
     if isinstance(hit := figures.get("hit"), bool):
         told["hit"] = hit
     if figures.get("pool") in POOLS:
@@ -116,6 +126,8 @@ def line_of(figures: Mapping[str, Any], *, ok: bool, at: float | None = None) ->
         value = figures.get(name)
         if isinstance(value, int | float):
             told[name] = round(float(value), 6)
+    if "start_s" in told and "ready_s" in told:  # a start is over when the container answers
+        told["start_s"] = round(told["start_s"] + told["ready_s"], 6)
     return json.dumps(told, separators=(",", ":")).encode() + b"\n"
 
 
@@ -254,7 +266,7 @@ def _read_log(log: int, folded: tuple[str, int]) -> _Log:
     first, _, _ = data.partition(b"\n")
     name = str((_line(first) or {}).get("log", ""))
     begin = folded[1] if name and name == folded[0] else 0
-    found = [line for text in data[begin:].split(b"\n") if (line := _line(text)) is not None and "ok" in line]
+    found = [line for text in data[begin:].split(b"\n") if (line := _line(text)) is not None and "at" in line]
     return _Log(name, found, len(data))
 
 

@@ -23,6 +23,8 @@ from typing import Any, NamedTuple, Protocol
 from penstock.agents.calling import LINES, AgentCalls, Ask, Reply, Stream
 from penstock.agents.connections import OUTPUT_LIMIT_BYTES, CallFailed, Terms, Trouble
 from penstock.agents.endpoints import Endpoint
+from penstock.agents.recording import Count, Recorder, counted
+from penstock.agents.trail import Trail
 from penstock.clock import Clock
 from penstock.config.agents import Agent
 from penstock.config.problems import kind_of, meant
@@ -54,7 +56,7 @@ class Keeping(Protocol):
 
     async def close(self) -> None: ...
 
-    def lease(self) -> AbstractAsyncContextManager[Endpoint]:
+    def lease(self, trail: Trail | None = None) -> AbstractAsyncContextManager[Endpoint]:
         """A container for one call; AgentError where there is none, AgentLost when it goes away meanwhile."""
 
     def report(self, endpoint: Endpoint, fault: str) -> None:
@@ -90,8 +92,11 @@ class Placement(NamedTuple):
 class AgentAdapter:
     check_every_s = _CHECK_S
 
-    def __init__(self, host: Host, agent: Agent, keeper: Keeping, engine: Engine) -> None:
+    def __init__(
+        self, host: Host, agent: Agent, keeper: Keeping, engine: Engine, recorder: Recorder | None = None
+    ) -> None:
         self._host = host.name
+        self._recorder = recorder
         self._image = agent.image
         self._engine = engine
         options = Options(host)
@@ -117,6 +122,8 @@ class AgentAdapter:
             await self._keeper.close()
         await self._calls.close()
         await self._engine.close()
+        if self._recorder is not None:
+            await self._recorder.close()
 
     async def check(self) -> Health:
         try:
@@ -161,8 +168,14 @@ class AgentAdapter:
 
     async def _asked(self, ask: Ask) -> Reply:
         """The answer of the first container that takes it."""
+        async with counted(self._recorder, self._host) as count:
+            reply = await self._first_answer(ask, count)
+            count.answered(reply.answer)
+        return reply
+
+    async def _first_answer(self, ask: Ask, count: Count) -> Reply:
         for last in _LAST_TRY:
-            async with self._leased() as endpoint:
+            async with self._leased(count) as endpoint:
                 try:
                     reply = await self._calls.ask(endpoint, ask)
                 except CallFailed as failed:
@@ -234,8 +247,14 @@ class AgentAdapter:
     @asynccontextmanager
     async def _followed(self, ask: Ask) -> AsyncIterator[Stream]:
         """The stream of the first container that takes it."""
+        async with counted(self._recorder, self._host) as count, self._first_stream(ask, count) as stream:
+            yield stream
+            count.ok = stream.reply is not None or stream.end is not None
+
+    @asynccontextmanager
+    async def _first_stream(self, ask: Ask, count: Count) -> AsyncIterator[Stream]:
         for last in _LAST_TRY:
-            async with self._leased() as endpoint:
+            async with self._leased(count) as endpoint:
                 begun = False
                 try:
                     async with self._calls.follow(endpoint, ask) as stream:
@@ -252,10 +271,11 @@ class AgentAdapter:
     # ---- containers and their faults
 
     @asynccontextmanager
-    async def _leased(self) -> AsyncIterator[Endpoint]:
+    async def _leased(self, count: Count) -> AsyncIterator[Endpoint]:
         instance = ""
         try:
-            async with self._keeper.lease() as endpoint:
+            async with self._keeper.lease(count.begun()) as endpoint:
+                count.leased()
                 instance = endpoint.instance
                 yield endpoint
         except AgentLost as lost:
@@ -354,5 +374,7 @@ def make(host: Host, clock: Clock) -> AgentAdapter:
         )  # by then it is known which engine it is
 
     files = EndpointFile(placement.agents_dir, agent.name)
-    keeper = Keeper(agent, Starter(containers, make_lock=make_lock), containers, files, clock)
-    return AgentAdapter(host, agent, keeper, containers)
+    recorder = Recorder(files.folder)
+    starter = Starter(containers, make_lock=make_lock)
+    keeper = Keeper(agent, starter, containers, files, clock, recorder.kept)
+    return AgentAdapter(host, agent, keeper, containers, recorder)

@@ -1,0 +1,86 @@
+"""B9: calls of the dispatcher's agents are counted like those of commands, and written together."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.agents import figures
+from penstock.agents.figures import Sums
+from penstock.agents.recording import Count, Recorder, counted
+from penstock.errors import AgentError
+
+
+async def made(folder: Path, *, hit: bool, event: str | None = None, answer: Any = None) -> Sums:
+    """One call, and what is known of it when the recorder is closed."""
+    recorder = Recorder(str(folder))
+    async with counted(recorder, "reports") as count:
+        trail = count.begun()
+        trail.note("lease", pool=hit)
+        if event is not None:
+            recorder.kept(event, 0.25)
+        count.leased()
+        count.answered(answer)
+    await recorder.close()
+    return figures.read(str(folder))
+
+
+async def test_a_hit_waits_for_nothing(tmp_path: Path) -> None:
+    sums = await made(tmp_path, hit=True, answer={"duration_s": 0.0, "waited_s": 0.0})
+    assert sums.counts == {"calls": 1, "answered": 1, "hits": 1, "pool_ready": 1}
+    assert set(sums.longest) == {"overhead_s"}
+
+
+@pytest.mark.parametrize(("event", "pool"), [("start", "cold"), ("resume", "resumed"), (None, "ready")])
+async def test_who_waited_knows_for_what(tmp_path: Path, event: str | None, pool: str) -> None:
+    sums = await made(tmp_path, hit=False, event=event)
+    assert sums.counts == {"calls": 1, "answered": 1, "misses": 1, f"pool_{pool}": 1}
+    assert "lock_wait_s" in sums.longest
+    assert sums.longest.get("start_s") == (0.25 if event == "start" else None)
+
+
+async def test_an_error_is_counted_and_a_stop_is_not(tmp_path: Path) -> None:
+    recorder = Recorder(str(tmp_path))
+
+    async def failing(error: type[BaseException]) -> None:
+        async with counted(recorder, "reports"):
+            raise error
+
+    with pytest.raises(AgentError):
+        await failing(AgentError)
+    with pytest.raises(asyncio.CancelledError):
+        await failing(asyncio.CancelledError)
+    await recorder.close()
+    assert figures.read(str(tmp_path)).counts == {"calls": 1, "unanswered": 1}
+
+
+async def test_lines_are_written_together_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    done = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def append(folder: str, lines: list[bytes]) -> None:
+        written.append(len(lines))
+        loop.call_soon_threadsafe(done.set)
+
+    monkeypatch.setattr(figures, "append", append)
+    recorder = Recorder(str(tmp_path), flush_s=0.01)
+    for _ in range(100):
+        async with counted(recorder, "reports") as count:
+            count.ok = True
+    await asyncio.wait_for(done.wait(), 10)
+    await recorder.close()
+    assert written == [100]
+
+
+async def test_without_a_recorder_nothing_is_counted() -> None:
+    count = Count(None, "reports")
+    count.begun()
+    count.leased()
+    count.answered({})
+    count.over()
