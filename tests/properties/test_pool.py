@@ -19,6 +19,7 @@ from penstock.agents.pool import (
     Start,
     State,
     Stop,
+    Wake,
     applied,
     decide,
     is_old,
@@ -342,6 +343,27 @@ def test_the_one_with_the_fewest_calls_takes_the_next() -> None:
         world.waiting = 1
         given_to += [action.name for action in world.step().actions if isinstance(action, Give)]
     assert sorted(given_to[:2]) == sorted(given_to[2:4]) == sorted(given_to[4:]) == ["a", "b"]
+
+
+def test_a_paused_one_is_woken_and_another_started_in_its_place() -> None:
+    world = Containers(Pool(containers=2, concurrency=1, warm=1))
+    world.instances["a"] = Instance("a", State.PAUSED, world.now, world.now)
+    world.waiting = 1
+    assert world.step().actions == (Wake("a"), Start(1))
+
+
+def test_calls_in_a_container_that_leaves_count() -> None:
+    """`containers × concurrency` is the most that runs, also while one is replaced."""
+    world = Containers(Pool(containers=1, concurrency=2, warm=1, max_tasks=2))
+    for name in ("a", "b"):
+        world.instances[name] = Instance(name, State.READY, world.now, world.now)
+    world.waiting = 4
+    world.step()
+    assert sorted(one.running for one in world.instances.values()) == [0, 2]
+    busy = next(one for one in world.instances.values() if one.running)
+    assert busy.state is State.LEAVING
+    world.release(busy)
+    assert [type(action) for action in world.step().actions] == [Give]
 
 
 def test_the_only_container_is_gone_before_the_next_comes() -> None:

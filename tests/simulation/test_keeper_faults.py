@@ -304,6 +304,22 @@ async def test_other_processes_are_not_disturbed(tmp_path: Path, monkeypatch: py
     await closed(world)
 
 
+async def test_a_container_is_held_while_anybody_of_ours_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(str(tmp_path), Pool(concurrency=2), monkeypatch)
+    await world.keeper.open()
+    short, long = world.call(1.0), world.call(60.0)
+    await world.ended(short)
+    endpoint = world.files.read()[0]
+    with world.files.alone(endpoint) as is_alone:
+        assert not is_alone
+    await world.ended(long)
+    with world.files.alone(endpoint) as is_alone:
+        assert is_alone
+    await closed(world)
+
+
 async def test_a_lost_file_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(str(tmp_path), Pool(concurrency=1), monkeypatch)
     await world.keeper.open()
@@ -314,6 +330,44 @@ async def test_a_lost_file_is_written_again(tmp_path: Path, monkeypatch: pytest.
     assert world.outcomes == ["done"]
     assert world.agrees()
     assert len(world.states) == 1
+    await closed(world)
+
+
+async def test_a_container_whose_record_was_lost_is_used_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(str(tmp_path), Pool(), monkeypatch)
+    await world.keeper.open()
+    await world.ended(world.call(1.0))
+    os.truncate(world.files.path, 1)
+    await world.ended(world.call(1.0))
+    assert world.outcomes == ["done", "done"]
+    assert world.keeper.statistics().started == 1
+    assert world.agrees()
+    await closed(world)
+
+
+async def test_who_is_cancelled_as_room_comes_takes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(str(tmp_path), Pool(concurrency=1), monkeypatch)
+    await world.keeper.open()
+    first = asyncio.Event()
+
+    async def held() -> None:
+        async with world.keeper.lease():
+            await first.wait()
+
+    holder = asyncio.ensure_future(held())
+    await world.passes(2)
+    second, third = world.call(1.0), world.call(1.0)
+    await world.settle()
+    first.set()
+    second.cancel()  # the room comes before it is told so
+    await world.ended(third)
+    assert sorted(world.outcomes) == ["cancelled", "done"]
+    await holder
+    assert (world.keeper.statistics().running, world.keeper.statistics().waiting) == (0, 0)
     await closed(world)
 
 

@@ -175,6 +175,8 @@ class Keeper:
             endpoint = await waiter.endpoint
         except asyncio.CancelledError:
             self._upkeep.waiting.pop(waiter, None)
+            if not waiter.endpoint.cancelled() and waiter.endpoint.done():
+                waiter.endpoint.exception()  # seen
             self.given_back(lease)
             raise
         self._figures("lease", self._clock.now() - began)

@@ -117,7 +117,8 @@ class Rounds:
         if is_outdated and not one.outdated:
             book.set(name, outdated=True)
         if record is None:
-            self._upkeep.spawn(self._restore(kept.endpoint))
+            if one.state in (State.READY, State.PAUSED):
+                self._upkeep.spawn(self._restore(kept.endpoint))
         elif record.state == LEAVING and one.stays:
             book.set(name, state=State.LEAVING)
         elif one.state is State.PAUSED and record.state == READY and not seen.paused:

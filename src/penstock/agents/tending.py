@@ -145,13 +145,20 @@ class Tending:
                     hold.push(mine.pop_all())
                     return found
             if self._files.find(endpoint.instance) is None:
-                raise Unfit("somebody else has removed it")
+                await self._missed(endpoint)
             await self._clock.sleep(pause_s)
             pause_s = min(pause_s * 2, _LAST_PAUSE_S)
         raise AgentError(
             f"agents.{self._agent.name}: another process keeps container {endpoint.container[:12]} to itself; "
             f"find it with `fuser {self._files.folder}/use-{endpoint.instance}`"
         )
+
+    async def _missed(self, endpoint: Endpoint) -> None:
+        """Nothing is written of it. Whoever removes a container forgets it last: if it runs, the file was lost."""
+        seen = await self._containers.seen(endpoint.container)
+        if seen is None or not seen.running:
+            raise Unfit("somebody else has removed it", is_gone=True)
+        await self.restored(endpoint)
 
     async def _marked_ready(self, endpoint: Endpoint) -> Endpoint:
         ready = endpoint._replace(state=READY)
@@ -197,7 +204,6 @@ class Tending:
             with self._files.alone(endpoint) as is_alone:
                 seen = await self._containers.seen(endpoint.container)
                 is_over = seen is None or not seen.running or self._clock.now() >= until
-                is_over |= self._files.find(endpoint.instance) is None
                 if is_over or (is_alone and not await self._works(endpoint, seen)):
                     await self.removed(endpoint, seen)
                     return

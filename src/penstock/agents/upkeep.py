@@ -131,15 +131,10 @@ class Upkeep:
                 book.expect(name, now)
             self.spawn(self._start(names))
             return True
-        if isinstance(action, Give) and not book.is_usable(action.name):
-            self.doubt(action.name)
-            return False
+        if isinstance(action, Give):
+            return self._give(action)
         book.instances = applied(book.instances, action)
         match action:
-            case Give():
-                waiter = next(iter(self.waiting))
-                del self.waiting[waiter]
-                waiter.endpoint.set_result(book.lend(action.name, waiter.lease))
             case Wake():
                 self.spawn(self._wake(action.name))
             case Pause():
@@ -149,6 +144,19 @@ class Upkeep:
                 self.spawn(self._leave(action.name))
             case Stop():
                 self.spawn(self._stop(action.name))
+        return True
+
+    def _give(self, action: Give) -> bool:
+        waiter = next(iter(self.waiting))
+        if waiter.endpoint.done():  # it was cancelled in this very moment
+            del self.waiting[waiter]
+            return False
+        if not self.book.is_usable(action.name):
+            self.doubt(action.name)
+            return False
+        del self.waiting[waiter]
+        self.book.instances = applied(self.book.instances, action)
+        waiter.endpoint.set_result(self.book.lend(action.name, waiter.lease))
         return True
 
     def _give_up(self) -> None:
