@@ -121,6 +121,7 @@ def test_a_follower_who_is_late_misses_only_what_was_let_go() -> None:
     cursor = Cursor(output)
     for number in range(2000):
         output.add(STDERR, b"%099d\n" % number)
+    assert output.size_bytes < 80_000
     output.add(STDOUT, b"out")
     output.close()
     told: list[tuple[str, bytes]] = []

@@ -174,6 +174,11 @@ def test_wrong_tasks_are_refused_with_a_reason(
     assert server.run("say", "well").body["result"] == "well"
 
 
+def test_pages_of_a_browser_cannot_run_commands_without_a_key(server: Server) -> None:
+    refused = server.call("POST", "/task", {"command": "say", "params": ["x"]}, Origin="http://127.0.0.1")
+    assert (refused.status, refused.body["error"]["code"]) == (403, "forbidden")
+
+
 def test_params_too_long_for_arguments_are_told(server: Server) -> None:
     answer = server.run("say", "x" * 200_000)
     assert (answer.status, answer.body["error"]["code"]) == (413, "too_large")
@@ -457,6 +462,9 @@ def test_answers_are_forgotten_and_outputs_let_go_within_limits(tmp_path: Path) 
         )
         again = server.run("say", "x" * 2000, id="t2")
         assert (again.status, again.body["error"]["code"]) == (410, "output_dropped")
+        with Stream(server, "GET", "/task/t2") as stream:
+            end = stream.next("end")
+        assert (end["status"], end["http"], end["error"]["code"]) == ("done", 410, "output_dropped")
         assert server.call("GET", "/task/t4").body["result"] == "x" * 2000
         assert server.health()["done"] == 5
 

@@ -1507,9 +1507,8 @@ def whole_answer(task: Task, **more: Any) -> tuple[int, bytes]:
     """The HTTP status and the body for a task that is over."""
     output = task.output
     if output is None:
-        message = f"task {task.id!r} ended ({task.status}), but its output is no longer kept"
         gone = {"id": task.id, "status": task.status, **_ended_with(task), **_times(task)}
-        return 410, _dumps({**gone, "error": {"code": "output_dropped", "message": message}, **more})
+        return 410, _dumps({**gone, "error": {"code": "output_dropped", "message": _dropped(task)}, **more})
     stderr = output.stderr.decode(errors="replace")
     told: dict[str, Any] = {"id": task.id, "status": task.status}
     if task.error is not None:
@@ -1526,6 +1525,10 @@ def whole_answer(task: Task, **more: Any) -> tuple[int, bytes]:
     )
     # The result goes in as it was printed: reading and writing it again could change its numbers.
     return 200, b"".join([_dumps(told)[:-1], b',"result":', result.encode(), b"}"])
+
+
+def _dropped(task: Task) -> str:
+    return f"task {task.id!r} ended ({task.status}), but its output is no longer kept"
 
 
 class Telling:
@@ -1567,7 +1570,9 @@ class Telling:
         end.update(
             http=http_of(task), truncated=self._lost or (task.output is not None and task.output.is_cut)
         )
-        if task.error is not None:
+        if self._lost:  # an empty output must not pass for the task's own
+            end.update(http=410, error={"code": "output_dropped", "message": _dropped(task)})
+        elif task.error is not None:
             end["error"] = {**task.error, **_ended_with(task)}
         return _dumps({**end, **_times(task)})
 
@@ -1580,7 +1585,7 @@ def _output_message(kind: str, data: bytes) -> bytes:
 # ---- connections
 
 _REASONS = {
-    200: "OK", 202: "Accepted", 400: "Bad Request", 401: "Unauthorized",
+    200: "OK", 202: "Accepted", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden",
     404: "Not Found", 405: "Method Not Allowed", 408: "Request Timeout", 409: "Conflict", 410: "Gone",
     413: "Content Too Large", 417: "Expectation Failed", 426: "Upgrade Required", 429: "Too Many Requests",
     431: "Request Header Fields Too Large", 500: "Internal Server Error", 501: "Not Implemented",
@@ -1822,6 +1827,8 @@ class Connection(asyncio.Protocol, Follower):
                 "send the key of this server as Authorization: Bearer KEY",
                 (("WWW-Authenticate", "Bearer"),),
             )
+        if "origin" in head.headers and not self.service.has_key:
+            raise Refusal(403, "forbidden", "pages of a browser may call a server with a key only")
         method = "GET" if head.method == "HEAD" else head.method
         place = head.path
         if place.startswith("/task/"):
@@ -2248,6 +2255,10 @@ class Service:
             )
 
     # -- who may, and how it is
+
+    @property
+    def has_key(self) -> bool:
+        return bool(self._key)
 
     def lets_in(self, given: str) -> bool:
         if not self._key:
