@@ -37,7 +37,7 @@ def test_everything_is_closed_by_default() -> None:
     assert host["Mounts"] == []
     assert host["LogConfig"]["Config"] == {"max-size": "10m"}
     assert host["RestartPolicy"] == {"Name": "no"}
-    assert host["PortBindings"] == {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": "0"}]}
+    assert host["PortBindings"] == {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": ""}]}
     assert "NetworkMode" not in host
     assert "Ulimits" not in host
 

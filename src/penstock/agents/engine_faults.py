@@ -151,7 +151,9 @@ def translated(status: int, message: str, asked: Asked) -> AgentError:
             return fault.kind(
                 f"{asked.place}: {remedy.replace('agents.*', asked.place)} (the engine says: {told})"
             )
-    return AgentError(f"{asked.place}: the container engine refused, with status {status}: {told}")
+    return AgentError(
+        f"{asked.place}: the container engine refused, with status {status}: {told}: see its own log"
+    )
 
 
 def is_gone(status: int, message: str) -> bool:

@@ -200,7 +200,7 @@ def _host_config(agent: Agent, place: Place) -> dict[str, Any]:
         "Init": bool(agent.command) and place.has_init,
     }
     if agent.network:
-        bound = {"HostIp": place.publish_on, "HostPort": "0"}
+        bound = {"HostIp": place.publish_on, "HostPort": ""}  # the engine chooses
         config["PortBindings"] = {f"{agent.port}/tcp": [bound]}
     else:
         config["NetworkMode"] = "none"
