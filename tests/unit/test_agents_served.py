@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from penstock.agents import quick_call
+from penstock.agents import figures, quick_call
 from penstock.agents import serving as notes
+from penstock.agents.endpoints import EndpointFile
 from penstock.agents.quick_call import Unfinished
 from penstock.store.base import Token
-from tests.unit.agent_rig import AGENT_ENV, StubKeeper, endpoint_at, placed
+from tests.unit.agent_rig import AGENT_ENV, StubKeeper, endpoint_at, endpoint_of, placed
 from tests.unit.agent_server_rig import Server
 from tests.unit.web_rig import serving, token
 
@@ -89,3 +90,38 @@ async def test_the_key_of_commands_is_worth_as_much_as_it_must_be(tmp_path: Path
 async def test_without_agents_nothing_is_noted(tmp_path: Path) -> None:
     async with serving(tmp_path):
         assert not (tmp_path / "penstock.db.agents").exists()
+
+
+async def test_b9_metrics_tell_what_all_processes_counted(tmp_path: Path, keeper: StubKeeper) -> None:
+    folder = str(tmp_path / "penstock.db.agents" / "reports")
+    async with serving(tmp_path, AGENT) as web:
+        cold = {"hit": False, "pool": "cold", "lock_wait_s": 0.3, "start_s": 0.4, "ready_s": 0.5}
+        figures.add(folder, cold, ok=True)
+        for _ in range(3):
+            figures.add(folder, {"hit": True, "pool": "ready", "overhead_s": 0.0007}, ok=True)
+        figures.add(folder, {"hit": True, "pool": "resumed"}, ok=False)
+        with EndpointFile(str(tmp_path / "penstock.db.agents"), "reports").changing() as endpoints:
+            endpoints.append(endpoint_of("127.0.0.1:1"))
+        lines = (await web.http.get("/metrics")).text.splitlines()
+    told = {
+        name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")
+    }
+    for name, value in {
+        'calls_total{agent="reports",outcome="answered"}': 4,
+        'calls_total{agent="reports",outcome="unanswered"}': 1,
+        'cache_total{agent="reports",result="hit"}': 4,
+        'cache_total{agent="reports",result="miss"}': 1,
+        'pool_total{agent="reports",container="cold"}': 1,
+        'pool_total{agent="reports",container="ready"}': 3,
+        'pool_total{agent="reports",container="resumed"}': 1,
+        'containers{agent="reports",state="ready"}': 1,
+        'start_seconds_bucket{agent="reports",le="0.5"}': 0,
+        'start_seconds_bucket{agent="reports",le="1.0"}': 1,
+        'start_seconds_sum{agent="reports"}': 0.9,
+        'ready_seconds_count{agent="reports"}': 1,
+        'lock_wait_seconds_count{agent="reports"}': 1,
+        'overhead_seconds_bucket{agent="reports",le="0.0005"}': 0,
+        'overhead_seconds_bucket{agent="reports",le="0.001"}': 3,
+        'overhead_seconds_bucket{agent="reports",le="+Inf"}': 3,
+    }.items():
+        assert told[f"penstock_agent_{name}"] == pytest.approx(value), name

@@ -19,6 +19,8 @@ from prometheus_client import (
 )
 
 from penstock.scheduling.messages import Spend, Stop
+from penstock.telemetry import agent_metrics
+from penstock.telemetry.agent_metrics import AgentMetrics, AgentSums
 from penstock.telemetry.story import Ended, Fact, Over, Stalled, Started
 from penstock.telemetry.stretches import QueueTime
 
@@ -29,6 +31,9 @@ disable_created_metrics()  # type: ignore[no-untyped-call] # the time at which a
 OTHER_KINDS = "other"
 _MOST_KINDS = 100
 _SECONDS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
+
+
+_SHORT_SECONDS = (0.0005, 0.001, 0.002)  # of calls that only cost their way
 
 
 class Metric(NamedTuple):
@@ -86,7 +91,34 @@ METRICS: Mapping[str, Metric] = {
     "penstock_first_byte_seconds": Metric(
         Histogram, ("endpoint",), "From a call's way in to the first byte of its answer."
     ),
+    "penstock_agent_containers": Metric(
+        Gauge, ("agent", "state"), "Containers of agents that can be called."
+    ),
+    "penstock_agent_calls_total": Metric(
+        Counter, ("agent", "outcome"), "Calls of agents, by whether the agent answered."
+    ),
+    "penstock_agent_cache_total": Metric(
+        Counter, ("agent", "result"), "Calls of agents, by whether a container could be called at once."
+    ),
+    "penstock_agent_pool_total": Metric(
+        Counter, ("agent", "container"), "Calls of agents, by how they found their container."
+    ),
+    "penstock_agent_lock_wait_seconds": Metric(
+        Histogram, ("agent",), "How long calls waited for a container that somebody made."
+    ),
+    "penstock_agent_start_seconds": Metric(
+        Histogram, ("agent",), "From the creation of a container to its first answer."
+    ),
+    "penstock_agent_ready_seconds": Metric(
+        Histogram, ("agent",), "The part of that after the engine had started it; of starts for a command."
+    ),
+    "penstock_agent_overhead_seconds": Metric(
+        Histogram,
+        ("agent",),
+        "What calls took beyond their command's own time and its wait in the container.",
+    ),
 }
+_OF_AGENTS = frozenset({*agent_metrics.COUNTS, *agent_metrics.TIMES})
 
 
 class Metrics:
@@ -94,7 +126,12 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry(auto_describe=True)
-        self._made: dict[str, Any] = {name: self._make(name, metric) for name, metric in METRICS.items()}
+        self._made: dict[str, Any] = {
+            name: self._make(name, metric) for name, metric in METRICS.items() if name not in _OF_AGENTS
+        }
+        meanings = {name: METRICS[name].meaning for name in _OF_AGENTS}
+        self._agents = AgentMetrics(meanings, (*_SHORT_SECONDS, *_SECONDS))
+        self._registry.register(self._agents)
         self._series: dict[tuple[str, ...], Any] = {}
         self._kinds: set[str] = set()
 
@@ -178,6 +215,10 @@ class Metrics:
             gauge.clear()
             for labels, value in values.items():
                 gauge.labels(*labels).set(value)
+
+    def stand_of_agents(self, known: Mapping[str, AgentSums]) -> None:
+        """The sums of agents as they are now, by name."""
+        self._agents.known = known
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

@@ -14,9 +14,14 @@ import msgspec
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from penstock.agents import figures
+from penstock.agents.endpoints import EndpointFile
+from penstock.config import Config
+from penstock.config.own_files import agents_dir
 from penstock.errors import StoreError
 from penstock.store.base import Snapshot
 from penstock.store.status import status_record
+from penstock.telemetry.agent_metrics import AgentSums
 from penstock.telemetry.metrics import CONTENT_TYPE
 from penstock.web.auth import caller_of
 from penstock.web.refusals import JSON
@@ -145,6 +150,10 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
         caller_of(request.scope).must_have("read")
         await doctor.look()
         parts.metrics.stand(_standing(parts, doctor.snapshot))
+        if parts.config.agents:
+            sums, containers = await asyncio.to_thread(_agents, parts.config)
+            parts.metrics.stand_of_agents(sums)
+            parts.metrics.stand({"penstock_agent_containers": containers})
         return Response(parts.metrics.text(), media_type=CONTENT_TYPE)
 
 
@@ -158,16 +167,36 @@ def _standing(parts: Parts, snapshot: Snapshot | None) -> dict[str, dict[tuple[s
         lanes = status_record(parts.config.plant, snapshot)["lanes"]
         standing["penstock_queue_depth"] = {(name,): lane["queued"] for name, lane in lanes.items()}
     if parts.dispatching:
-        figures = parts.dispatcher.statistics
-        hosts = figures.hosts.items()
+        statistics = parts.dispatcher.statistics
+        hosts = statistics.hosts.items()
         standing |= {
-            "penstock_waiting_tasks": {(reason,): tasks for reason, tasks in figures.waiting.items()},
+            "penstock_waiting_tasks": {(reason,): tasks for reason, tasks in statistics.waiting.items()},
             "penstock_running": {(name,): host.active for name, host in hosts},
-            "penstock_lane_running": {(name,): lane.running for name, lane in figures.lanes.items()},
+            "penstock_lane_running": {(name,): lane.running for name, lane in statistics.lanes.items()},
             "penstock_slots": {(name,): host.slots for name, host in hosts},
             "penstock_slots_used": {(name,): host.slots - host.free for name, host in hosts},
             "penstock_host_up": {(name,): float(host.state not in _DOWN) for name, host in hosts},
             "penstock_host_state": {(name, host.state): 1.0 for name, host in hosts},
-            "penstock_gate_open": {(name,): float(is_open) for name, (is_open, _) in figures.gates.items()},
+            "penstock_gate_open": {
+                (name,): float(is_open) for name, (is_open, _) in statistics.gates.items()
+            },
         }
     return standing
+
+
+def _agents(config: Config) -> tuple[dict[str, AgentSums], dict[tuple[str, ...], float]]:
+    """What is known of them on this machine; their files are read in a thread."""
+    sums: dict[str, AgentSums] = {}
+    containers: dict[tuple[str, ...], float] = {}
+    for name in config.agents:
+        files = EndpointFile(agents_dir(config), name)
+        found = figures.read(files.folder)
+        times = {
+            one: [(figures.upper_s(size), count) for size, count in sizes.items()]
+            for one, sizes in found.sizes.items()
+        }
+        sums[name] = AgentSums(found.counts, times, found.totals)
+        for endpoint in files.read():
+            key = name, endpoint.state
+            containers[key] = containers.get(key, 0.0) + 1.0
+    return sums, containers
