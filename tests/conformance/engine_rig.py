@@ -21,7 +21,7 @@ from penstock.hosts.openai import OpenAIAdapter
 from penstock.hosts.python import PythonAdapter
 from penstock.hosts.simulated import SimulatedAdapter
 from penstock.model import Host, Outcome
-from tests.conformance import host_program
+from tests.conformance import host_agent, host_program
 from tests.conformance.host_phone import PATIENCE_S
 
 FUNCTIONS = "tests.conformance.host_functions"
@@ -84,6 +84,8 @@ def adapter_for(host: Host, clock: Clock) -> Adapter:
         return CommandAdapter(host)
     if host.type == "openai":
         return OpenAIAdapter(host, clock)
+    if host.type == "agent":
+        return host_agent.adapter(host)
     assert host.type == "simulated"
     return SimulatedAdapter(host, clock)
 

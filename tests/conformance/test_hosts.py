@@ -13,7 +13,7 @@ import pytest
 
 from penstock.clock import ManualClock
 from penstock.model import Host, Outcome, Verdict
-from tests.conformance import host_server
+from tests.conformance import host_agent, host_server
 from tests.conformance.engine_rig import Rig, command_host, python_host
 from tests.conformance.host_phone import Phone
 from tests.conformance.host_server import URL
@@ -103,6 +103,19 @@ HOSTS = [
         limit="max_reply_bytes",
         payload=host_server.payload,
         seen=host_server.seen,
+    ),
+    HostCase(
+        "agent",
+        Host("host", "agent", SLOTS, options={"output_limit_bytes": 3_000_000}),
+        succeed=lambda value: host_agent.payload({"act": "return", "value": value}),
+        fail={
+            Verdict.TEMPORARY: host_agent.payload({"act": "status", "status": 75}),
+            Verdict.PERMANENT: host_agent.payload({"act": "status", "status": 1}),
+        },
+        bad={"`command` is missing": {"params": []}, "did you mean act": {"command": "acct"}},
+        large=host_agent.payload({"act": "huge", "size": 2_000_000}),
+        too_large=host_agent.payload({"act": "endless"}),
+        payload=host_agent.payload,
     ),
 ]
 
