@@ -225,8 +225,9 @@ def test_another_program_on_the_port_is_passed_over(place: Place, capfdbinary: A
 
 def test_a_lost_container_is_counted_and_told(place: Place, capfdbinary: Any) -> None:
     with scripted(says(STREAM + events({"type": "stdout", "data": "half"}))) as server:
-        place.has(server.address)
+        endpoint = place.has(server.address)
         assert quick_call.run(CALL) == 3
+    assert place.file.validated_s_ago(endpoint) == float("inf"), "the next one trusts it"
     out, err = capfdbinary.readouterr()
     assert out == b"half"
     assert b"may have run" in err

@@ -25,7 +25,7 @@ from penstock.agents.endpoints import PAUSED, READY, TRUST_S, Endpoint, Endpoint
 from penstock.agents.known_config import Known
 from penstock.agents.trail import Trail
 from penstock.agents.turns import Waiting
-from penstock.errors import AgentError, PenstockError, UsageError
+from penstock.errors import AgentError, AgentLost, PenstockError, UsageError
 
 INTERRUPTED = 130
 _TRIES = 8  # of calls that were not taken in
@@ -162,6 +162,9 @@ def _of_some_endpoint(asked: Asked, file: EndpointFile, known: Known, trail: Tra
                 file.doubted(endpoint)
                 doubted.add(choice.instance)
                 continue
+            except AgentLost:
+                file.doubted(endpoint)  # whoever comes next looks first
+                raise
             if file.validated_s_ago(endpoint) > TRUST_S / 2:
                 file.validated(endpoint)
             return ended
