@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from penstock.agents.endpoints import Endpoint, EndpointFile
 from penstock.agents.start_lock import FileStartLock, StartOwner, note_of
+from penstock.agents.starting import Starter
 from penstock.agents.store_lock import StoreStartLock, start_lock_for
+from penstock.agents.trail import Trail
+from penstock.config.agents import Agent, Pool
 from penstock.errors import AgentBusy
 from penstock.store.base import Store
 from penstock.store.sqlite import SQLiteStore
 from tests.conformance.store_rig import PATIENCE_S, opened
+from tests.simulation.agent_engine import EngineOf, Machine
 
 NAME = "start reports"
 
@@ -89,6 +95,54 @@ async def test_who_lost_it_learns_so_before_the_next_step(store: Store) -> None:
     found = await store.lease_of(NAME)
     assert found is not None
     assert found.owner == "another"
+
+
+async def test_one_container_for_many_who_share_the_store(store: Store, tmp_path: Path) -> None:
+    """B1: with the store's lock as with that of a file."""
+    machine = Machine()
+    agent = Agent("reports", "here", command=("serve",), pool=Pool(start_s=10.0))
+    make_lock = start_lock_for("tcp://engine:2375", store)
+
+    def caller() -> Awaitable[Endpoint]:
+        starter = Starter(EngineOf(machine, str(tmp_path)), make_lock=make_lock)
+        return starter.endpoint(agent, Trail("reports"))
+
+    assert len({one.instance for one in await asyncio.gather(*(caller() for _ in range(30)))}) == 1
+    assert machine.made == 1
+    assert await store.lease_of("start reports on tcp://engine:2375") is None
+    await machine.close()
+
+
+async def test_who_loses_the_lease_while_it_starts_one_leaves_no_container(
+    store: Store, tmp_path: Path
+) -> None:
+    """It was stopped for too long, and another machine has taken over: nothing of it is written down."""
+    machine = Machine()
+    name = "start reports on tcp://engine:2375"
+
+    def on_step(step: str) -> None:
+        if step == "after start":
+            lost.set()
+
+    async def take_over() -> None:
+        await lost.wait()
+        held = await store.lease_of(name)
+        assert held is not None
+        await store.end_lease(name, held.owner)
+        await store.lease(name, "another machine", 3600.0)
+
+    lost = asyncio.Event()
+    agent = Agent("reports", "here", command=("serve",), pool=Pool(start_s=10.0))
+    machine.is_mute = True  # so that it waits for the answer until the lease is gone
+    make_lock = start_lock_for("tcp://engine:2375", store)
+    starter = Starter(EngineOf(machine, str(tmp_path), on_step), make_lock=make_lock)
+    start = asyncio.ensure_future(starter.endpoint(agent, Trail("reports")))
+    await take_over()
+    machine.is_mute = False
+    with pytest.raises(AgentBusy, match="another may be doing that"):
+        await start
+    assert not machine.containers
+    assert not EndpointFile(str(tmp_path), "reports").read()
 
 
 async def test_the_engine_decides_which_lock_it_is(store: Store) -> None:
