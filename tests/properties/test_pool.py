@@ -35,7 +35,7 @@ POOLS = st.builds(
     containers=st.integers(1, 4),
     concurrency=st.integers(1, 3),
     warm=st.integers(0, 2),
-    idle_s=st.sampled_from([0.0, 30.0, 600.0]),
+    idle_s=st.sampled_from([0.0, 2.0, 30.0, 600.0]),
     max_tasks=st.sampled_from([None, 1, 2, 5]),
     max_age_s=st.sampled_from([None, 60.0]),
 )

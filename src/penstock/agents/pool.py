@@ -322,9 +322,13 @@ class _Plan:
         for one in sorted(self._sleepy(), key=lambda one: (one.idle_since, one.name)):
             if asleep >= self.pool.warm:
                 break
-            if one.idle_since + PAUSE_AFTER_S <= self.now:
+            if self._pause_at(one) <= self.now:
                 self._do(Pause(one.name))
                 asleep += 1
+
+    def _pause_at(self, one: Instance) -> float:
+        """Before its server ends by itself, where that is soon."""
+        return one.idle_since + min(PAUSE_AFTER_S, self.pool.idle_s / 2 or PAUSE_AFTER_S)
 
     def _sleepy(self) -> list[Instance]:
         return [one for one in self._staying() if one.state is State.READY and not one.running]
@@ -342,6 +346,6 @@ class _Plan:
             if surplus and not one.running:
                 times.append(self._idle_end(one))
             if asleep < self.pool.warm and one.state is State.READY and not one.running:
-                times.append(max(one.idle_since + PAUSE_AFTER_S, pauses_from))
+                times.append(max(self._pause_at(one), pauses_from))
         later = [at for at in times if self.now < at < float("inf")]
         return min(later, default=None)

@@ -18,7 +18,7 @@ from penstock.agents.server_file import fingerprint
 from penstock.agents.sightings import Seen
 from penstock.agents.starting import Starter
 from penstock.agents.trail import Trail
-from penstock.agents.validating import Finding, asked, checked, drained
+from penstock.agents.validating import Finding, asked, checked, drained, touched
 from penstock.clock import Clock
 from penstock.config.agents import Agent
 from penstock.errors import AgentError, AgentLost, ImageMissing
@@ -94,9 +94,12 @@ class Tending:
         return self._files.find(endpoint.instance) is None
 
     async def is_well(self, endpoint: Endpoint) -> bool:
+        """Its keeper decides when it ends, so it is kept from ending by itself."""
         answer = await asked(self._agent, endpoint, HEALTH_S)
         if answer.is_ours:
             self._files.validated(endpoint)
+            if self._agent.has_own_server:
+                await touched(self._agent, endpoint, HEALTH_S)
         return answer.is_ours
 
     async def tasks_done(self, endpoint: Endpoint) -> int:

@@ -44,6 +44,7 @@ from penstock.errors import AgentError, AgentNotReady, EngineUnreachable
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.5, 30.0
 LAST_PAUSE_BACKOFF_S = 600.0  # some engines cannot pause at all
 STEADY_S = 10.0  # one that ends sooner than that after its start was never right
+_EARLY_S = 1.0  # its own clock of idleness began before it was ready
 HUNG_S = 60.0  # for the calls of a container that does not answer any more
 
 Figures = Callable[[str, float], None]  # what happened, and how long it took
@@ -107,7 +108,7 @@ class Upkeep:
             self._is_stepping = False
 
     def _stepped(self) -> bool:
-        """One decision; whether there may be another."""
+        """One decision; whether another is needed: what was decided may not be how it is."""
         now = self._clock.now()
         decision = decide(
             self._agent.pool,
@@ -117,11 +118,8 @@ class Upkeep:
             tries_from=self.tries_from,
             pauses_from=self._pauses_from,
         )
-        for action in decision.actions:
-            if not self._begin(action, now):
-                break  # it is not as we thought
         self._set_alarm(decision.next_at)
-        return bool(decision.actions)
+        return not all(self._begin(action, now) for action in decision.actions)
 
     def _begin(self, action: Action, now: float) -> bool:
         book = self.book
@@ -307,11 +305,14 @@ class Upkeep:
 
     def lost(self, name: str, why: str) -> None:
         """Its container is no more: who is in it is told at once, and another may take its place."""
-        kept, one = self.book.kept[name], self.book.instances[name]
+        kept, one, now = self.book.kept[name], self.book.instances[name], self._clock.now()
         self.counts["died"] += 1
         self.book.cut(name, f"{self._named(name)} is gone: {why}; the command may have run")
         self.book.forget(name)
-        if self._clock.now() - one.created_at < STEADY_S:
+        # A server that nobody calls ends by itself, where its keeper was not there first.
+        pool, idle_s = self._agent.pool, now - one.idle_since
+        ended_itself = not pool.warm and not one.running and 0 < pool.idle_s <= idle_s + _EARLY_S
+        if now - one.created_at < STEADY_S and not ended_itself:
             self._failures += 1
             if self._failures > 1:  # one may be bad luck
                 told = f"agents.{self._agent.name}: its containers end soon after they are ready: {why}"

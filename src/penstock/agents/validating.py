@@ -127,6 +127,11 @@ async def drained(agent: Agent, endpoint: Endpoint, timeout_s: float = ASK_S) ->
     return await _sent("POST /drain", agent, endpoint, timeout_s)
 
 
+async def touched(agent: Agent, endpoint: Endpoint, timeout_s: float = ASK_S) -> Answer:
+    """As a call would: a server that ends by itself when it is idle is not idle."""
+    return await _sent("GET /tasks", agent, endpoint, timeout_s)
+
+
 async def _sent(what: str, agent: Agent, endpoint: Endpoint, timeout_s: float) -> Answer:
     try:
         async with asyncio.timeout(timeout_s):
