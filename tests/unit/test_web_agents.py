@@ -12,9 +12,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from penstock.agents import served_call
+from penstock.agents import figures, served_call
 from penstock.agents import serving as notes
 from penstock.agents.direct_call import Asked
+from penstock.agents.endpoints import EndpointFile
 from penstock.agents.trail import Trail
 from penstock.web import agent_door
 from tests.unit.agent_rig import AGENT_ENV, StubKeeper, endpoint_at, endpoint_of, placed
@@ -142,11 +143,25 @@ async def test_calls_need_submit_and_lists_need_read(
         ).status_code == 401
 
 
-async def test_agents_are_listed_without_their_keys(web: Web) -> None:
+async def test_agents_are_listed_without_their_keys(web: Web, tmp_path: Path) -> None:
     (told,) = (await web.get("/api/agents"))["agents"]
     assert told == await web.get("/api/agents/reports")
     assert (told["name"], told["kind"], told["host"]) == ("reports", "reports", "reports")
     assert told["commands"] == ["say"]
+    assert (told["containers"], told["figures"]["calls"], told["figures"]["success_rate"]) == ([], 0, None)
+    files = EndpointFile(f"{tmp_path / 'penstock.db'}.agents", "reports")
+    with files.changing() as endpoints:
+        endpoints.append(endpoint_of("127.0.0.1:1"))
+    figures.add(files.folder, {"hit": True, "overhead_s": 0.001}, ok=True)
+    told = await web.get("/api/agents/reports")
+    assert [one["state"] for one in told["containers"]] == ["ready"]
+    assert (told["figures"]["calls"], told["figures"]["success_rate"], told["figures"]["cache_hit_rate"]) == (
+        1,
+        1.0,
+        1.0,
+    )
+    assert "the-key" not in str(told)
+    assert "the-proof" not in str(told)
     assert (await web.get("/api/agents/other", 404))["type"] == "unknown_agent"
 
 

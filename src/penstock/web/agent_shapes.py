@@ -29,6 +29,20 @@ class AgentContainer:
 
 
 @dataclass
+class AgentFigures:
+    """Of all calls on this machine; rates are of 1, times are medians, null where nothing is known."""
+
+    calls: int
+    success_rate: float | None
+    cache_hit_rate: float | None
+    pool: dict[str, int]
+    lock_wait_s: float | None
+    start_s: float | None
+    ready_s: float | None
+    overhead_s: float | None
+
+
+@dataclass
 class AgentRecord:
     name: str
     host: str
@@ -37,6 +51,7 @@ class AgentRecord:
     commands: list[str]
     pool: AgentPool
     containers: list[AgentContainer]
+    figures: AgentFigures
 
 
 @dataclass

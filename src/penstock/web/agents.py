@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import FastAPI, Path, Request, WebSocket
 from starlette.responses import Response
 
+from penstock.agents import figures
 from penstock.agents.calling import LINES
 from penstock.agents.endpoints import EndpointFile
 from penstock.config.own_files import agents_dir
@@ -143,7 +144,7 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
 def _told(parts: Parts, name: str) -> dict[str, Any]:
     """What is known of an agent; keys and proofs are told to nobody."""
     agent, host = parts.config.agents[name], parts.agent_door.hosts[name]
-    containers = EndpointFile(agents_dir(parts.config), name).read()
+    files = EndpointFile(agents_dir(parts.config), name)
     return {
         "name": name,
         "host": host.name,
@@ -162,6 +163,18 @@ def _told(parts: Parts, name: str) -> dict[str, Any]:
                 "state": one.state,
                 "created_at": one.created_at,
             }
-            for one in containers
+            for one in files.read()
         ],
+        "figures": _figures(figures.read(files.folder)),
+    }
+
+
+def _figures(sums: figures.Sums) -> dict[str, Any]:
+    """Of all calls on this machine, whoever made them; times are medians."""
+    return {
+        "calls": sums.counts.get("calls", 0),
+        "success_rate": sums.share("answered", "unanswered"),
+        "cache_hit_rate": sums.share("hits", "misses"),
+        "pool": {name: sums.counts.get(f"pool_{name}", 0) for name in figures.POOLS},
+        **{name: sums.quantile(name, 0.5) for name in figures.TIMES},
     }
