@@ -129,6 +129,8 @@ async def test_what_happens_to_it_is_told(containers: Containers) -> None:
         while not watching.is_set():  # until somebody listens, things happen that nobody hears of
             await containers.pause(id)
             await containers.resume(id)
+        await containers.pause(id)
+        await containers.resume(id)
         await containers.kill(id)
     await containers.remove(id)
     assert "pause" in told
