@@ -20,7 +20,8 @@ from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint, Endpoint
 from penstock.agents.failures import Failures
 from penstock.agents.known_config import Known
 from penstock.agents.quick_call import Unfinished
-from penstock.errors import ImageMissing
+from penstock.cli import agent_call
+from penstock.errors import EngineUnreachable, ImageMissing
 from tests.unit.scripted_server import Script, chunked, head, says, scripted
 
 PROOF = "the-proof"
@@ -288,6 +289,28 @@ def test_who_waited_is_told_of_the_failure_and_tries_nothing(
     assert quick_call.run(CALL) == 3
     os.close(lock)
     assert capfdbinary.readouterr().err == b"penstock: no image x; build it\n"
+    assert figures.read(place.file.folder).counts == {"calls": 1, "unanswered": 1, "misses": 1}
+
+
+def test_an_error_before_anything_could_be_started_is_that_of_all_who_wait(
+    place: Place, capfdbinary: Any
+) -> None:
+    """There is no engine: not each of two hundred must find that out."""
+    left = quick_call.run(CALL)
+    assert isinstance(left, Unfinished)
+    assert agent_call.finish(left) == 3
+    told = capfdbinary.readouterr().err.decode()
+    assert "no socket is there" in told
+    failure = Failures(place.file.folder).last()
+    assert failure is not None
+    assert isinstance(failure.raised(), EngineUnreachable)
+    assert told == f"penstock: {failure.message}\n"
+    assert figures.read(place.file.folder).counts == {"calls": 1, "unanswered": 1, "misses": 1}
+    # Who comes later tries anew.
+    again = quick_call.run(CALL)
+    assert isinstance(again, Unfinished)
+    assert again.waiting is not None
+    again.waiting.over()
 
 
 def test_a_dead_ones_turn_is_taken(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

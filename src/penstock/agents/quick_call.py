@@ -95,8 +95,12 @@ def _run(asked: Asked, trail: Trail) -> int | Unfinished:
             except NoEndpoint:
                 pass
         # One goes and makes it; whoever comes meanwhile is told here, for little.
-        if not waiting.for_others(known, trail):
-            return Unfinished(asked, trail, waiting)
+        try:
+            if not waiting.for_others(known, trail):
+                return Unfinished(asked, trail, waiting)
+        except AgentError:
+            figures.add(os.path.join(agents_dir, asked.agent), trail.figures, ok=False)
+            raise
         known = known_config.read(agents_dir, asked.agent, config)
 
 

@@ -6,11 +6,13 @@ Only one of many who come at once to an agent that is not there comes here; see 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.agents import known_config, quick_call
+from penstock.agents import figures, known_config, quick_call
+from penstock.agents.failures import Failures
 from penstock.agents.quick_call import NoEndpoint, Unfinished
 from penstock.errors import AgentError
 
@@ -45,7 +47,8 @@ def _finish(left: Unfinished, settings: Mapping[str, Any]) -> int:
     if before is not None and not settings:
         known_config.note(place, agent.name, [before, *_stamps(agent)], known)
     for _ in range(_TRIES):
-        get_going(config, agent, trail)
+        with _told_to_others(left, place, known.fingerprint):
+            get_going(config, agent, trail)
         if left.waiting is not None:
             left.waiting.over()
         try:
@@ -56,6 +59,21 @@ def _finish(left: Unfinished, settings: Mapping[str, Any]) -> int:
         f"agents.{agent.name}: its containers are gone before they can be called; "
         f"see `penstock agent logs {agent.name}`"
     )
+
+
+@contextmanager
+def _told_to_others(left: Unfinished, place: str, fingerprint: str) -> Iterator[None]:
+    """An error is that of all who wait for us: also where it came before anybody could start anything."""
+    folder = os.path.join(place, left.asked.agent)
+    failures = Failures(folder)
+    before = failures.last()
+    try:
+        yield
+    except AgentError as error:
+        figures.add(folder, left.trail.figures, ok=False)
+        if left.waiting is not None and failures.since(before, fingerprint) is None:
+            failures.tell(os.urandom(8).hex(), fingerprint, error)
+        raise
 
 
 def _read(path: str | None, settings: Mapping[str, Any]) -> Config:
