@@ -68,3 +68,19 @@ async def test_what_goes_on_inside_a_container_stays_there(engine: ContainerEngi
         assert told["error"]["code"] in ("output_too_large", "host_failed")
         status, told = await call(web, "wild", "say", "2", timeout_s=60.0)
         assert (status, told.get("result")) == (200, 2), told
+
+
+async def test_calls_outlive_the_container_that_is_killed_under_them(
+    engine: ContainerEngine, tmp_path: Path
+) -> None:
+    """Issue 6: each is tried again on the next container, and its client gets its answer."""
+    config = CONFIG.format(image=PYTHON_IMAGE, forks=json.dumps(FORKS))
+    before = set(engine.left())
+    async with serving(tmp_path, config) as web:
+        assert (await call(web, "tame", "say", "0"))[0] == 200
+        (name,) = set(engine.left()) - before
+        async with asyncio.TaskGroup() as group:
+            calls = [group.create_task(call(web, "tame", "say", str(n))) for n in range(40)]
+            await calls[3]
+            await asyncio.to_thread(engine.podman, "kill", name)
+        assert [one.result()[1].get("result") for one in calls] == list(range(40))
