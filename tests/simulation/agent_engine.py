@@ -67,7 +67,8 @@ class Machine:
             FINGERPRINT_LABEL: fingerprint(agent),
         }
         self.made += 1
-        self.containers[id] = Container(id, labels, self.images[agent.image], identity.key, identity.proof)
+        secrets = ("", "") if agent.plain else (identity.key, identity.proof)
+        self.containers[id] = Container(id, labels, self.images[agent.image], *secrets)
         return id
 
     async def start(self, id: str) -> None:
@@ -109,7 +110,7 @@ class Machine:
             one.asked += 1
             if self.is_mute or one.state == "paused":
                 await reader.read()  # until the caller has had enough
-            elif f"Authorization: Bearer {one.key}\r\n" not in head:
+            elif one.key and f"Authorization: Bearer {one.key}\r\n" not in head:
                 writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n")
             else:
                 body = b'{"status": "%s", "running": 0}' % one.health.encode()

@@ -208,6 +208,21 @@ async def test_one_that_is_not_as_it_should_be_is_not_taken_in(yard: Yard, chang
     assert list(yard.machine.containers) == [second.container]
 
 
+async def test_one_that_knows_no_keys_is_known_by_its_container_alone(yard: Yard) -> None:
+    plain = replace(AGENT, plain=True)
+    first = await yard.endpoint(plain)
+    yard.damage(None)
+    second = await yard.endpoint(plain)
+    assert (second.instance, second.container) == (first.instance, first.container)
+    yard.files.doubted(second)
+    yard.machine.is_up = False
+    with pytest.raises(EngineUnreachable):  # who else could say whose port that is?
+        await yard.endpoint(plain)
+    yard.machine.is_up = True
+    assert await yard.endpoint(plain) == second
+    assert yard.machine.made == 1
+
+
 async def test_an_orphan_in_use_is_left_until_it_is_not(yard: Yard) -> None:
     first = await yard.endpoint()
     yard.machine.containers[first.container].health = "draining"
