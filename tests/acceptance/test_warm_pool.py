@@ -66,8 +66,10 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(engine: ContainerEngine, folder: Path, pool: Pool) -> AsyncIterator[Rig]:
-    async with Containers(str(folder / "agents"), {}, engine.url) as containers:
+async def rig(
+    engine: ContainerEngine, folder: Path, pool: Pool, url: str | None = None
+) -> AsyncIterator[Rig]:
+    async with Containers(str(folder / "agents"), {}, url or engine.url) as containers:
         made = Rig(containers, pool)
         await made.calls.open()
         await made.keeper.open()
@@ -142,6 +144,22 @@ async def test_a_killed_container_is_told_at_once_and_replaced(
                 await call
             assert (await it.call("again")).endswith(" again")
         assert it.keeper.statistics().died == 1
+
+
+async def test_calls_go_on_while_the_engine_is_restarted(
+    container_engine: ContainerEngine, tmp_path: Path
+) -> None:
+    """A container that is ready needs no engine; what died meanwhile is found when the engine is back."""
+    with container_engine.another_service() as service:
+        async with rig(container_engine, tmp_path, Pool(), service.url) as it:
+            first = await it.call("before")
+            service.kill()
+            assert await it.call("while") == first.replace("before", "while")
+            container_engine.podman("kill", it.files.read()[0].container)
+            service.start()
+            await it.until(lambda: it.keeper.statistics().died == 1)
+            assert (await it.call("after")).endswith(" after")
+            assert it.keeper.statistics().started == 2
 
 
 OWNER = """

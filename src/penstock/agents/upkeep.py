@@ -81,7 +81,7 @@ class Upkeep:
         self._numbers = itertools.count(1)
         self._alarm: tuple[float, asyncio.Task[None]] | None = None
         self._is_stepping = False
-        self._failures = self._pause_failures = 0
+        self._failures = self._pause_failures = self._early_deaths = 0
         self._pauses_from = 0.0
         self.book = book
         self.waiting: dict[Waiter, None] = {}  # in order
@@ -313,10 +313,10 @@ class Upkeep:
         pool, idle_s = self._agent.pool, now - one.idle_since
         ended_itself = not pool.warm and not one.running and 0 < pool.idle_s <= idle_s + _EARLY_S
         if now - one.created_at < STEADY_S and not ended_itself:
-            self._failures += 1
-            if self._failures > 1:  # one may be bad luck
+            self._early_deaths += 1
+            if self._early_deaths > 1:  # one may be bad luck
                 told = f"agents.{self._agent.name}: its containers end soon after they are ready: {why}"
-                self._hold_off(AgentNotReady(f"{told}; see what its command does"))
+                self._hold_off(AgentNotReady(f"{told}; see what its command does"), self._early_deaths)
         self.bury(kept.endpoint)
         self.step()
 
@@ -339,13 +339,13 @@ class Upkeep:
         """Nothing is started or woken for a while."""
         self.counts["failures"] += 1
         self._failures += 1
-        self._hold_off(error)
+        self._hold_off(error, self._failures)
 
-    def _hold_off(self, error: AgentError) -> None:
+    def _hold_off(self, error: AgentError, times: int) -> None:
         if str(error) != str(self.problem):
             self._log.warning("%s", error)
         self.problem = error
-        self.tries_from = self._clock.now() + backoff_s(self._failures, LAST_BACKOFF_S)
+        self.tries_from = self._clock.now() + backoff_s(times, LAST_BACKOFF_S)
 
     def _tell(self, tries: int, text: str) -> None:
         """Once; what is tried again and again is not worth a line each time."""
@@ -359,7 +359,7 @@ class Upkeep:
         if now >= self.tries_from:
             self.problem = None
             if any(one.stays and now - one.created_at >= STEADY_S for one in self.book):
-                self._failures = 0
+                self._failures = self._early_deaths = 0
 
     # ---- tasks and time
 
