@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from tests.acceptance.containers import PYTHON_IMAGE, ContainerEngine
 from tests.acceptance.serve_rig import PATIENCE_S, Serve, raise_file_limit, serving, until
 
 AGENT = "echo"
+CONCURRENCY = 8
 LONG_S = 5 * PATIENCE_S
 CONFIG = f"""
 [server]
@@ -35,7 +36,7 @@ max_queued = 1000
 image = "{PYTHON_IMAGE}"
 path = "agent"
 queue = "work"
-concurrency = 16
+concurrency = {CONCURRENCY}
 limits = {{ pids = 0 }}
 """
 HANDLERS = {
@@ -61,6 +62,44 @@ class Said(NamedTuple):
         """Right, or one error of its own in one line."""
         told = self.stderr
         return self.is_right or (self.status == 3 and told.startswith("penstock: ") and told.count("\n") == 1)
+
+
+class Calls:
+    """Processes of `penstock agent call`, each with a word of its own. What they say goes to files of `place`."""
+
+    def __init__(self, place: Path, words: Sequence[str]) -> None:
+        place.mkdir()
+        self._place = place
+        self._words = words
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def begin(self, words: Sequence[str], **how: Any) -> None:
+        n = len(self._processes)
+        with open(self._place / f"{n}.out", "wb") as out, open(self._place / f"{n}.err", "wb") as err:
+            argv = [sys.executable, "-m", "penstock", "agent", "call", *words]
+            self._processes.append(subprocess.Popen(argv, stdout=out, stderr=err, **how))
+
+    def begun(self) -> int:
+        """Of how many the command has said something."""
+        return sum((self._place / f"{n}.out").stat().st_size > 0 for n in range(len(self._words)))
+
+    def said(self) -> list[Said]:
+        """How each of them has ended."""
+        return [
+            Said(
+                word,
+                self._processes[n].wait(LONG_S),
+                (self._place / f"{n}.out").read_text(),
+                (self._place / f"{n}.err").read_text(),
+            )
+            for n, word in enumerate(self._words)
+        ]
+
+    def end(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
 
 
 class Mass:
@@ -96,44 +135,21 @@ class Mass:
         return told.stdout
 
     @contextmanager
-    def calls(self, words: Sequence[str], *command: str) -> Iterator[Callable[[], list[Said]]]:
-        """A process for each word, all at once; what is given waits for all of them."""
+    def calls(self, words: Sequence[str], *command: str) -> Iterator[Calls]:
+        """A process for each word, all at once."""
         raise_file_limit()
-        place = self.folder / f"calls-{os.urandom(4).hex()}"
-        place.mkdir()
-        begun: list[subprocess.Popen[bytes]] = []
-        command = command or ("say",)
+        made = Calls(self.folder / f"calls-{os.urandom(4).hex()}", words)
+        name, *more = command or ("say",)
         try:
-            for n, word in enumerate(words):
-                with open(place / f"{n}.out", "wb") as out, open(place / f"{n}.err", "wb") as err:
-                    argv = [sys.executable, "-m", "penstock", "agent", "call", AGENT]
-                    argv += [command[0], word, *command[1:]]
-                    begun.append(
-                        subprocess.Popen(argv, cwd=self.folder, env=self.environ, stdout=out, stderr=err)
-                    )
-
-            def said() -> list[Said]:
-                statuses = [process.wait(LONG_S) for process in begun]
-                return [
-                    Said(
-                        word,
-                        statuses[n],
-                        (place / f"{n}.out").read_text(),
-                        (place / f"{n}.err").read_text(),
-                    )
-                    for n, word in enumerate(words)
-                ]
-
-            yield said
+            for word in words:
+                made.begin([AGENT, name, word, *more], cwd=self.folder, env=self.environ)
+            yield made
         finally:
-            for process in begun:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
+            made.end()
 
     def called(self, words: Sequence[str]) -> list[Said]:
-        with self.calls(words) as said:
-            return said()
+        with self.calls(words) as calls:
+            return calls.said()
 
     def stats(self) -> dict[str, Any]:
         [found] = json.loads(self.command("agent", "stats", AGENT, "--json"))

@@ -9,20 +9,23 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from tests.acceptance.containers import ContainerEngine
-from tests.acceptance.mass_rig import AGENT, Mass
-from tests.acceptance.serve_rig import Serve
+from tests.acceptance.mass_rig import AGENT, CONCURRENCY, Mass, Said
+from tests.acceptance.serve_rig import Serve, until
 
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 COLD = (1, 10, 50, *[200] * 10) if SOAK else (40,)
 MIXED = 50 if SOAK else 12
-UNDER_FAULT = 60 if SOAK else 16
-HOLD_S = "0.2"  # what a command takes, so that a fault finds many under way
+UNDER_FAULT = 60 if SOAK else 20
+HOLD_S = "1"  # what a command takes, so that a fault finds many under way
 
 
 @pytest.fixture
@@ -52,7 +55,10 @@ def test_b1_b8_b9_from_cold_one_container_answers_all_who_come_at_once(mass: Mas
     with mass.serve() as server:
         began = time.monotonic()
         asyncio.run(_mixed(mass, server))
-        print(f"{3 * MIXED:4} mixed through serve: {time.monotonic() - began:.1f} s")
+        wall_s = time.monotonic() - began
+    stats, calls = mass.stats(), callers + 3 * MIXED
+    print(f"{3 * MIXED:4} mixed through serve: {wall_s:.1f} s, of all calls so far: {_told(stats)}")
+    assert (stats["calls"], stats["answered"], stats["pool"]["cold"]) == (calls, calls, 1)
     assert mass.created() == 1
     assert len(mass.engine.left(mass.home)) == 1
 
@@ -77,3 +83,62 @@ def _told(stats: dict[str, dict[str, float]]) -> str:
         f"success {stats['success_rate']:.0%}, lock wait p50 {wait['p50_s']:.2f} s max {wait['max_s']:.2f} s, "
         f"start {start['max_s']:.2f} s, ready {ready['max_s']:.2f} s, hit rate {stats['cache_hit_rate']:.0%}"
     )
+
+
+# ---- a fault in the middle of it
+
+Way = Literal["direct", "served"]
+
+
+@contextmanager
+def _way(mass: Mass, way: Way) -> Iterator[None]:
+    if way == "direct":
+        yield
+        return
+    with mass.serve():
+        yield
+
+
+def _under(mass: Mass, fault: Callable[[], None]) -> list[Said]:
+    """Calls of which some are answered, some run and some wait when the fault comes."""
+    words = [f"word-{n}" for n in range(UNDER_FAULT)]
+    with mass.calls(words, "wait", HOLD_S) as calls:
+        until(lambda: calls.begun() > CONCURRENCY, lambda: f"{calls.begun()} have begun")
+        fault()
+        said = calls.said()
+    print(f"\n{Counter(one.stderr.partition(': ')[2][:120] or 'right' for one in said)}")
+    assert not [one for one in said if not one.is_clear]
+    return said
+
+
+@pytest.mark.parametrize("way", ["direct", "served"])
+def test_b3_a_container_killed_under_load_costs_its_own_calls_alone(mass: Mass, way: Way) -> None:
+    """Those that were in it end with an error of their own, those that were not get another one."""
+    with _way(mass, way):
+        said = _under(mass, mass.kill_container)
+        assert any(one.is_right for one in said)
+        [after] = mass.called(["after"])
+        assert after.is_right
+    assert mass.created() == 2
+    assert len(mass.engine.left(mass.home)) == 1
+
+
+@pytest.mark.parametrize("way", ["direct", "served"])
+def test_b3_an_engine_that_is_restarted_under_load_is_not_noticed_by_those_who_have_a_container(
+    container_engine: ContainerEngine, tmp_path: Path, way: Way
+) -> None:
+    with container_engine.another_service() as service:
+        mass = Mass(tmp_path, container_engine, service.url)
+
+        def restart() -> None:
+            service.kill()
+            service.start()
+
+        with _way(mass, way):
+            said = _under(mass, restart)
+            assert not [one for one in said if not one.is_right]
+            [after] = mass.called(["after"])
+            assert after.is_right
+        assert mass.created() == 1
+        mass.command("agent", "rm", AGENT)
+        mass.nothing_is_left()

@@ -274,6 +274,47 @@ def test_who_finds_somebody_at_it_waits_for_the_endpoint(
     assert "lock_wait_s" in sums.longest
 
 
+def test_who_waits_reads_files_only_when_they_have_changed(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any
+) -> None:
+    """Hundreds wait on the cores that the one who works needs."""
+    lock, looks = held_turn(place), []
+    read = EndpointFile.read
+
+    def counted(self: EndpointFile, fingerprint: str | None = None) -> list[Endpoint]:
+        looks.append(fingerprint)
+        return read(self, fingerprint)
+
+    monkeypatch.setattr(EndpointFile, "read", counted)
+    monkeypatch.setattr(turns.time, "monotonic", lambda: 0.0)  # type: ignore[attr-defined]
+    with scripted(answers("made by another")) as server:
+        acts = [lambda: None] * 20 + [lambda: place.has(server.address)]
+        assert len(while_waiting(monkeypatch, *acts)) == 0
+        assert quick_call.run(CALL) == 0
+    os.close(lock)
+    assert capfdbinary.readouterr().out == b"made by another"
+    assert len(looks) <= 4
+
+
+def test_who_waits_looks_now_and_then_also_where_nothing_has_changed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What keeps an endpoint from being used may end without a trace in a file."""
+    lock, now, looks = held_turn(place), [0.0], []
+
+    def read(agents_dir: str, agent: str, config: str) -> None:
+        looks.append(now[0])
+
+    monkeypatch.setattr(known_config, "read", read)
+    monkeypatch.setattr(turns.time, "monotonic", lambda: now[0])  # type: ignore[attr-defined]
+    while_waiting(monkeypatch, *[lambda: now.__setitem__(0, now[0] + 1.0)] * 10, lambda: os.close(lock))
+    left = quick_call.run(CALL)
+    assert isinstance(left, Unfinished)
+    assert left.waiting is not None
+    left.waiting.over()
+    assert len(looks) >= 10
+
+
 def test_who_waited_is_told_of_the_failure_and_tries_nothing(
     place: Place, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any
 ) -> None:

@@ -6,6 +6,8 @@ seen to by the start lock, so that who waits too long simply goes as well, and l
 
     AGENTS/NAME/turn.lock     held by the kernel for whoever has the turn
 
+Hundreds may wait while one works, on the same cores: a look costs a few system calls, and files are read only when
+they have changed.
 The standard library alone: a warm `agent call` imports it.
 """
 
@@ -20,6 +22,8 @@ from penstock.agents.known_config import Known
 from penstock.agents.trail import Trail
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
+_LOOK_S = 0.5  # so often all is looked at, changed or not
+_TOLD = ("endpoints.json", "failed.json", "config.json")  # where what comes of it is seen
 _UNKNOWN_START_S = 60.0
 _BEYOND_S = 15.0  # past the time that a container may take: whoever has the turn is stuck
 
@@ -30,7 +34,9 @@ class Waiting:
     def __init__(self, agents_dir: str, agent: str) -> None:
         self._folder = os.path.join(agents_dir, agent)
         self._pause_s = _FIRST_PAUSE_S
-        self._turn: int | None = None
+        self._lock: int | None = None
+        self._seen: Any = None
+        self._look_at = 0.0
         self._began: float | None = None
         self._before: Any = None
 
@@ -53,32 +59,51 @@ class Waiting:
             trail.note("no endpoint", hit=False)
         elif known is not None and (failed := failures.since(self._before, known.fingerprint)) is not None:
             raise failed.raised()
-        waited_s = time.monotonic() - self._began
         limit_s = (_UNKNOWN_START_S if known is None else known.start_s) + _BEYOND_S
-        if self._takes_turn() or waited_s > limit_s:
-            trail.note("our turn to start it", waited_s=waited_s)
+        while True:
+            waited_s = time.monotonic() - self._began
+            if self._takes_turn() or waited_s > limit_s:
+                trail.note("our turn to start it", waited_s=waited_s)
+                return False
+            time.sleep(self._pause_s * (0.5 + os.urandom(1)[0] / 256))
+            self._pause_s = min(self._pause_s * 1.5, _LONGEST_PAUSE_S)
+            if self._is_news():
+                return True
+
+    def _is_news(self) -> bool:
+        """Whether it is worth while to look at all of it."""
+        seen = [_stamp(os.path.join(self._folder, name)) for name in _TOLD]
+        if seen == self._seen and time.monotonic() < self._look_at:
             return False
-        time.sleep(self._pause_s * (0.5 + os.urandom(1)[0] / 256))
-        self._pause_s = min(self._pause_s * 1.5, _LONGEST_PAUSE_S)
+        self._seen, self._look_at = seen, time.monotonic() + _LOOK_S
         return True
 
     def _takes_turn(self) -> bool:
         try:
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            path = os.path.join(self._folder, "turn.lock")
-            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            if self._lock is None or not os.fstat(self._lock).st_nlink:  # `agent rm` took it away
+                self.over()
+                os.makedirs(self._folder, mode=0o700, exist_ok=True)
+                path = os.path.join(self._folder, "turn.lock")
+                self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
             return True  # the full path says what is wrong with the folder
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            os.close(lock)
             return False
-        self._turn = lock
         return True
 
     def over(self) -> None:
         """The endpoint is there, or there will be none: the next one may go."""
-        if self._turn is not None:
-            os.close(self._turn)
-            self._turn = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    """They are replaced as a whole, so that another one is another file."""
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return seen.st_ino, seen.st_mtime_ns, seen.st_size
