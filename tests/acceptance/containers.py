@@ -15,7 +15,6 @@ import fcntl
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,10 +24,10 @@ import pytest
 
 from penstock.agents.recipe import HOME_LABEL, LABEL
 from tests.acceptance import engine_guard
-from tests.acceptance.engine_guard import BUSYBOX_IMAGE, PYTHON_IMAGE, Engine
+from tests.acceptance.engine_guard import BUSYBOX_IMAGE, PYTHON_IMAGE, CannotRun, Engine
 
-__all__ = ["BUSYBOX_IMAGE", "PYTHON_IMAGE", "ContainerEngine", "container_engine"]
-_START_S = 300.0
+__all__ = ["BUSYBOX_IMAGE", "PYTHON_IMAGE", "CannotRun", "ContainerEngine", "container_engine", "own_engine"]
+_GONE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,10 @@ class ContainerEngine:
         """The names of Penstock's containers, in any state; of one home, or of all."""
         label = f"{HOME_LABEL}={home}" if home is not None else f"{LABEL}agent"
         return self.podman("ps", "--all", "--format={{.Names}}", f"--filter=label={label}").split()
+
+    def is_gone(self, within_s: float) -> bool:
+        """Whether its guard, which nobody keeps any more, removes all of it by then."""
+        return engine_guard.until(lambda: not self.folder.exists(), within_s)
 
     @contextmanager
     def another_service(self, url: str | None = None) -> Iterator[OwnService]:
@@ -104,6 +107,22 @@ class OwnService:
             Path(self.url.removeprefix("unix://")).unlink(missing_ok=True)
 
 
+@contextmanager
+def own_engine(users: Path) -> Iterator[ContainerEngine]:
+    """One for a program that needs it alone: `users` is a file of its own. CannotRun says what to do."""
+    lock = os.open(users, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        told = engine_guard.begun(users)
+        if "error" in told:
+            raise CannotRun(told["error"])
+        engine = ContainerEngine(told["url"], Path(told["folder"]))
+        yield engine
+    finally:
+        os.close(lock)
+    assert engine.is_gone(_GONE_S), f"{engine.folder} is left"
+
+
 @pytest.fixture(scope="session")
 def container_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerEngine]:
     """One for all processes of this test run; skipped where Podman cannot run, with what to do about it."""
@@ -132,9 +151,7 @@ def _begun(shared: Path) -> dict[str, str]:
         if "error" in told or ("folder" in told and Path(told["folder"]).exists()):
             _count(shared, 1)
             return told
-        words = [sys.executable, engine_guard.__file__, str(shared / "engine.users")]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_START_S, check=True)
-        told = json.loads(done.stdout)
+        told = engine_guard.begun(shared / "engine.users")
         state.write_text(json.dumps(told))
         (shared / "engine.count").write_text("0")
         _count(shared, 1)
@@ -146,7 +163,7 @@ def _end(shared: Path, engine: ContainerEngine) -> None:
     with (shared / "engine.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if _count(shared, -1) == 0:
-            assert engine_guard.until(lambda: not engine.folder.exists(), 60.0), f"{engine.folder} is left"
+            assert engine.is_gone(_GONE_S), f"{engine.folder} is left"
 
 
 def _count(shared: Path, change: int) -> int:

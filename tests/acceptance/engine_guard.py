@@ -57,6 +57,7 @@ runtime = "runc"
 """
 _COMMAND_S = 120.0
 _READY_S = 30.0
+_BEGIN_S = 300.0
 
 
 class CannotRun(Exception):
@@ -243,6 +244,14 @@ def mounts_below(folder: Path) -> list[str]:
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
         paths = [line.split()[4] for line in file]
     return sorted((path for path in paths if path.startswith(f"{folder}/")), reverse=True)
+
+
+def begun(users: Path) -> dict[str, str]:
+    """Have a guard begin; what it says. The caller holds a shared lock on `users`, and goes on to."""
+    words = [sys.executable, __file__, str(users)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=_BEGIN_S, check=True)
+    told: dict[str, str] = json.loads(done.stdout)
+    return told
 
 
 def guard(users: str, told: int) -> None:
