@@ -416,6 +416,21 @@ def test_a_serve_that_does_not_take_it_is_done_without(place: Place, code: str, 
     assert capfdbinary.readouterr().out == b"direct"
 
 
+def test_a_failure_that_serve_tells_names_the_agent_once(place: Place, capfdbinary: Any) -> None:
+    error = {
+        "code": "host_failed",
+        "message": "agents.reports: container 1 is gone; the command may have run",
+    }
+    lost = says(STREAM + events({"type": "end", "status": "failed", "http": 502, "error": error}))
+    with scripted(lost) as serve, serving.told(place.agents_dir, serve.address, "local-key"):
+        assert quick_call.run(CALL) == 3
+    assert (
+        capfdbinary.readouterr()
+        .err.decode()
+        .startswith("penstock: agents.reports: render: container 1 is gone;")
+    )
+
+
 def test_a_serve_that_breaks_off_is_told(place: Place, capfdbinary: Any) -> None:
     with scripted(says(STREAM)) as serve, serving.told(place.agents_dir, serve.address, "local-key"):
         assert quick_call.run(CALL) == 3

@@ -118,8 +118,8 @@ class Connections:
         """The next bytes of an answer as they came; empty at its end."""
         try:
             return await response.content.readany()
-        except (aiohttp.ClientError, OSError) as error:
-            raise self.broken_off(type(error).__name__) from None
+        except (aiohttp.ClientError, OSError):
+            raise self.broken_off("the container ended the connection") from None
 
     # ---- faults
 

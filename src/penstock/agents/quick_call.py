@@ -293,7 +293,8 @@ def finished(asked: Asked, ended: Ended) -> int:
     if asked.as_json:
         answers.write(1, answers.line(ended.document))
     elif ended.message is not None:
-        return answers.say(f"agents.{asked.agent}: {asked.command}: {ended.message}", ended.status)
+        told = ended.message.removeprefix(f"agents.{asked.agent}: ").removeprefix(f"{asked.agent}: ")
+        return answers.say(f"agents.{asked.agent}: {asked.command}: {told}", ended.status)
     return ended.status
 
 
