@@ -106,9 +106,16 @@ def _under(mass: Mass, fault: Callable[[], None]) -> list[Said]:
         until(lambda: calls.begun() > CONCURRENCY, lambda: f"{calls.begun()} have begun")
         fault()
         said = calls.said()
-    print(f"\n{Counter(one.stderr.partition(': ')[2][:120] or 'right' for one in said)}")
+    print(f"\n{_summed(said)}")
     assert not [one for one in said if not one.is_clear]
     return said
+
+
+def _summed(said: list[Said]) -> str:
+    return "; ".join(
+        f"{count} {told}"
+        for told, count in Counter(one.stderr.partition(": ")[2].strip() or "right" for one in said).items()
+    )
 
 
 @pytest.mark.parametrize("way", ["direct", "served"])
@@ -140,5 +147,25 @@ def test_b3_an_engine_that_is_restarted_under_load_is_not_noticed_by_those_who_h
             [after] = mass.called(["after"])
             assert after.is_right
         assert mass.created() == 1
+        mass.command("agent", "rm", AGENT)
+        mass.nothing_is_left()
+
+
+def test_b3_an_engine_that_dies_while_all_wait_for_a_container_is_one_error_for_each(
+    container_engine: ContainerEngine, tmp_path: Path
+) -> None:
+    with container_engine.another_service() as service:
+        mass = Mass(tmp_path, container_engine, service.url)
+        note = mass.agents_dir / AGENT / "start.json"
+        with mass.calls([f"word-{n}" for n in range(UNDER_FAULT)]) as calls:
+            until(note.exists, lambda: "nobody has begun to start it")
+            service.kill()
+            said = calls.said()
+        print(f"\n{_summed(said)}")
+        assert not [one for one in said if not one.is_clear]
+        service.start()
+        [after] = mass.called(["after"])
+        assert after.is_right
+        assert len(mass.engine.left(mass.home)) == 1
         mass.command("agent", "rm", AGENT)
         mass.nothing_is_left()
