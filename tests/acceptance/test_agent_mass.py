@@ -22,7 +22,8 @@ from tests.acceptance.mass_rig import AGENT, CONCURRENCY, Mass, Said
 from tests.acceptance.serve_rig import Serve, until
 
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
-COLD = (1, 10, 50, *[200] * 10) if SOAK else (40,)
+IN_TURN, AT_ONCE = "in turn", "at once"
+COLD = [(20, IN_TURN), (10, AT_ONCE), (50, AT_ONCE), *[(200, AT_ONCE)] * 10] if SOAK else [(40, AT_ONCE)]
 MIXED = 50 if SOAK else 12
 UNDER_FAULT = 60 if SOAK else 20
 HOLD_S = "1"  # what a command takes, so that a fault finds many under way
@@ -39,16 +40,17 @@ def mass(container_engine: ContainerEngine, tmp_path: Path) -> Iterator[Mass]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("callers", COLD)
-def test_b1_b8_b9_from_cold_one_container_answers_all_who_come_at_once(mass: Mass, callers: int) -> None:
+@pytest.mark.parametrize(("callers", "how"), COLD)
+def test_b1_b8_b9_from_cold_one_container_answers_all_who_come(mass: Mass, callers: int, how: str) -> None:
+    words = [f"cold-{n}" for n in range(callers)]
     began = time.monotonic()
-    said = mass.called([f"cold-{n}" for n in range(callers)])
+    said = mass.called(words) if how == AT_ONCE else [one for word in words for one in mass.called([word])]
     wall_s = time.monotonic() - began
     assert not [one for one in said if not one.is_right]
     assert mass.created() == 1
 
     stats = mass.stats()
-    print(f"\n{callers:4} processes from cold: {wall_s:.1f} s, {_told(stats)}")
+    print(f"\n{callers:4} processes {how} from cold: {wall_s:.1f} s, {_told(stats)}")
     assert (stats["calls"], stats["answered"], stats["success_rate"]) == (callers, callers, 1.0)
     assert (stats["pool"]["cold"], stats["start"]["count"]) == (1, 1)
 
@@ -99,7 +101,7 @@ def _way(mass: Mass, way: Way) -> Iterator[None]:
         yield
 
 
-def _under(mass: Mass, fault: Callable[[], None]) -> list[Said]:
+def _under(mass: Mass, fault: Callable[[], object]) -> list[Said]:
     """Calls of which some are answered, some run and some wait when the fault comes."""
     words = [f"word-{n}" for n in range(UNDER_FAULT)]
     with mass.calls(words, "wait", HOLD_S) as calls:
@@ -126,6 +128,16 @@ def test_b3_a_container_killed_under_load_costs_its_own_calls_alone(mass: Mass, 
         assert any(one.is_right for one in said)
         [after] = mass.called(["after"])
         assert after.is_right
+    assert mass.created() == 2
+    assert len(mass.engine.left(mass.home)) == 1
+
+
+@pytest.mark.parametrize("way", ["direct", "served"])
+def test_b6_an_agent_restarted_under_load_loses_no_call(mass: Mass, way: Way) -> None:
+    """What runs is finished in the old container; all who come meanwhile get the next one."""
+    with _way(mass, way):
+        said = _under(mass, lambda: mass.command("agent", "restart", AGENT))
+        assert not [one for one in said if not one.is_right]
     assert mass.created() == 2
     assert len(mass.engine.left(mass.home)) == 1
 
