@@ -26,6 +26,9 @@ from penstock.agents.endpoints import Endpoint, EndpointFile
 from tests.acceptance import containers
 from tests.acceptance.containers import ContainerEngine
 
+# Processes are measured as users have them: each would compile everything it imports where this is set.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 READY_S = 120.0
 _LOOK_S = 0.02
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from penstock.agents import tending
+from penstock.agents import kept, tending
 from penstock.agents.containers import Containers
 from penstock.agents.endpoints import LEAVING, READY, Endpoint, EndpointFile
 from penstock.agents.keeping import Keeper
@@ -245,6 +245,7 @@ class World:
         async def inline(work: Callable[..., Any], *words: Any, **named: Any) -> Any:
             return work(*words, **named)
 
+        monkeypatch.setattr(kept, "HOLD_S", 0.0)  # of the loop's time, which has no part in the clock's
         monkeypatch.setattr(tending, "to_thread", inline)
         monkeypatch.setattr(tending, "asked", self._answer)
         monkeypatch.setattr(tending, "drained", self._answer)

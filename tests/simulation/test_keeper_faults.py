@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from penstock.agents.endpoints import LEAVING, PAUSED, READY
+from penstock.agents import kept
+from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint
 from penstock.config.agents import Pool
 from penstock.errors import AgentError, EngineUnreachable
 from tests.simulation.pool_world import World
@@ -317,6 +319,54 @@ async def test_a_container_is_held_while_anybody_of_ours_is_in_it(
     await world.ended(long)
     with world.files.alone(endpoint) as is_alone:
         assert is_alone
+    await closed(world)
+
+
+async def test_calls_one_after_the_other_take_its_lock_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever wants it alone gets it soon, also when calls never end."""
+    world = World(str(tmp_path), Pool(concurrency=2), monkeypatch)
+    await world.keeper.open()
+    await world.ended(world.call(1.0))
+    taken: list[str] = []
+    using = world.files.using
+
+    def counted(endpoint: Endpoint) -> AbstractContextManager[Endpoint | None]:
+        taken.append(endpoint.instance)
+        return using(endpoint)
+
+    monkeypatch.setattr(world.files, "using", counted)
+    monkeypatch.setattr(kept, "HOLD_S", 0.05)
+    loop = asyncio.get_running_loop()
+    until = loop.time()
+    for _ in range(2):
+        await world.ended(world.call(1.0))  # for the loop it takes no time
+    assert 1 <= len(taken) <= 1 + (loop.time() - until) / 0.05
+    endpoint = world.files.read()[0]
+    over = loop.create_future()
+    loop.call_at(loop.time() + 0.05, over.set_result, None)  # after the one that lets it go
+    await over
+    with world.files.alone(endpoint) as is_alone:
+        assert is_alone
+    await closed(world)
+
+
+@pytest.mark.parametrize(
+    ("pool", "left"),
+    [(Pool(warm=1, idle_s=30.0), [PAUSED]), (Pool(max_tasks=1), []), (Pool(idle_s=30.0), [])],
+    ids=["paused", "spent", "idle"],
+)
+async def test_its_keeper_does_not_stand_in_its_own_way(
+    pool: Pool, left: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock that is still held from a call is let go by whoever pauses or ends the container."""
+    world = World(str(tmp_path), pool, monkeypatch)
+    monkeypatch.setattr(kept, "HOLD_S", 3600.0)
+    await world.keeper.open()
+    await world.ended(world.call(1.0))
+    await world.passes(60.0)
+    assert [one.state for one in world.files.read()] == left
     await closed(world)
 
 

@@ -186,7 +186,10 @@ class Keeper:
         self._book.give_back(lease, self._clock.now())
         if self._is_closing and not self._is_lending():
             self._all_back.set()
-        self._upkeep.step()
+        if self._upkeep.waiting:
+            self._upkeep.step()
+        else:  # nobody needs the room: the answer of the call that is over goes first
+            asyncio.get_running_loop().call_soon(self._upkeep.step)
 
     def _is_lending(self) -> bool:
         return any(kept.leases for kept in self._book.kept.values())

@@ -1,11 +1,13 @@
 """The containers that a keeper knows: as values for the pool's decisions, and what belongs to each beside them.
 
 Whoever of this process calls a container counts in it, and the process holds its `use` lock shared as long as
-anybody does: so other processes neither pause nor stop it.
+anybody does: so other processes neither pause nor stop it. Calls often come one after the other, so the lock is
+kept a little beyond that, for HOLD_S from when it was taken: then it is let go, and the file is read again.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -16,6 +18,8 @@ from penstock.agents.leases import Lease
 from penstock.agents.pool import Instance, State
 from penstock.errors import AgentError
 
+HOLD_S = 0.2
+
 
 @dataclass(slots=True)
 class Kept:
@@ -24,6 +28,8 @@ class Kept:
     endpoint: Endpoint
     hold: ExitStack = field(default_factory=ExitStack)
     is_held: bool = False  # the `use` lock, shared
+    held_until: float = 0.0  # of the loop's time, also when nobody calls it
+    release: asyncio.TimerHandle | None = None
     leases: set[Lease] = field(default_factory=set)
     seen_well_at: float = 0.0
     misses: int = 0  # questions after its health without a good answer, one after the other
@@ -57,6 +63,8 @@ class Book:
         kept = self.kept.pop(name, None)
         if kept is not None:
             kept.hold.close()
+            if kept.release is not None:
+                kept.release.cancel()
 
     def set(self, name: str, **changes: Any) -> None:
         self.instances[name] = replace(self.instances[name], **changes)
@@ -81,6 +89,7 @@ class Book:
             return False
         kept.endpoint = found
         kept.is_held = True
+        kept.held_until = asyncio.get_running_loop().time() + HOLD_S
         return True
 
     def lend(self, name: str, lease: Lease) -> Endpoint:
@@ -97,8 +106,22 @@ class Book:
             return False
         kept.leases.discard(lease)
         self.set(lease.name, running=len(kept.leases), idle_since=now)
-        self.let_go(lease.name)
+        self._let_go_soon(lease.name, kept)
         return True
+
+    def _let_go_soon(self, name: str, kept: Kept) -> None:
+        if not kept.is_held or kept.leases or kept.release is not None:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() >= kept.held_until:
+            self.let_go(name)
+        else:
+            kept.release = loop.call_at(kept.held_until, self._release, name, kept)
+
+    def _release(self, name: str, kept: Kept) -> None:
+        kept.release = None
+        if self.kept.get(name) is kept:
+            self.let_go(name)
 
     def keep(self, name: str, hold: ExitStack) -> None:
         """As after `is_usable`: `hold` has its lock."""
@@ -113,6 +136,9 @@ class Book:
         if kept.is_held and not kept.leases:
             kept.is_held = False
             kept.hold.close()
+            if kept.release is not None:
+                kept.release.cancel()
+                kept.release = None
 
     def cut(self, name: str, why: str) -> None:
         for lease in list(self.kept[name].leases):

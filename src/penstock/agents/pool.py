@@ -186,15 +186,19 @@ class _Plan:
         self.now = now
         self.actions: list[Action] = []
         self.started = 0
+        self._stay: list[Instance] | None = None  # known until something is done
 
     # ---- what is there
 
     def _do(self, action: Action) -> None:
         self.actions.append(action)
         self.instances = applied(self.instances, action)
+        self._stay = None
 
     def _staying(self) -> list[Instance]:
-        return [one for one in self.instances.values() if one.stays]
+        if self._stay is None:
+            self._stay = [one for one in self.instances.values() if one.stays]
+        return self._stay
 
     @property
     def _running(self) -> int:
@@ -254,6 +258,8 @@ class _Plan:
 
     def wake(self) -> None:
         """As many paused ones as are needed beside those that are on their way."""
+        if not self.waiting:
+            return
         coming = [one for one in self._staying() if one.state in (State.STARTING, State.WAKING)]
         unmet = min(self.waiting, most_running(self.pool) - self._running)
         unmet -= sum(room(self.pool, one) for one in coming)
@@ -278,6 +284,8 @@ class _Plan:
     def replace_old(self) -> None:
         """An old one goes when there is another for what it does, or when there can be none beside it."""
         old = [one for one in self._staying() if one.state in _AT_REST and is_old(self.pool, one, self.now)]
+        if not old:
+            return
         for one in sorted(old, key=lambda one: (one.running, one.created_at, one.name)):
             at_rest = sum(other.state in _AT_REST for other in self._staying())
             if at_rest <= self._floor():
@@ -299,7 +307,9 @@ class _Plan:
         return max(self._base, self._wanted - 1)
 
     def shrink(self) -> None:
-        idle = [one for one in self._staying() if one.state in _AT_REST and not one.running]
+        idle = [one for one in self._staying() if not one.running and one.state in _AT_REST]
+        if not idle:
+            return
         for one in sorted(idle, key=lambda one: (one.idle_since, one.name)):
             staying = sum(other.state is not State.STARTING for other in self._staying())
             if staying > self.pool.containers + self.pool.warm + self._being_replaced():
@@ -318,6 +328,8 @@ class _Plan:
         return one.idle_since + self.pool.idle_s if self.pool.idle_s else float("inf")
 
     def pause(self) -> None:
+        if not self.pool.warm:
+            return
         asleep = sum(one.state in (State.PAUSED, State.PAUSING) for one in self._staying())
         for one in sorted(self._sleepy(), key=lambda one: (one.idle_since, one.name)):
             if asleep >= self.pool.warm:

@@ -132,6 +132,7 @@ class Upkeep:
         if isinstance(action, Give):
             return self._give(action)
         book.instances = applied(book.instances, action)
+        book.let_go(action.name)  # who pauses or stops it must have it alone
         match action:
             case Wake():
                 self.spawn(self._wake(action.name))
