@@ -201,9 +201,8 @@ def test_other_refusals_are_the_agents() -> None:
         + events({"type": "stdout", "data": "not mine"}, {"type": "end", "status": "done"}),
         head(200, "X-Penstock-Proof: another", "Content-Length: 2") + b"{}",
         head(302, "Location: http://127.0.0.1:1/", "Content-Length: 0"),
-        b"220 mail.example.com ESMTP\r\n",
     ],
-    ids=["no proof", "another proof", "a redirect", "another protocol"],
+    ids=["no proof", "another proof", "a redirect"],
 )
 def test_what_cannot_prove_itself_is_not_believed(answer: bytes) -> None:
     output = Output()
@@ -246,6 +245,18 @@ def test_a_stream_without_its_end_was_cut() -> None:
 def test_nonsense_after_acceptance_is_a_lost_agent(after: bytes) -> None:
     with pytest.raises(AgentLost):
         called(says(STREAM + after))
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("answer", [b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n"])
+def test_an_answer_that_is_no_http_may_come_from_the_container_that_ran_it(
+    answer: bytes, plain: bool
+) -> None:
+    """B4: it is not sent again, there or elsewhere."""
+    with scripted(says(answer), says(b"")) as server:
+        with pytest.raises(AgentLost, match=r"no HTTP.*'render' may have run.*agent logs reports"):
+            direct_call.call(asked(Output()), endpoint_at(server.address), "/health", plain=plain)
+        assert [one.split()[0] for one in server.requests] == [b"POST", b"DELETE"]
 
 
 def test_a_request_without_an_answer_is_sent_once_more_to_the_same_container() -> None:

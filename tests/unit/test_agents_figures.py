@@ -117,6 +117,64 @@ def test_a_fold_that_was_cut_off_counts_nothing_twice(
     assert (sums.counts["calls"], sums.counts["hits"], sums.counts["misses"]) == (7, 5, 2)
 
 
+class Preempted:
+    """Whoever begins a log is stopped between giving it its name and removing that of its draft; and between a
+    call's opening of the log and its lock, somebody folds it."""
+
+    def __init__(self, folder: str, patch: pytest.MonkeyPatch) -> None:
+        self._folder = folder
+        self._unlink, self._flock = os.unlink, fcntl.flock
+        self._is_to_fold = False
+        patch.setattr(os, "unlink", self._unlinked)
+        patch.setattr(fcntl, "flock", self._locked)
+
+    def fold_at_next_lock(self) -> None:
+        self._is_to_fold = True
+
+    def _unlinked(self, path: str) -> None:
+        if not Path(path).name.startswith("figures.log."):
+            self._unlink(path)
+
+    def _locked(self, file: int, how: int) -> None:
+        if self._is_to_fold:
+            self._is_to_fold = False
+            figures.fold(self._folder)
+        self._flock(file, how)
+
+
+def test_b9_a_log_that_still_has_the_name_of_its_draft_is_folded_away_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither who writes, nor who folds, nor who reads takes it for the log that is in its place."""
+    folder = str(tmp_path)
+    preempted = Preempted(folder, monkeypatch)
+    figures.add(folder, {}, ok=True)
+    preempted.fold_at_next_lock()
+    figures.add(folder, {}, ok=True)
+    assert figures.read(folder).counts["calls"] == 2
+    preempted.fold_at_next_lock()
+    assert figures.read(folder).counts["calls"] == 2
+    figures.add(folder, {}, ok=True)
+    preempted.fold_at_next_lock()
+    figures.fold(folder)  # another was quicker
+    figures.add(folder, {}, ok=True)
+    figures.fold(folder)
+    assert figures.read(folder).counts["calls"] == 4
+
+
+def test_drafts_of_killed_processes_go_with_the_next_fold(tmp_path: Path) -> None:
+    figures.add(str(tmp_path), {}, ok=True)
+    names = ("figures.log.1.aa", "figures.json.1", "figures.log.2.bb", "endpoints.json")
+    for name in names:
+        (tmp_path / name).write_text("{")
+    for name in names[:2]:
+        os.utime(tmp_path / name, (0, 0))
+    os.utime(tmp_path / "endpoints.json", (0, 0))
+    figures.fold(str(tmp_path))
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"figures.json", "figures.log.2.bb", "endpoints.json"}, "only old drafts, and all of them"
+
+
 def test_who_is_stuck_while_folding_stalls_no_call(tmp_path: Path) -> None:
     folder = str(tmp_path)
     figures.add(folder, {}, ok=True)

@@ -192,12 +192,23 @@ def test_what_was_not_taken_in_is_asked_again(place: Place, code: str, capfdbina
     assert capfdbinary.readouterr().out == b"third"
 
 
+def test_b4_what_was_answered_with_nonsense_is_not_sent_again(place: Place, capfdbinary: Any) -> None:
+    with scripted(says(b"garbage\r\n\r\n")) as server:
+        endpoint = place.has(server.address)
+        assert quick_call.run(CALL) == 3
+        assert len([one for one in server.requests if one.startswith(b"POST /task")]) == 1
+    assert b"'render' may have run" in capfdbinary.readouterr().err
+    assert figures.read(place.file.folder).counts["unanswered"] == 1
+    assert place.file.validated_s_ago(endpoint) > 5, "who comes next looks first"
+
+
 def test_one_that_never_takes_it_is_an_error_of_one_line(place: Place, capfdbinary: Any) -> None:
     with scripted(refuses(503, "draining")) as server:
         place.has(server.address)
         assert quick_call.run(CALL) == 3
         assert len(server.requests) == 8
     assert capfdbinary.readouterr().err == b"penstock: agents.reports: not here; try again later\n"
+    assert figures.read(place.file.folder).counts["unanswered"] == 1
 
 
 def test_another_program_on_the_port_is_passed_over(place: Place, capfdbinary: Any) -> None:

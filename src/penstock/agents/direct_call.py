@@ -4,7 +4,7 @@ The standard library alone: a warm `agent call` imports it. What comes of it is 
 
     NotThere      nothing was run, for this container cannot be called: another one may be
     NothingRan    nothing was run, for it is full or leaving
-    AgentLost     it went away, or ended the connection, while the command may have run
+    AgentLost     it went away, ended the connection, or answered with nonsense, while the command may have run
 """
 
 from __future__ import annotations
@@ -93,8 +93,9 @@ def _call(asked: Asked, endpoint: Endpoint, health: str, plain: bool) -> Ended:
             raise
         except (Cut, TooSlow) as error:
             raise _Unanswered(str(error)) from None
-        except Nonsense as error:
-            raise NotThere(str(error)) from None
+        except Nonsense as error:  # it was sent, and who answers so may be the container itself
+            cancel(asked, endpoint)
+            raise AgentLost(garbled(asked, str(error))) from None
         if not plain and reply.headers.get(PROOF_HEADER) != endpoint.proof:
             raise NotThere("something else answers at its address")
         watch = _Watch(asked, lambda: answers_health(endpoint, health))
@@ -110,7 +111,7 @@ def _call(asked: Asked, endpoint: Endpoint, health: str, plain: bool) -> Ended:
             raise AgentLost(lost(asked, str(error))) from None
         except Nonsense as error:
             cancel(asked, endpoint)
-            raise AgentLost(f"agents.{asked.agent}: {error}: it does not speak the agent protocol") from None
+            raise AgentLost(garbled(asked, str(error))) from None
 
 
 def heard(asked: Asked, reply: plain_http.Reply, on_started: Callable[[], None]) -> Ended:
@@ -204,6 +205,13 @@ def cancel(asked: Asked, endpoint: Endpoint) -> None:
     with suppress(NotReached, Cut, Nonsense, TooSlow), reached(endpoint, _CANCEL_S) as connection:
         headers = {"Authorization": f"Bearer {endpoint.key}"}
         connection.ask("DELETE", f"/task/{asked.id}", headers, head_s=_CANCEL_S)
+
+
+def garbled(asked: Asked, why: str) -> str:
+    return (
+        f"agents.{asked.agent}: its container {why}: it does not speak the agent protocol, and {asked.command!r} "
+        f"may have run; see `penstock agent logs {asked.agent}`"
+    )
 
 
 def lost(asked: Asked, why: str) -> str:

@@ -22,6 +22,7 @@ _LOG, _SUMS = "figures.log", "figures.json"
 _VERSION = 1
 MOST_LOG_BYTES = 256 * 1024
 MOST_LINE_BYTES = 512
+_DRAFT_S = 600.0  # the age at which a draft is nobody's
 _TRIES, _PAUSE_S = 40, 0.005  # while somebody folds
 TIMES = ("lock_wait_s", "start_s", "ready_s", "overhead_s")
 POOLS = ("ready", "resumed", "cold")
@@ -169,10 +170,19 @@ def _opened(folder: str) -> int | None:
             os.close(log)
             time.sleep(_PAUSE_S)
             continue
-        if os.fstat(log).st_nlink:
+        if _is_still(log, path):
             return log
         os.close(log)
     return None
+
+
+def _is_still(log: int, path: str) -> bool:
+    """Whether it is the log, and was not folded away meanwhile. How many names it has says nothing: one that was
+    just begun has that of its draft as well."""
+    try:
+        return os.path.samestat(os.fstat(log), os.stat(path))
+    except OSError:
+        return False
 
 
 def _begin(folder: str, path: str) -> None:
@@ -210,7 +220,7 @@ def read(folder: str) -> Sums:
             break
         try:
             fcntl.flock(log, fcntl.LOCK_SH)  # for milliseconds: while somebody folds
-            if os.fstat(log).st_nlink:
+            if _is_still(log, path):
                 return _summed(folder, log)[0]
         finally:
             os.close(log)
@@ -219,25 +229,36 @@ def read(folder: str) -> Sums:
 
 def fold(folder: str) -> None:
     """Put the lines of the log into the sums, and begin another. Who finds somebody at it leaves it to him."""
+    path = os.path.join(folder, _LOG)
     with suppress(OSError):
-        log = os.open(os.path.join(folder, _LOG), os.O_RDWR | os.O_CLOEXEC)
+        log = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             try:
                 fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return
-            if not os.fstat(log).st_nlink:
+            if not _is_still(log, path):
                 return
             sums, seen = _summed(folder, log)
             document = {"version": _VERSION, "folded": [seen.name, seen.size], **sums.document()}
-            path = os.path.join(folder, _SUMS)
-            draft = f"{path}.{os.getpid()}"
+            draft = os.path.join(folder, f"{_SUMS}.{os.getpid()}")
             with open(draft, "w") as file:
                 json.dump(document, file)
-            os.replace(draft, path)
-            os.unlink(os.path.join(folder, _LOG))
+            os.replace(draft, os.path.join(folder, _SUMS))
+            os.unlink(path)
+            _remove_drafts(folder)
         finally:
             os.close(log)
+
+
+def _remove_drafts(folder: str) -> None:
+    """Those of processes that were killed over them: nobody works on one for long."""
+    for name in os.listdir(folder):
+        if name.startswith((f"{_LOG}.", f"{_SUMS}.")):
+            path = os.path.join(folder, name)
+            with suppress(OSError):
+                if time.time() - os.stat(path).st_mtime > _DRAFT_S:
+                    os.unlink(path)
 
 
 def _summed(folder: str, log: int) -> tuple[Sums, _Log]:

@@ -133,6 +133,7 @@ def called(asked: Asked, agents_dir: str, known: Known, trail: Trail) -> Ended:
         except NothingRan as refused:
             tries += refused.code != "busy"  # one that is full is asked again for longer
             if tries >= _TRIES or time.monotonic() > until:
+                figures.add(file.folder, trail.figures, ok=False)
                 raise AgentError(f"agents.{asked.agent}: {refused}; try again later") from None
             trail.note(f"not taken in: {refused}")
             time.sleep(_pause_s(refused.retry_after_s, tries))

@@ -55,6 +55,7 @@ def _finish(left: Unfinished, settings: Mapping[str, Any]) -> int:
             return quick_call.finished(asked, quick_call.called(asked, place, known, trail))
         except NoEndpoint:
             trail.note("it is gone again")
+    figures.add(os.path.join(place, agent.name), trail.figures, ok=False)
     raise AgentError(
         f"agents.{agent.name}: its containers are gone before they can be called; "
         f"see `penstock agent logs {agent.name}`"
