@@ -168,6 +168,8 @@ class FakeStarter(Starter):
         self.engine = engine
         self.files = files
         self.failing = 0
+        self.breaks: Exception | None = None  # of the next one: nothing that a start should raise
+        self.set_back_s = 0.0  # of the wall clock
         self.start_s = 0.3
         self.numbers = itertools.count(1)
         self.lock = asyncio.Lock()
@@ -183,7 +185,7 @@ class FakeStarter(Starter):
             key="key",
             proof="proof",
             state=state,
-            created_at=self.engine.clock.now(),
+            created_at=self.engine.clock.now() - self.set_back_s,
         )
         with self.files.changing() as endpoints:
             endpoints.append(endpoint)
@@ -197,9 +199,13 @@ class FakeStarter(Starter):
         *,
         most: int | None = None,
         is_there: Callable[[Endpoint], None] = lambda endpoint: None,
+        taken_in: Callable[[Endpoint], None] = lambda endpoint: None,
     ) -> list[Endpoint]:
         async with self.lock:
             await self.sweep_now()
+            if self.breaks is not None:
+                error, self.breaks = self.breaks, None
+                raise error
             known = sum(one.state != LEAVING for one in self.files.read())
             made: list[Endpoint] = []
             for _ in range(count if most is None else min(count, most - known)):

@@ -12,7 +12,7 @@ import pytest
 from penstock.agents import kept
 from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint
 from penstock.config.agents import Pool
-from penstock.errors import AgentError, EngineUnreachable
+from penstock.errors import AgentError, EngineUnreachable, StoreLocked
 from tests.simulation.pool_world import World
 
 SEEDS = range(60) if os.environ.get("PENSTOCK_SOAK") else range(6)
@@ -467,3 +467,61 @@ async def test_nothing_is_done_while_nothing_happens(tmp_path: Path, monkeypatch
     await world.passes(600)
     assert world.engine.requests - before <= 2 * 61  # a list and an image, every ten seconds
     await closed(world)
+
+
+@pytest.mark.parametrize("error", [StoreLocked("of a moment"), ZeroDivisionError("a defect")])
+async def test_b4_a_keeper_that_fails_begins_anew(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What runs meanwhile is not touched, who waits is told, and who comes later is served."""
+    world = World(str(tmp_path), Pool(containers=2, concurrency=1, warm=1), monkeypatch)
+    await world.keeper.open()
+    long = world.call(40.0)
+    await world.until(lambda: world.keeper.statistics().paused == 1)
+    world.starter.breaks = error
+    world.call(1.0)
+    await world.until(lambda: world.starter.breaks is None)
+    waits = world.call(1.0)
+    await world.ended(waits)
+    assert "its keeper failed" in caplog.text
+    caplog.clear()
+    await world.ended(long)
+    await world.ended(world.call(1.0))
+    assert world.outcomes[-2:] == ["done", "done"]
+    assert set(world.outcomes[:2]) <= {"done", "AgentError"}
+    await world.until(lambda: world.agrees() and world.states.count("paused") == 1)
+    assert not caplog.text
+    await closed(world, keep=False)
+    assert not world.engine.containers
+
+
+async def test_b4_one_that_always_fails_tells_each_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(str(tmp_path), Pool(), monkeypatch)
+    await world.keeper.open()
+    for _ in range(8):
+        world.starter.breaks = ZeroDivisionError("a defect")
+        await world.ended(world.call(1.0))
+    assert world.outcomes == ["AgentError"] * 8
+    await world.ended(world.call(1.0))
+    assert world.outcomes[-1] == "done"
+    await closed(world, keep=False)
+
+
+async def test_a_wall_clock_that_is_set_back_makes_no_container_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its age is counted from when it was seen to be made."""
+    pool = Pool(containers=2, concurrency=1, warm=1, max_age_s=3600.0)
+    world = World(str(tmp_path), pool, monkeypatch)
+    world.starter.set_back_s = 7200.0
+    await world.keeper.open()
+    for _ in range(20):
+        await world.ended(world.call(1.0))
+        await world.passes(5.0)
+    seen = world.keeper.statistics()
+    assert (seen.started, seen.ended) == (2, 0)
+    await world.passes(3600.0)
+    assert world.keeper.statistics().ended >= 1, "they grow old all the same"
+    await closed(world, keep=False)

@@ -420,8 +420,10 @@ async def test_no_more_are_started_than_there_may_be(yard: Yard) -> None:
     assert yard.files.read() == [first, second]
     os.unlink(yard.files.path)
     there: list[Endpoint] = []
-    more = await yard.process().start_more(AGENT, 3, most=3, is_there=there.append)
-    assert len(more) == len(there) == len(yard.files.read()) == yard.machine.made == 3
+    found: list[Endpoint] = []
+    more = await yard.process().start_more(AGENT, 3, most=3, is_there=there.append, taken_in=found.append)
+    assert len(more) == len(yard.files.read()) == yard.machine.made == 3
+    assert (len(there), {one.instance for one in found}) == (1, {first.instance, second.instance})
 
 
 async def test_those_that_could_be_started_are_there_though_others_failed(yard: Yard) -> None:

@@ -15,7 +15,7 @@ from penstock.agents.starting import Starter
 from penstock.agents.store_lock import StoreStartLock, start_lock_for
 from penstock.agents.trail import Trail
 from penstock.config.agents import Agent, Pool
-from penstock.errors import AgentBusy
+from penstock.errors import AgentBusy, AgentError, StoreLocked
 from penstock.store.base import Store
 from penstock.store.sqlite import SQLiteStore
 from tests.conformance.store_rig import PATIENCE_S, opened
@@ -45,6 +45,25 @@ async def test_one_has_it_and_is_known_to_the_others(store: Store) -> None:
     assert await other.owner() is None
     assert await other.take()
     await other.free()
+
+
+async def test_b4_a_store_that_cannot_be_used_for_a_moment_is_an_error_of_the_agent(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever starts agents has a word for those, and tries again."""
+
+    async def locked(*_: object) -> None:
+        raise StoreLocked("somebody writes; try again")
+
+    lock = StoreStartLock(store, NAME)
+    with monkeypatch.context() as patch:
+        for name in ("lease", "lease_of", "renew_lease"):
+            patch.setattr(store, name, locked)
+        for work in (lock.take, lock.owner, lambda: lock.tell("a step")):
+            with pytest.raises(AgentError, match=r"start reports: .*somebody writes; try again"):
+                await work()
+    assert await lock.take()
+    await lock.free()
 
 
 async def test_a_dead_process_of_this_machine_is_rid_of_it_at_once(store: Store) -> None:

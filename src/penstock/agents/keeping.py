@@ -25,7 +25,7 @@ from penstock.agents.rounds import Rounds
 from penstock.agents.starting import Starter
 from penstock.agents.tending import Tending
 from penstock.agents.trail import Trail
-from penstock.agents.upkeep import Figures, Surroundings, Upkeep, Waiter
+from penstock.agents.upkeep import LAST_BACKOFF_S, Figures, Surroundings, Upkeep, Waiter, backoff_s
 from penstock.clock import Clock, SystemClock
 from penstock.config.agents import Agent
 from penstock.errors import AgentError
@@ -94,22 +94,32 @@ class Keeper:
         self._task = asyncio.get_running_loop().create_task(
             self._mind(begun), name=f"penstock agent {self.agent.name}"
         )
-        self._task.add_done_callback(self._ended)
         await begun.wait()
 
     async def _mind(self, begun: asyncio.Event) -> None:
-        async with asyncio.TaskGroup() as group:
-            self._upkeep.group = group
-            begun.set()
+        """For ever: what nobody has thought of costs those who wait just then, and none of those who come later."""
+        times = 0
+        while True:
+            began = self._clock.now()
             try:
-                await self._rounds.walk()
-            finally:
-                self._upkeep.group = None
+                await self._minded(begun)
+            except Exception as error:  # noqa: BLE001 - what is kept must be kept on
+                self._log.error("agents.%s: its keeper failed", self.agent.name, exc_info=error)
+                times = 1 if self._clock.now() - began > LAST_BACKOFF_S else times + 1
+                told = f"agents.{self.agent.name}: its keeper failed, and begins anew; see the log"
+                self._upkeep.refuse(AgentError(told))
+            if self._is_closing:
+                return
+            await self._clock.sleep(backoff_s(times, LAST_BACKOFF_S))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.error("agents.%s: its keeper has ended", self.agent.name, exc_info=error)
-            self._upkeep.refuse(self._closed())
+    async def _minded(self, begun: asyncio.Event) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._upkeep.begin(group)
+                begun.set()
+                await self._rounds.walk()
+        finally:
+            self._upkeep.group = None
 
     async def close(self, *, keep: bool = True) -> None:
         """Calls get a moment to end. Containers stay for the next dispatcher, or end where `keep` is false."""

@@ -53,9 +53,12 @@ class Book:
         """One that is being started."""
         self.instances[name] = Instance(name, State.STARTING, now, now)
 
-    def add(self, endpoint: Endpoint, state: State, now: float, *, taken: int = 0) -> None:
+    def add(self, endpoint: Endpoint, state: State, now: float, *, created_at: float | None = None) -> None:
+        """Its record says when it was made, by the wall clock; who saw it made knows it by a clock that is never
+        set back."""
         name = endpoint.instance
-        self.instances[name] = Instance(name, state, min(endpoint.created_at, now), now, taken=taken)
+        made_at = min(endpoint.created_at, now) if created_at is None else created_at
+        self.instances[name] = Instance(name, state, made_at, now)
         self.kept[name] = Kept(endpoint, seen_well_at=now)
 
     def forget(self, name: str) -> None:

@@ -42,6 +42,8 @@ class Rounds:
 
     async def walk(self) -> None:
         """For ever."""
+        self._is_listening = False
+        self._leaving.clear()
         while True:
             self._upkeep.look_soon.clear()
             try:

@@ -109,10 +109,12 @@ class Starter:
         *,
         most: int | None = None,
         is_there: Callable[[Endpoint], None] = lambda endpoint: None,
+        taken_in: Callable[[Endpoint], None] = lambda endpoint: None,
     ) -> list[Endpoint]:
         """So many more, besides those that there are; with `most` no more than that in all.
 
-        Fewer where some failed; an error where all did. `is_there` is called with each as soon as it is ready.
+        Fewer where some failed; an error where all did. `is_there` is called with each that was made as soon as it
+        is ready, `taken_in` with those that somebody else had left.
         """
         call = self._call(agent, trail or Trail(agent.name))
         async with self._holding(call) as hold:
@@ -122,7 +124,7 @@ class Starter:
                 known = [one for one in call.files.read(call.fingerprint) if one.state != LEAVING]
                 count = min(count, most - len(known) - hold.making)
             for one in found:
-                is_there(one)
+                taken_in(one)
             hold.making += max(0, count)
             try:
                 return found + await self._several(call, hold, count, is_there)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from penstock.agents.engine_socket import is_remote
@@ -22,7 +23,7 @@ from penstock.agents.start_lock import (
     note_of,
     owner_of,
 )
-from penstock.errors import AgentBusy, StoreError
+from penstock.errors import AgentBusy, AgentError, StoreError
 from penstock.store.base import Lease, Store
 
 TTL_S = 15.0
@@ -58,7 +59,9 @@ class StoreStartLock:
         if self._renewing is not None:
             return False
         self._me = StartOwner.me()
-        if not await self._leased():
+        with self._told():
+            is_ours = await self._leased()
+        if not is_ours:
             return False
         self._is_lost = False
         self._renewing = asyncio.get_running_loop().create_task(self._renew())
@@ -66,7 +69,8 @@ class StoreStartLock:
 
     async def tell(self, step: str) -> None:
         self._me = at_step(self._me, step)
-        is_ours = await self._store.renew_lease(self._name, self._owner, self._ttl_s, self._note)
+        with self._told():
+            is_ours = await self._store.renew_lease(self._name, self._owner, self._ttl_s, self._note)
         if self._is_lost or not is_ours:
             raise AgentBusy(
                 f"{self._name}: this process was stopped for so long that another may be doing that by now;"
@@ -83,7 +87,8 @@ class StoreStartLock:
             await self._store.end_lease(self._name, self._owner)
 
     async def owner(self) -> StartOwner | None:
-        lease = await self._store.lease_of(self._name)
+        with self._told():
+            lease = await self._store.lease_of(self._name)
         return None if lease is None else _owner_of(lease)
 
     async def _leased(self) -> bool:
@@ -102,6 +107,14 @@ class StoreStartLock:
             with suppress(StoreError):  # tried again while there is time
                 renewed = await self._store.renew_lease(self._name, self._owner, self._ttl_s, self._note)
                 self._is_lost = not renewed
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """A store that cannot be used just now is one more reason why an agent cannot be started just now."""
+        try:
+            yield
+        except StoreError as error:
+            raise AgentError(f"{self._name}: its lock is in the store: {error}") from None
 
     @property
     def _owner(self) -> str:

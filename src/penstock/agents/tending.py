@@ -67,10 +67,16 @@ class Tending:
 
     # ---- starting
 
-    async def started(self, count: int, most: int, is_there: Callable[[Endpoint], None]) -> None:
+    async def started(
+        self,
+        count: int,
+        most: int,
+        is_there: Callable[[Endpoint], None],
+        taken_in: Callable[[Endpoint], None],
+    ) -> None:
         """So many more, as long as there are no more than `most`; each is told of as soon as it is ready."""
         await self._starter.start_more(
-            self._agent, count, Trail(self._agent.name), most=most, is_there=is_there
+            self._agent, count, Trail(self._agent.name), most=most, is_there=is_there, taken_in=taken_in
         )
 
     # ---- looking

@@ -93,6 +93,20 @@ class Upkeep:
         self.problem: AgentError | None = None
         self.tries_from = 0.0
 
+    def begin(self, group: asyncio.TaskGroup) -> None:
+        """Its tasks belong to `group` from here on. What those of a group that has failed left undone is done."""
+        self.group, self.is_ready = group, False
+        self.dead.clear()
+        for one in self.book:
+            if one.name not in self.book.kept:
+                self.book.forget(one.name)  # nobody is starting it any more
+            elif one.state in (State.WAKING, State.PAUSING):
+                self.doubt(one.name)
+            elif one.state is State.STOPPING:
+                self.book.set(one.name, state=State.LEAVING)
+            elif one.state is State.LEAVING:
+                self.spawn(self._leave(one.name))
+
     # ---- deciding
 
     def step(self) -> None:
@@ -179,24 +193,30 @@ class Upkeep:
     async def _start(self, names: list[str]) -> None:
         began = self._clock.now()
 
-        def is_there(endpoint: Endpoint) -> None:
-            now = self._clock.now()
+        def come(endpoint: Endpoint, created_at: float | None) -> bool:
             if endpoint.instance in self.book.kept:
-                return  # its record was lost, and somebody has written it again
+                return False  # its record was lost, and somebody has written it again
             if names:
                 self.book.forget(names.pop())
             if not self.book.kept:
                 self.look_soon.set()  # from here on there is something to look after
-            self.book.add(endpoint, State.READY, now)
-            if endpoint.created_at < began:  # what somebody else has left was taken in
-                self.doubt(endpoint.instance)
-                return
-            self.counts["started"] += 1
-            self._figures("start", now - began)
-            self.step()
+            self.book.add(endpoint, State.READY, self._clock.now(), created_at=created_at)
+            return True
 
+        def taken_in(endpoint: Endpoint) -> None:
+            if come(endpoint, None):
+                self.doubt(endpoint.instance)
+
+        def is_there(endpoint: Endpoint) -> None:
+            now = self._clock.now()
+            if come(endpoint, now):
+                self.counts["started"] += 1
+                self._figures("start", now - began)
+                self.step()
+
+        most = most_containers(self._agent.pool)
         try:
-            await self._tending.started(len(names), most_containers(self._agent.pool), is_there)
+            await self._tending.started(len(names), most, is_there, taken_in)
         except AgentError as error:
             self.failed(error)
         finally:
