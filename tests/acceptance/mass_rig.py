@@ -25,7 +25,7 @@ from penstock.agents.recipe import HOME_LABEL
 from tests.acceptance.containers import PYTHON_IMAGE, ContainerEngine
 from tests.acceptance.serve_rig import PATIENCE_S, Serve, raise_file_limit, serving, until
 
-AGENT = "echo"
+AGENT = "crowd"
 CONCURRENCY = 8
 LONG_S = 5 * PATIENCE_S
 CONFIG = f"""
