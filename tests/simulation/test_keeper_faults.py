@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from penstock.agents import kept
+from penstock.agents import keeper_note, kept
 from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint
+from penstock.agents.keeper_note import KeeperNote
+from penstock.agents.server_file import fingerprint
 from penstock.config.agents import Pool
 from penstock.errors import AgentError, EngineUnreachable, StoreLocked
 from tests.simulation.pool_world import World
@@ -279,6 +282,60 @@ async def test_what_another_config_made_leaves(tmp_path: Path, monkeypatch: pyte
         assert world.files.read()[0].state == LEAVING
     await world.passes(5)
     assert world.engine.containers == {}
+    await closed(world)
+
+
+async def test_of_two_configs_the_one_that_was_there_first_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another keeper has made stays as long as that lives; with it goes its word."""
+    world = World(str(tmp_path), Pool(), monkeypatch)
+    first = KeeperNote(world.files.folder, "another")
+    assert first.take()
+    other = world.starter.record(world.agent)
+    with world.files.changing() as endpoints:
+        endpoints[:] = [other._replace(fingerprint="another")]
+    await world.keeper.open()
+    await world.passes(600)
+    assert world.files.read()[0].state == READY
+    first.free()
+    await world.passes(60)
+    assert world.files.read() == []
+    kept_by = keeper_note.found(world.files.folder)
+    assert kept_by is not None
+    assert kept_by.fingerprint == fingerprint(world.agent)
+    await closed(world)
+    assert keeper_note.found(world.files.folder) is None
+
+
+async def test_the_word_of_a_keeper_outlives_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`agent rm` removes it with all that is in it."""
+    world = World(str(tmp_path), Pool(warm=1), monkeypatch)
+    await world.keeper.open()
+    await world.passes(2)
+    shutil.rmtree(world.files.folder)
+    await world.passes(60)
+    assert keeper_note.found(world.files.folder) is not None
+    await closed(world)
+
+
+async def test_containers_that_somebody_has_leave_did_not_die(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often they are stopped by hand: the agent is not taken for one that cannot live."""
+    world = World(str(tmp_path), Pool(warm=1), monkeypatch)
+    await world.keeper.open()
+    for _ in range(20):
+        await world.passes(2.0)
+        for endpoint in world.files.read():
+            world.files.mark(endpoint.instance, LEAVING)
+        for one in list(world.engine.containers.values()):
+            world.engine.die(one)
+    await world.passes(2.0)
+    assert world.keeper.statistics().problem is None
+    assert world.keeper.statistics().started > 20
     await closed(world)
 
 

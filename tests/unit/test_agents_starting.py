@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint, EndpointFile
+from penstock.agents.keeper_note import KeeperNote
 from penstock.agents.recipe import FINGERPRINT_LABEL, HOME_LABEL
 from penstock.agents.server_file import fingerprint
 from penstock.agents.start_lock import FileStartLock, MakeStartLock
@@ -252,6 +253,37 @@ async def test_another_config_gets_a_fresh_container(yard: Yard) -> None:
     assert second.fingerprint == fingerprint(changed) != first.fingerprint
     assert [one.id for one in yard.machine.running()] == [second.container]
     assert yard.files.read() == [second]
+
+
+async def test_another_config_than_that_of_the_dispatcher_is_refused(yard: Yard) -> None:
+    """Else each would have the containers of the other leave, without end."""
+    kept = await yard.endpoint()
+    keeper = KeeperNote(yard.files.folder, fingerprint(AGENT))
+    assert keeper.take()
+    edited = replace(AGENT, command=("serve", "--more"))
+    with pytest.raises(AgentBusy, match=rf"kept by process {os.getpid()} .*restart that process"):
+        await yard.endpoint(edited)
+    with pytest.raises(AgentBusy, match="another config"):
+        await yard.process().start_more(edited, 1)
+    assert yard.files.read() == [kept]
+    assert yard.machine.made == 1
+    assert await yard.endpoint() == kept
+    keeper.free()
+    assert (await yard.endpoint(edited)).fingerprint == fingerprint(edited)
+
+
+async def test_a_dispatcher_that_comes_while_another_config_starts_has_the_last_word(yard: Yard) -> None:
+    keeper = KeeperNote(yard.files.folder, "another")
+
+    def on_step(step: str) -> None:
+        if step == "after create":
+            assert keeper.take()
+
+    with pytest.raises(AgentBusy, match="another config"):
+        await yard.process(on_step).endpoint(AGENT, Trail(AGENT.name))
+    assert yard.machine.running() == []
+    assert yard.files.read() == []
+    keeper.free()
 
 
 async def test_another_image_behind_the_name_gets_a_fresh_container(yard: Yard) -> None:

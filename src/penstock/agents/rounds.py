@@ -72,6 +72,7 @@ class Rounds:
 
     async def _look(self) -> None:
         book = self._upkeep.book
+        is_keeper = self._tending.is_keeper()
         before = set(book.kept)  # what was added during the look is not in what was seen
         found = await self._tending.round()
         if not self._is_listening:
@@ -83,7 +84,7 @@ class Rounds:
         for name, endpoint in mine.items():
             if name not in book.kept and name not in self._upkeep.dead:
                 self._adopt(endpoint, found.seen.get(name))
-        for endpoint in found.records:
+        for endpoint in found.records if is_keeper else ():
             if endpoint.instance not in mine and endpoint.instance not in self._leaving:
                 self._leaving.add(endpoint.instance)
                 self._upkeep.spawn(self._see_off(endpoint))
@@ -203,6 +204,7 @@ class Rounds:
                 if kept is not None:
                     kept.hold.close()
                     group.create_task(self._part(kept.endpoint, one.state, keep=keep))
+        self._tending.keeps_no_more()
 
     async def _part(self, endpoint: Endpoint, state: State, *, keep: bool) -> None:
         ends_itself = self._agent.has_own_server and self._agent.pool.idle_s > 0

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from penstock.agents import sweeping
+from penstock.agents import keeper_note, sweeping
 from penstock.agents.containers import Containers
 from penstock.agents.endpoints import LEAVING, PAUSED, READY, TRUST_S, Endpoint, EndpointFile
 from penstock.agents.failures import Failure, Failures
@@ -117,6 +117,7 @@ class Starter:
         is ready, `taken_in` with those that somebody else had left.
         """
         call = self._call(agent, trail or Trail(agent.name))
+        self._heed_keeper(call)
         async with self._holding(call) as hold:
             found, hold.found = hold.found, []
             count -= len(found)
@@ -289,6 +290,7 @@ class Starter:
     async def _started(self, call: _Call, lock: StartLock, failures: Failures) -> None:
         """By the holder of the lock. Those who wait for it learn of its failure."""
         try:
+            self._heed_keeper(call)
             if not await self._swept(call, lock):
                 await self._made(call, lock.tell)
         except AgentError as error:
@@ -334,6 +336,7 @@ class Starter:
 
     def _publish(self, call: _Call, fresh: Endpoint) -> None:
         """From here on others find it, and nobody comes to those whose place it takes."""
+        self._heed_keeper(call)
         call.files.create()
         call.files.validated(fresh)  # before it can be found: nobody asks what was just asked
         with call.files.changing() as endpoints:
@@ -341,6 +344,15 @@ class Starter:
                 if one.fingerprint != fresh.fingerprint or one.instance in call.refused:
                     endpoints[place] = one._replace(state=LEAVING)
             endpoints.append(fresh)
+
+    def _heed_keeper(self, call: _Call) -> None:
+        """A dispatcher that keeps the agent from another config would have ours leave, as we its own."""
+        keeper = keeper_note.found(call.files.folder)
+        if keeper is not None and keeper.fingerprint != call.fingerprint:
+            raise AgentBusy(
+                f"agents.{call.agent.name}: its containers are kept by {keeper}, which has read another config"
+                " than this one, or is another release of Penstock; restart that process, and call again"
+            )
 
 
 class _Waiting:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from penstock.agents.containers import Containers
 from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint, EndpointFile
+from penstock.agents.keeper_note import KeeperNote
 from penstock.agents.server_file import fingerprint
 from penstock.agents.sightings import Seen
 from penstock.agents.starting import Starter
@@ -64,6 +65,16 @@ class Tending:
         self._files = files
         self._clock = clock
         self.fingerprint = fingerprint(agent)
+        self._note = KeeperNote(files.folder, self.fingerprint)
+
+    # ---- who keeps it
+
+    def is_keeper(self) -> bool:
+        """Whether what others have made from other configs is ours to end: that is for one at a time."""
+        return self._note.take()
+
+    def keeps_no_more(self) -> None:
+        self._note.free()
 
     # ---- starting
 
@@ -98,6 +109,11 @@ class Tending:
 
     def is_forgotten(self, endpoint: Endpoint) -> bool:
         return self._files.find(endpoint.instance) is None
+
+    def was_told_to_leave(self, endpoint: Endpoint) -> bool:
+        """Whether somebody has ended it on purpose: who removes one marks it first, and forgets it last."""
+        found = self._files.find(endpoint.instance)
+        return found is None or found.state == LEAVING
 
     async def is_well(self, endpoint: Endpoint) -> bool:
         """Its keeper decides when it ends, so it is kept from ending by itself."""

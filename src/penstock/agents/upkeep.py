@@ -332,8 +332,9 @@ class Upkeep:
         self.book.forget(name)
         # A server that nobody calls ends by itself, where its keeper was not there first.
         pool, idle_s = self._agent.pool, now - one.idle_since
-        ended_itself = not pool.warm and not one.running and 0 < pool.idle_s <= idle_s + _EARLY_S
-        if now - one.created_at < STEADY_S and not ended_itself:
+        is_no_fault = not pool.warm and not one.running and 0 < pool.idle_s <= idle_s + _EARLY_S
+        is_no_fault |= self._tending.was_told_to_leave(kept.endpoint)
+        if now - one.created_at < STEADY_S and not is_no_fault:
             self._early_deaths += 1
             if self._early_deaths > 1:  # one may be bad luck
                 told = f"agents.{self._agent.name}: its containers end soon after they are ready: {why}"
