@@ -17,7 +17,7 @@
     │   ├── EngineUnreachable      3  no container engine answers
     │   ├── ImageMissing           3  the engine has no such image
     │   ├── AgentNotReady          3  its container ended, or did not answer in time
-    │   ├── AgentBusy              3  somebody else has been starting it for too long
+    │   ├── AgentBusy              3  somebody else starts it for too long, or keeps it from another config
     │   ├── AgentLost              3  its container went away while it worked
     │   └── NoRoomForAgent         3  no port, disk, memory or process is left for it
     ├── IllegalStep                1  a step that lifecycle.py does not know (a defect of ours)
