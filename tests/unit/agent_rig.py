@@ -21,9 +21,10 @@ from penstock.config.agents import Agent
 from penstock.errors import AgentError
 from penstock.hosts.agent import AgentAdapter, Placement
 from penstock.hosts.base import Job
+from penstock.hosts.relay import AGENT_CALL
 from penstock.model import Host, Outcome
 from tests.unit.agent_server_rig import Server
-from tests.unit.model_rig import PATIENCE_S, Call, Wire, http
+from tests.unit.model_rig import PATIENCE_S, Call, Ear, Wire, http
 
 KEY, PROOF = "the-key", "the-proof"
 PROVEN = ((PROOF_HEADER, PROOF),)
@@ -129,16 +130,30 @@ class StubKeeper:
 
 @asynccontextmanager
 async def agent_host(
-    keeper: StubKeeper, *, plain: bool = False, **options: Any
+    keeper: StubKeeper, *, plain: bool = False, passed: Mapping[str, str] | None = None, **options: Any
 ) -> AsyncIterator[AgentAdapter]:
-    agent = Agent("reports", "image", plain=plain)
-    made = AgentAdapter(Host("reports", "agent", options=options), agent, keeper, keeper)
+    """`passed`: the variables of `pass_env`."""
+    agent = Agent("reports", "image", plain=plain, pass_env=tuple(passed or ()))
+    host = Host("reports", "agent", options=options)
+    made = AgentAdapter(host, agent, keeper, keeper, environ=passed or {})
     await made.open()
     await made.stand()
     try:
         yield made
     finally:
         await made.close()
+
+
+RENDER = {"command": "render", "params": ["a"]}
+
+
+class AgentEar(Ear):
+    """The client's end of a call."""
+
+    def __init__(self, payload: Any = RENDER, *, streamed: bool = False) -> None:
+        super().__init__(b"", endpoint=AGENT_CALL)
+        self.payload = payload
+        self.streamed = streamed
 
 
 async def perform(

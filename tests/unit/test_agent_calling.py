@@ -37,7 +37,7 @@ async def test_a_task_is_sent_with_the_key_and_its_answer_needs_the_proof() -> N
             reply = await calls.ask(
                 endpoint_of(server), ASK._replace(stdin="ü", trace={"traceparent": "00-x"})
             )
-        assert (reply.status, reply.answer["result"]) == (200, {"pages": 3})
+        assert (reply.status, bytes(reply.answer["result"])) == (200, b'{"pages":3}')
         (call,) = server.calls
         assert (call.method, call.path) == ("POST", "/task")
         assert call.headers["authorization"] == "Bearer the-key"
@@ -110,7 +110,7 @@ async def test_a_unix_socket_is_called_and_a_link_in_its_place_is_not_followed(t
     os.symlink(path, linked)
     async with calls_of() as calls:
         for _ in range(2):
-            assert (await calls.ask(endpoint_of(path), ASK)).answer["result"] == "here"
+            assert bytes((await calls.ask(endpoint_of(path), ASK)).answer["result"]) == b'"here"'
         assert made.connections == 1
         with pytest.raises(CallFailed) as told:
             await calls.ask(endpoint_of(linked, instance="i2"), ASK)
@@ -252,7 +252,7 @@ _WHOLE: dict[str, tuple[Act, Trouble, str]] = {
         "not followed",
     ),
     "no JSON": (_sends(answered(200, b"<html>")), Trouble.UNUSABLE, "no JSON"),
-    "JSON that is no table": (_sends(answered(200, b"[1]")), Trouble.UNUSABLE, "no table"),
+    "JSON that is no table": (_sends(answered(200, b"[1]")), Trouble.UNUSABLE, "no JSON table"),
     "nested too deep": (_sends(answered(200, b"[" * 100_000)), Trouble.UNUSABLE, "no JSON"),
     "another task's answer": (_sends(answered(200, done(1, id="t.2"))), Trouble.UNUSABLE, "another task"),
     "no HTTP": (_sends(b"SSH-2.0-OpenSSH\r\n\r\n", then_close=True), Trouble.UNUSABLE, "protocol"),

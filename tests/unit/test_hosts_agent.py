@@ -12,10 +12,11 @@ from penstock.config.agents import Agent
 from penstock.errors import AgentLost, EngineUnreachable, ImageMissing, PermanentError
 from penstock.hosts.agent import AgentAdapter
 from penstock.hosts.base import Job, Standing, Watched
-from penstock.hosts.relay import AGENT_CALL
 from penstock.model import Host, Verdict
 from tests.unit.agent_rig import (
+    RENDER,
     STREAM_HEAD,
+    AgentEar,
     StubKeeper,
     agent_host,
     answered,
@@ -27,15 +28,6 @@ from tests.unit.agent_rig import (
     perform,
 )
 from tests.unit.model_rig import Call, Ear, wire
-
-RENDER = {"command": "render", "params": ["a"]}
-
-
-class AgentEar(Ear):
-    def __init__(self, payload: Any = RENDER, *, streamed: bool = False) -> None:
-        super().__init__(b"", endpoint=AGENT_CALL)
-        self.payload = payload
-        self.streamed = streamed
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ from penstock.agents.direct_call import Asked
 from penstock.agents.endpoints import EndpointFile
 from penstock.agents.trail import Trail
 from penstock.web import agent_door
-from tests.unit.agent_rig import AGENT_ENV, StubKeeper, endpoint_at, endpoint_of, placed
+from tests.unit.agent_rig import AGENT_ENV, StubKeeper, answered, endpoint_at, endpoint_of, placed
 from tests.unit.agent_server_rig import Server
+from tests.unit.model_rig import Call, wire
 from tests.unit.web_rig import PATIENCE_S, Web, serving, token
 
 AGENT = """
@@ -272,6 +273,74 @@ async def test_commands_of_this_machine_find_the_server_and_call_through_it(
         assert ended is not None
         assert (ended.status, wrote[1:]) == (3, [(1, b"half\n"), (2, b"oops\n")])
     assert await asyncio.to_thread(notes.found, folder) is None
+
+
+# ---- servers with few words
+
+PLAIN = """
+[agents.plain]
+image = "x"
+plain = true
+"""
+PLAIN_CALL = "/api/agents/plain/call"
+
+
+async def test_an_agent_that_answers_in_one_piece_is_called_in_every_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 6: whole, streamed, by WebSocket and from the command line, and each runs once."""
+
+    async def act(call: Call) -> None:
+        await call.send(answered(200, b"hello", proof=None))
+
+    wrote: list[tuple[int, bytes]] = []
+    asked = Asked("plain", "say", ["hi"], to=lambda file, data: wrote.append((file, data)))
+    async with wire(act) as server:
+        with placed(monkeypatch, endpoint_of(server)):
+            async with serving(tmp_path, PLAIN) as web, aiohttp.ClientSession() as http:
+                whole = await web.http.post(PLAIN_CALL, json=SAY)
+                assert (whole.status_code, whole.text) == (200, "hello")
+                assert whole.headers["content-type"].startswith("text/plain")
+                streamed = await web.http.post(PLAIN_CALL, json=SAY, headers=LINES)
+                told = [json.loads(line) for line in streamed.text.splitlines()]
+                assert [one["type"] for one in told] == ["stdout", "end"]
+                assert (told[0]["data"], told[1]["status"]) == ("hello", "done")
+                async with http.ws_connect(f"{web.url}/api/agents/plain/ws") as ws:
+                    await ws.send_json(SAY)
+                    assert [await ws.receive_json(timeout=PATIENCE_S) for _ in told] == told
+                found = await asyncio.to_thread(notes.found, f"{tmp_path / 'penstock.db'}.agents")
+                assert found is not None
+                trail = Trail("plain", shown=False)
+                ended = await asyncio.to_thread(served_call.through, found, asked, trail)
+                assert ended is not None
+                assert (ended.status, wrote) == (0, [(1, b"hello")])
+        assert len(server.calls) == 4
+
+
+@pytest.mark.parametrize("headers", [{}, LINES], ids=["whole", "streamed"])
+async def test_a_call_whose_container_goes_away_runs_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
+) -> None:
+    """Issue 6: its command may have run, so its caller is told, and no other container is tried."""
+
+    async def act(call: Call) -> None:
+        call.hang_up()
+
+    async with wire(act) as server:
+        with placed(monkeypatch, endpoint_of(server)):
+            async with serving(tmp_path, PLAIN) as web, aiohttp.ClientSession() as http:
+                response = await web.http.post(PLAIN_CALL, json=SAY, headers=headers)
+                assert response.status_code == 502
+                error = response.json()["error"]
+                assert error["code"] == "host_failed"
+                assert "may have run" in error["message"]
+                assert len(server.calls) == 1
+                async with http.ws_connect(f"{web.url}/api/agents/plain/ws") as ws:
+                    await ws.send_json(SAY)
+                    end = await ws.receive_json(timeout=PATIENCE_S)
+                    assert (end["type"], end["error"]["code"]) == ("end", "host_failed")
+                    assert "may have run" in end["error"]["message"]
+        assert len(server.calls) == 2
 
 
 # ---- WebSocket

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import msgspec
 
+from penstock.agents import wary_json
 from penstock.agents.connections import CallFailed, Connections, Terms, Trouble
 from penstock.agents.endpoints import Endpoint
 
@@ -31,7 +32,6 @@ _MOST_RETRY_AFTER_S = 3600.0
 _ENDED = frozenset({Trouble.REFUSED, Trouble.STRANGER, Trouble.LOST})
 _JSON = {"Content-Type": "application/json"}
 
-_decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -58,7 +58,9 @@ class Reply(NamedTuple):
     """A whole answer."""
 
     status: int
-    answer: Any  # a table; of an agent that knows no keys anything
+    answer: (
+        Any  # the fields of a table, as `wary_json` reads them; of a plain agent also a text that is no JSON
+    )
     body: bytes
     retry_after_s: float | None = None
 
@@ -121,10 +123,10 @@ class Stream:
 
     def _line(self, raw: bytes) -> Line:
         try:
-            told = _decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            told = wary_json.read_table(raw)
+        except wary_json.NOT_JSON:
             told = None
-        if not isinstance(told, dict) or not isinstance(told.get("type"), str):
+        if told is None or not isinstance(told.get("type"), str):
             raise self._connections.unusable("a line that is no JSON table with a `type`")
         if told.get("id", self._id) != self._id:
             raise self._connections.unusable("the answer to another task")
@@ -236,14 +238,20 @@ class AgentCalls:
         if 300 <= status < 400:
             raise self._connections.unusable(f"a redirect (status {status}), which is not followed")
         try:
-            answer = _decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            answer = wary_json.read_table(body)
+            if answer is None and self.terms.plain:
+                wary_json.check(body)
+                return {}
+        except wary_json.NOT_JSON:
             if self.terms.plain:
                 return body.decode(errors="replace")
-            raise self._connections.unusable(f"status {status} with a body that is no JSON") from None
-        if not isinstance(answer, dict) and not self.terms.plain:
-            raise self._connections.unusable(f"status {status} with JSON that is no table")
+            raise self._no_table(status) from None
+        if answer is None:
+            raise self._no_table(status)
         return answer
+
+    def _no_table(self, status: int) -> CallFailed:
+        return self._connections.unusable(f"status {status} with a body that is no JSON table")
 
 
 def _retry_after_s(text: str) -> float | None:

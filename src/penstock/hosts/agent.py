@@ -6,16 +6,17 @@
     temporary_exit = [75]           # exit statuses worth another try
     output_limit_bytes = 10000000
 
-A payload is `{"command": "render", "params": [...] or {...}, "stdin": "text"}`. The task's name in the container is
+The task's name in the container is
 `TASK.ATTEMPT`, and the same name runs once there. A container that refused, is another's, or takes nothing more in
 has run nothing: another is asked at once, within the same attempt. One that was lost is the host's fault, and
-however many attempts it took with it, the host's breaker counts it once.
+however many attempts it took with it, the host's breaker counts it once. A task is tried again then, as on every
+host (`retry.host_faults`); a call, which somebody waits for, is not: its command may have run.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple, Protocol
@@ -23,13 +24,24 @@ from typing import Any, NamedTuple, Protocol
 from penstock.agents.calling import LINES, AgentCalls, Ask, Reply, Stream
 from penstock.agents.connections import OUTPUT_LIMIT_BYTES, CallFailed, Terms, Trouble
 from penstock.agents.endpoints import Endpoint
+from penstock.agents.engine_faults import hidden
 from penstock.agents.recording import Count, Recorder, counted
 from penstock.agents.trail import Trail
 from penstock.clock import Clock
 from penstock.config.agents import Agent
-from penstock.config.problems import kind_of, meant
 from penstock.errors import AgentError, AgentLost, PermanentError
-from penstock.hosts.agent_answers import LOG_CHARS, end_line, outcome_of, reply_of_end
+from penstock.hosts.agent_answers import (
+    LOG_CHARS,
+    end_line,
+    lines_of,
+    made,
+    not_again,
+    outcome_of,
+    ran_nothing,
+    reply_of_end,
+    told_already,
+)
+from penstock.hosts.agent_payload import read_payload
 from penstock.hosts.base import Health, Job, OwnCoroutine
 from penstock.hosts.command import EX_TEMPFAIL
 from penstock.hosts.options import Options
@@ -38,13 +50,13 @@ from penstock.model import Host, Outcome, Verdict
 from penstock.store.base import Store
 from penstock.trace import passed_on
 
-FIELDS = ("command", "params", "stdin")
-COMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_COMMAND_RULE = "letters, digits, '_', '.' and '-', at most 128, first a letter, digit or '_'"
 _LAST_TRY = (False, False, False, True)  # containers that ran nothing, within one attempt
 _MOST_LOST = 100  # instances whose loss is remembered
+_MOST_KEYS = 100  # instances whose keys are hidden in what is told
+_MOST_STDERR = max(LOG_CHARS, 65_536)  # longer than any secret: one that comes in two pieces is known as well
 _CHECK_S = 30.0
 _JSON_HEADERS = (("content-type", "application/json"),)
+_TEXT_HEADERS = (("content-type", "text/plain; charset=utf-8"), ("x-content-type-options", "nosniff"))
 _LINES_HEADERS = (("content-type", LINES), ("cache-control", "no-store"), ("x-accel-buffering", "no"))
 
 
@@ -93,7 +105,13 @@ class AgentAdapter:
     check_every_s = _CHECK_S
 
     def __init__(
-        self, host: Host, agent: Agent, keeper: Keeping, engine: Engine, recorder: Recorder | None = None
+        self,
+        host: Host,
+        agent: Agent,
+        keeper: Keeping,
+        engine: Engine,
+        recorder: Recorder | None = None,
+        environ: Mapping[str, str] = os.environ,
     ) -> None:
         self._host = host.name
         self._recorder = recorder
@@ -108,6 +126,8 @@ class AgentAdapter:
         self._stands = False
         self._calls = AgentCalls(host.name, Terms(plain=agent.plain, output_limit_bytes=limit_bytes))
         self._lost: dict[str, None] = {}  # instances, the oldest first
+        self._passed = [environ[name] for name in agent.pass_env if environ.get(name)]
+        self._keys: dict[str, tuple[str, str]] = {}  # key and proof by instance, the oldest first
 
     async def open(self) -> None:
         await self._calls.open()
@@ -160,7 +180,7 @@ class AgentAdapter:
 
     async def _perform(self, ask: Ask) -> Outcome:
         try:
-            return self._outcome(ask, await self._asked(ask))
+            return made(self._host, self._outcome(ask, await self._asked(ask)))
         except CallFailed as failed:
             return self._failed(failed)
         except AgentError as error:
@@ -189,8 +209,17 @@ class AgentAdapter:
 
     def _outcome(self, ask: Ask, reply: Reply) -> Outcome:
         return outcome_of(
-            self._host, reply, timeout_s=ask.timeout_s, temporary=self._temporary, plain=self._plain
+            self._host,
+            reply,
+            timeout_s=ask.timeout_s,
+            temporary=self._temporary,
+            plain=self._plain,
+            hide=self._hide,
         )
+
+    def _hide(self, text: str) -> str:
+        """Without what was given to containers for nobody else: values of `pass_env`, keys and proofs."""
+        return hidden(text, (*self._passed, *(key for both in self._keys.values() for key in both)))
 
     # ---- calls of the front door
 
@@ -204,6 +233,8 @@ class AgentAdapter:
             outcome = self._failed(failed)
             if relay.begun:
                 return await _broken_off(outcome, relay)
+            if not failed.trouble.nothing_ran:
+                outcome = not_again(outcome)
         except AgentError as error:
             outcome = Outcome(Verdict.HOST, error=str(error))
         except ClientStalled as stalled:
@@ -216,20 +247,21 @@ class AgentAdapter:
         outcome = self._outcome(ask, reply)
         if outcome.verdict is not Verdict.DONE:
             return self._refuse(relay, reply, outcome)
-        await relay.whole(200, _JSON_HEADERS, self._host, attempt, reply.body)
+        headers = _TEXT_HEADERS if isinstance(reply.answer, str) else _JSON_HEADERS
+        await relay.whole(200, headers, self._host, attempt, reply.body)
         return replace(outcome, value=relay.record() or None)
 
     async def _pass_lines(self, ask: Ask, relay: Relay, attempt: int) -> Outcome:
         async with self._followed(ask) as stream:
             if stream.reply is not None:
-                return self._refuse(relay, stream.reply, self._outcome(ask, stream.reply))
+                return await self._pass_in_one_piece(ask, relay, attempt, stream.reply)
             stderr = ""
             async for lines in stream:
                 if not relay.begun:
                     await relay.begin(200, _LINES_HEADERS, self._host, attempt)
                 for line in lines:
-                    if line.type == "stderr":
-                        stderr = f"{stderr}{line.told.get('data', '')}"[-LOG_CHARS:]
+                    if line.type == "stderr" and isinstance(said := line.told.get("data"), str):
+                        stderr = self._hide(stderr + said)[-_MOST_STDERR:]
                 await relay.send(b"".join(line.raw for line in lines))
                 if stream.end is not None:
                     await relay.end()
@@ -237,12 +269,23 @@ class AgentAdapter:
         outcome = self._outcome(ask, reply_of_end(stream.end.told, stderr))
         if outcome.verdict is Verdict.DONE:
             return replace(outcome, value=relay.record() or None)
-        return _told_already(outcome)
+        return told_already(outcome)
+
+    async def _pass_in_one_piece(self, ask: Ask, relay: Relay, attempt: int, reply: Reply) -> Outcome:
+        """To a client that asked for lines: from an agent that knows none, or that took nothing in."""
+        outcome = self._outcome(ask, reply)
+        if outcome.verdict is not Verdict.DONE:
+            return self._refuse(relay, reply, outcome)
+        await relay.begin(200, _LINES_HEADERS, self._host, attempt)
+        await relay.send(lines_of(reply))
+        await relay.end()
+        return replace(outcome, value=relay.record() or None)
 
     def _refuse(self, relay: Relay, reply: Reply, outcome: Outcome) -> Outcome:
         if reply.code:  # in words of the protocol, which the client understands
             relay.refusal = Refusal(reply.status, _JSON_HEADERS, reply.body)
-        return outcome
+        is_over = outcome.verdict is Verdict.HOST and not ran_nothing(reply)
+        return not_again(outcome) if is_over else outcome
 
     @asynccontextmanager
     async def _followed(self, ask: Ask) -> AsyncIterator[Stream]:
@@ -277,9 +320,17 @@ class AgentAdapter:
             async with self._keeper.lease(count.begun()) as endpoint:
                 count.leased()
                 instance = endpoint.instance
+                self._know(endpoint)
                 yield endpoint
         except AgentLost as lost:
-            raise CallFailed(Trouble.LOST, str(lost), instance) from None
+            trouble = Trouble.LOST if instance else Trouble.REFUSED
+            raise CallFailed(trouble, str(lost), instance) from None
+
+    def _know(self, endpoint: Endpoint) -> None:
+        if endpoint.instance not in self._keys:
+            self._keys[endpoint.instance] = endpoint.key, endpoint.proof
+            if len(self._keys) > _MOST_KEYS:
+                del self._keys[next(iter(self._keys))]
 
     def _tell(self, endpoint: Endpoint, failed: CallFailed) -> None:
         failed.instance = endpoint.instance
@@ -313,46 +364,12 @@ class AgentAdapter:
         return False
 
 
-def read_payload(payload: Any) -> Ask:
-    """What a payload asks for; PermanentError says what is wrong with it."""
-    if not isinstance(payload, dict):
-        raise PermanentError(
-            f'a payload for an agent is {{"command": …, "params": […]}}, not {kind_of(payload)}'
-        )
-    for name in payload:
-        if name not in FIELDS:
-            raise PermanentError(
-                f"the payload has an unknown field {name[:80]!r}{meant(name, FIELDS, 'fields')}"
-            )
-    command = payload.get("command")
-    if not isinstance(command, str) or not COMMAND.fullmatch(command):
-        what = "is missing" if command is None else f"must be {_COMMAND_RULE}"
-        raise PermanentError(f"the payload's `command` {what}; name what the agent shall do")
-    params = payload.get("params")
-    if params is not None and not isinstance(params, list | dict):
-        raise PermanentError(f"the payload's `params` must be a list or a table, not {kind_of(params)}")
-    stdin = payload.get("stdin")
-    if stdin is not None and not isinstance(stdin, str):
-        raise PermanentError(f"the payload's `stdin` must be a text, not {kind_of(stdin)}")
-    return Ask("", command, [] if params is None else params, stdin)
-
-
-def _told_already(outcome: Outcome) -> Outcome:
-    """The client has read how it ended: nobody tries again."""
-    return replace(
-        outcome,
-        verdict=Verdict.PERMANENT,
-        retry_after_s=None,
-        host_fault=outcome.verdict is Verdict.HOST,
-    )
-
-
 async def _broken_off(outcome: Outcome, relay: Relay) -> Outcome:
     """The client has a part of the answer: it is told that no more comes."""
     error = f"{outcome.error}; the answer had begun, so it was not tried again"
     await relay.send(end_line(error, "timeout" if outcome.timed_out else "host_failed"))
     await relay.end()
-    return _told_already(replace(outcome, error=error))
+    return told_already(replace(outcome, error=error))
 
 
 def make(host: Host, clock: Clock) -> AgentAdapter:

@@ -12,16 +12,21 @@ answer                              verdict     why
 503 draining                        host        nothing was run: the adapter asks another container first
 401, other 4xx and 5xx              host        the container does not do what it is for
 200 with anything else              host
+
+Of what a container says, only the value of a task may hold what `pass_env` gave it: errors and logs do not.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Collection, Mapping
-from typing import Any
+from base64 import b64encode
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import msgspec
 
+from penstock.agents import wary_json
 from penstock.agents.calling import Reply
 from penstock.model import Outcome, Verdict
 
@@ -31,25 +36,39 @@ _ERROR_CHARS = 1900
 _BUSY_S = 1.0  # until a busy one is asked again, if it names no time
 _PERMANENT = frozenset({"unknown_command", "bad_request", "too_large", "output_too_large"})
 
+# Nothing of a command was run, so that a call may be brought elsewhere.
+_RAN_NOTHING = frozenset({"draining", "no_room", "cannot_start", "unauthorized", "forbidden", "too_slow"})
+_END_FIELDS = ("id", "exit", "truncated", "duration_s", "waited_s")
+
+Hide: TypeAlias = Callable[[str], str]
 _encode = msgspec.json.Encoder().encode
 
 
 def outcome_of(
-    host: str, reply: Reply, *, timeout_s: float | None, temporary: Collection[int], plain: bool = False
+    host: str,
+    reply: Reply,
+    *,
+    timeout_s: float | None,
+    temporary: Collection[int],
+    plain: bool = False,
+    hide: Hide = str,
 ) -> Outcome:
-    """`temporary`: the exit statuses that are worth another try. `plain`: the agent has a protocol of its own."""
+    """`temporary`: the exit statuses that are worth another try. `plain`: the agent has a protocol of its own.
+
+    A value is as it came, in `msgspec.Raw`, unless it is a text that is no JSON: `made` makes something of it.
+    """
     answer = reply.answer
     if reply.status == 200:
-        if isinstance(answer, dict) and answer.get("status") == "done" and "result" in answer:
-            return Outcome(Verdict.DONE, answer["result"], logs=_end_of(answer.get("stderr")))
+        if _is_result(answer):
+            return Outcome(Verdict.DONE, answer["result"], logs=_end_of(answer.get("stderr"), hide))
         if plain:
-            return Outcome(Verdict.DONE, answer)
+            return Outcome(Verdict.DONE, answer if isinstance(answer, str) else msgspec.Raw(reply.body))
         return Outcome(Verdict.HOST, error=f"{host} answered 200, but not with a result")
     if plain and not reply.code:
-        return _plain(host, reply)
-    error = reply.error
+        return _plain(host, reply, hide)
+    error = {name: hide(told) if isinstance(told, str) else told for name, told in reply.error.items()}
     message = _text(error.get("message")) or f"status {reply.status}"
-    logs = _end_of(error.get("stderr"))
+    logs = _end_of(error.get("stderr"), str)
     match reply.code:
         case "handler_failed":
             verdict = Verdict.TEMPORARY if _is_temporary(error, temporary) else Verdict.PERMANENT
@@ -66,10 +85,83 @@ def outcome_of(
     return Outcome(Verdict.HOST, error=f"{host} answered {reply.status}: {message}", logs=logs)
 
 
+def made(host: str, outcome: Outcome) -> Outcome:
+    """With the value that was done; too many parts of one would hold up everybody who reads it."""
+    raw = outcome.value
+    if not isinstance(raw, msgspec.Raw):
+        return outcome
+    data = bytes(raw)
+    if wary_json.parts_of(data) > wary_json.MOST_PARTS:
+        text = f"{host} answered with too many lists, tables and keys; print less, or write a file"
+        return replace(outcome, verdict=Verdict.PERMANENT, value=None, error=text)
+    try:
+        return replace(outcome, value=wary_json.value_of(data))
+    except wary_json.NOT_JSON as error:
+        text = f"{host} answered with a result that cannot be kept: {error}"
+        return replace(outcome, verdict=Verdict.PERMANENT, value=None, error=text)
+
+
+def ran_nothing(reply: Reply) -> bool:
+    """Whether the container says so: nothing of what was asked for was begun."""
+    return reply.status == 401 or reply.code in _RAN_NOTHING
+
+
+def not_again(outcome: Outcome) -> Outcome:
+    """Of a call whose command may have run: who waits for it is told, and decides."""
+    if outcome.verdict is not Verdict.HOST:
+        return outcome
+    may_have = "" if "may have run" in (outcome.error or "") else "; the command may have run"
+    return replace(told_already(outcome), error=f"{outcome.error}{may_have}")
+
+
+def told_already(outcome: Outcome) -> Outcome:
+    """The client has read how it ended: nobody tries again."""
+    return replace(
+        outcome,
+        verdict=Verdict.PERMANENT,
+        retry_after_s=None,
+        host_fault=outcome.verdict is Verdict.HOST,
+    )
+
+
+def _is_result(answer: Any) -> bool:
+    return isinstance(answer, dict) and answer.get("status") == "done" and "result" in answer
+
+
+def lines_of(reply: Reply) -> bytes:
+    """An answer in one piece that is done, as the lines of a stream: for who asked for those."""
+    answer = reply.answer if _is_result(reply.answer) else {}
+    told = [_output(answer["result"], answer.get("format")) if answer else _text_line(reply.body)]
+    if stderr := _text(answer.get("stderr")):
+        told.append({"type": "stderr", "data": stderr})
+    kept = {name: answer[name] for name in _END_FIELDS if answer.get(name) is not None}
+    told.append({"type": "end", "status": "done", "exit": 0, "http": reply.status, **kept})
+    return b"".join(_encode(line) + b"\n" for line in told)
+
+
+def _output(result: msgspec.Raw, form: object) -> dict[str, Any]:
+    """What the command wrote: its text, or its JSON on a line."""
+    if wary_json.is_text(bytes(result)) and form != "json":
+        return {"type": "stdout", "base64" if form == "base64" else "data": result}
+    return {"type": "stdout", "data": f"{bytes(result).decode()}\n"}
+
+
+def _text_line(body: bytes) -> dict[str, Any]:
+    try:
+        return {"type": "stdout", "data": body.decode()}
+    except UnicodeDecodeError:
+        return {"type": "stdout", "base64": b64encode(body).decode()}
+
+
+def last_line(status: int, body: bytes) -> bytes:
+    """The last line of a stream for an answer in one piece that tells of a failure."""
+    return wary_json.extended(body, type="end", http=status) + b"\n"
+
+
 def reply_of_end(told: Mapping[str, Any], stderr: str) -> Reply:
     """The last line of a stream, as the whole answer that it stands for."""
     if told.get("status") == "done":
-        return Reply(200, {"result": None, "stderr": stderr, **told}, b"")
+        return Reply(200, {"result": None, **told, "stderr": stderr}, b"")
     given = told.get("error")
     error = given if isinstance(given, dict) else {}
     code = told.get("status") if told.get("status") in ("time_over", "cancelled") else "handler_failed"
@@ -82,9 +174,9 @@ def end_line(message: str, code: str) -> bytes:
     return _encode({"type": "end", "status": "failed", "error": {"code": code, "message": message}}) + b"\n"
 
 
-def _plain(host: str, reply: Reply) -> Outcome:
+def _plain(host: str, reply: Reply, hide: Hide) -> Outcome:
     """An agent that answers in words of its own: all that is known is the status."""
-    said = reply.answer if isinstance(reply.answer, str) else reply.body.decode(errors="replace")
+    said = hide(reply.answer if isinstance(reply.answer, str) else reply.body.decode(errors="replace"))
     text = f"{host} answered {reply.status}: {' '.join(said.split())[:_ERROR_CHARS]}"
     if reply.status in (429, 503):
         after_s = _BUSY_S if reply.retry_after_s is None else reply.retry_after_s
@@ -127,5 +219,6 @@ def _text(given: object) -> str:
     return given if isinstance(given, str) else ""
 
 
-def _end_of(given: object) -> str | None:
-    return _text(given)[-LOG_CHARS:] or None
+def _end_of(given: object, hide: Hide) -> str | None:
+    """Hidden before it is cut: the end of a secret is one as well."""
+    return hide(_text(given))[-LOG_CHARS:] or None

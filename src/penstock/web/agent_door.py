@@ -20,8 +20,8 @@ from penstock.config import Config
 from penstock.config.agent_hosts import agents_kind
 from penstock.config.problems import meant
 from penstock.errors import PermanentError
-from penstock.hosts.agent import read_payload
-from penstock.hosts.agent_answers import end_line
+from penstock.hosts.agent_answers import end_line, last_line
+from penstock.hosts.agent_payload import read_payload
 from penstock.hosts.relay import AGENT_CALL, ClientStalled, Headers
 from penstock.model import Host, Task
 from penstock.scheduling.messages import End
@@ -126,7 +126,7 @@ class AgentDoor:
             {**figures, **self._front_door.kept_of(body)},
             host=host.name,
             timeout_s=asked.timeout_s,
-            retries=0,  # its answer is the command's own; what did not run is tried again all the same
+            retries=0,  # its answer is the command's own; what surely did not run is tried again all the same
         )
         task = self._front_door.completed(caller, task, headers, asked.lane, asked.priority)
         key = caller.token_id, agent, asked.id or task.id
@@ -200,9 +200,7 @@ class AgentRelay(ConnectionRelay):
                 await super().pass_on(status, headers, body)
                 return
             self.mark_begun(status)
-        with suppress(msgspec.DecodeError):
-            told = msgspec.json.decode(body, type=dict[str, Any])
-            await self.send(_encode({"type": "end", "http": status, **told}) + b"\n")
+        await self.send(last_line(status, body))
         await self.end()
 
     async def hold_on(self) -> None:

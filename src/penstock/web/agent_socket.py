@@ -17,7 +17,7 @@ from fastapi import WebSocket, WebSocketDisconnect
 from starlette.responses import Response
 
 from penstock.errors import PenstockError, Unreachable
-from penstock.hosts.agent_answers import end_line
+from penstock.hosts.agent_answers import end_line, last_line
 from penstock.hosts.relay import AGENT_CALL, ClientStalled, Headers, Relay
 from penstock.scheduling.messages import End
 from penstock.web.agent_door import Admitted, refusal_record
@@ -59,7 +59,9 @@ class SocketRelay(Relay):
         self._begun = True
 
     async def send(self, data: bytes) -> None:
-        for line in data.splitlines():
+        for line in data.split(b"\n"):
+            if not line:
+                continue
             # Before it is said: whoever has heard it may answer at once.
             self.ended = self.ended or _is_last(line)
             await self._socket.say(line)
@@ -189,8 +191,15 @@ async def _wait(event: asyncio.Event) -> None:
     await event.wait()
 
 
+class _Typed(msgspec.Struct):
+    type: str = ""
+
+
+_read_type = msgspec.json.Decoder(_Typed).decode
+
+
 def _is_last(line: bytes) -> bool:
-    return b'"end"' in line and bool(msgspec.json.decode(line)["type"] == "end")
+    return b'"end"' in line and _read_type(line).type == "end"
 
 
 def _is_cancel(message: bytes) -> bool:
@@ -203,8 +212,8 @@ def _is_cancel(message: bytes) -> bool:
 def _last_line(relay: SocketRelay, ended: asyncio.Future[End]) -> bytes:
     """For a call that has ended without one."""
     if relay.refusal is not None and not ended.cancelled() and ended.result().step == "fail":
-        told: Any = msgspec.json.decode(relay.refusal.body)
-        return _encode({"type": "end", "http": relay.refusal.status, **told})
+        return last_line(relay.refusal.status, relay.refusal.body).rstrip()
     refused = stopping() if ended.cancelled() else why_ended(ended.result(), relay)
-    code = {"timeout": "time_over"}.get(refused.type, refused.type)
+    # What ended it is the container's, whatever it said: the client's words were fine.
+    code = {"timeout": "time_over", "refused": "host_failed"}.get(refused.type, refused.type)
     return end_line(refused.message, code).rstrip()
