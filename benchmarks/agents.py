@@ -151,13 +151,21 @@ async def in_turn(places: Sequence[Place], count: int, command: str) -> list[lis
     return taken
 
 
-async def all_at_once(place: Place, count: int, command: str, *params: str) -> float:
-    """The seconds until the last one of so many has its answer."""
+async def kept_full(place: Place, count: int, callers: int, command: str, *params: str) -> float:
+    """The seconds until the last one of so many calls has its answer, each caller with one at a time."""
+    left = count
+
+    async def caller(session: aiohttp.ClientSession) -> None:
+        nonlocal left
+        while left > 0:
+            left -= 1
+            await call(session, place, command, *params)
+
     async with many() as session:
         began = time.perf_counter()
         async with asyncio.TaskGroup() as group:
-            for _ in range(count):
-                group.create_task(call(session, place, command, *params))
+            for _ in range(callers):
+                group.create_task(caller(session))
         return time.perf_counter() - began
 
 
