@@ -21,11 +21,12 @@ from tests.acceptance.containers import ContainerEngine
 from tests.acceptance.mass_rig import AGENT, CONCURRENCY, Mass, Said
 from tests.acceptance.serve_rig import Serve, until
 
+pytestmark = pytest.mark.slow
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 IN_TURN, AT_ONCE = "in turn", "at once"
 COLD = [(20, IN_TURN), (10, AT_ONCE), (50, AT_ONCE), *[(200, AT_ONCE)] * 10] if SOAK else [(40, AT_ONCE)]
 MIXED = 50 if SOAK else 12
-UNDER_FAULT = 60 if SOAK else 20
+UNDER_FAULT = 60 if SOAK else 14
 HOLD_S = "1"  # what a command takes, so that a fault finds many under way
 
 
@@ -39,7 +40,6 @@ def mass(container_engine: ContainerEngine, tmp_path: Path) -> Iterator[Mass]:
     made.nothing_is_left()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("callers", "how"), COLD)
 def test_b1_b8_b9_from_cold_one_container_answers_all_who_come(mass: Mass, callers: int, how: str) -> None:
     words = [f"cold-{n}" for n in range(callers)]
