@@ -13,7 +13,9 @@ import pytest
 from penstock.agents import keeper_note, kept
 from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint
 from penstock.agents.keeper_note import KeeperNote
+from penstock.agents.pool import Action, Leave, Pause, Start, Stop, Wake
 from penstock.agents.server_file import fingerprint
+from penstock.agents.upkeep import Upkeep
 from penstock.config.agents import Pool
 from penstock.errors import AgentError, EngineUnreachable, StoreLocked
 from tests.simulation.pool_world import World
@@ -582,3 +584,43 @@ async def test_a_wall_clock_that_is_set_back_makes_no_container_old(
     await world.passes(3600.0)
     assert world.keeper.statistics().ended >= 1, "they grow old all the same"
     await closed(world, keep=False)
+
+
+@pytest.mark.parametrize("kind", [Pause, Wake, Leave, Stop])
+async def test_b4_one_that_is_gone_when_its_turn_comes_is_passed_over(
+    kind: type[Action], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Between what was decided of it and the first step towards that, somebody has removed it."""
+    decided: list[str] = []
+    begin, step = Upkeep._begin, Upkeep.step
+
+    def begun(self: Upkeep, action: Action, now: float) -> bool:
+        if isinstance(action, kind) and not isinstance(action, Start):
+            decided.append(action.name)
+        return begin(self, action, now)
+
+    def stepped(self: Upkeep) -> None:
+        step(self)
+        while decided and not self._is_stepping:
+            name = decided.pop()
+            world.engine.containers.pop(self.book.kept[name].endpoint.container, None)
+            self.lost(name, "it was removed")
+            removed.append(name)
+
+    removed: list[str] = []
+    world = World(str(tmp_path), Pool(containers=2, concurrency=1, warm=1, max_tasks=2), monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(Upkeep, "_begin", begun)
+        patch.setattr(Upkeep, "step", stepped)
+        await world.keeper.open()
+        for _ in range(4):
+            for call in [world.call(1.0), world.call(1.0)]:
+                await world.ended(call)
+            await world.passes(10)
+    assert removed
+    await world.passes(60)
+    await world.ended(world.call(1.0))
+    assert world.outcomes[-1] == "done"
+    assert "failed" not in caplog.text
+    await closed(world, keep=False)
+    assert not world.engine.containers

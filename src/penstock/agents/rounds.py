@@ -79,8 +79,9 @@ class Rounds:
             self._is_listening = True
             self._upkeep.spawn(self._listen())
         mine = {one.instance: one for one in found.records if one.fingerprint == self._tending.fingerprint}
-        for name in before & set(book.kept):
-            self._compare(name, mine.get(name), found)
+        for name in before:
+            if name in book.kept:
+                self._compare(name, mine.get(name), found)
         for name, endpoint in mine.items():
             if name not in book.kept and name not in self._upkeep.dead:
                 self._adopt(endpoint, found.seen.get(name))

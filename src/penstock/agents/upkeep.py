@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.agents.endpoints import PAUSED, Endpoint
-from penstock.agents.kept import Book
+from penstock.agents.kept import Book, Kept
 from penstock.agents.leases import Lease
 from penstock.agents.pool import (
     Action,
@@ -105,7 +105,7 @@ class Upkeep:
             elif one.state is State.STOPPING:
                 self.book.set(one.name, state=State.LEAVING)
             elif one.state is State.LEAVING:
-                self.spawn(self._leave(one.name))
+                self.spawn(self._leave(one.name, self.book.kept[one.name]))
 
     # ---- deciding
 
@@ -147,16 +147,17 @@ class Upkeep:
             return self._give(action)
         book.instances = applied(book.instances, action)
         book.let_go(action.name)  # who pauses or stops it must have it alone
+        name, kept = action.name, book.kept[action.name]
         match action:
             case Wake():
-                self.spawn(self._wake(action.name))
+                self.spawn(self._wake(name, kept))
             case Pause():
-                self.spawn(self._pause(action.name))
+                self.spawn(self._pause(name, kept))
             case Leave():
-                self._log.info("%s leaves: %s", self._named(action.name), action.why)
-                self.spawn(self._leave(action.name))
+                self._log.info("%s leaves: %s", self._named(name), action.why)
+                self.spawn(self._leave(name, kept))
             case Stop():
-                self.spawn(self._stop(action.name))
+                self.spawn(self._stop(name, kept))
         return True
 
     def _give(self, action: Give) -> bool:
@@ -231,11 +232,16 @@ class Upkeep:
     def doubt(self, name: str) -> None:
         """Nobody gets it until it was looked at."""
         self.book.set(name, state=State.WAKING)
-        self.spawn(self._wake(name))
+        self.spawn(self._wake(name, self.book.kept[name]))
 
-    async def _wake(self, name: str) -> None:
+    # From a decision to the first step of its task the world may change: a container that is gone by then is in
+    # the book no more.
+
+    async def _wake(self, name: str, kept: Kept) -> None:
         """Whatever it was, it can be called after this, or it goes."""
-        book, kept, began = self.book, self.book.kept[name], self._clock.now()
+        book, began = self.book, self._clock.now()
+        if not self._is_still(name, State.WAKING):
+            return
         with ExitStack() as hold:
             try:
                 woken = await self._tending.woken(kept.endpoint, hold)
@@ -277,15 +283,17 @@ class Upkeep:
         self.book.set(name, healthy=False)
         self.step()
 
-    async def _pause(self, name: str) -> None:
-        book, kept = self.book, self.book.kept[name]
+    async def _pause(self, name: str, kept: Kept) -> None:
+        book = self.book
+        if not self._is_still(name, State.PAUSING):
+            return
         try:
             is_paused = await self._tending.paused(kept.endpoint)
         except AgentError as error:
             is_paused = False
             self._pause_failures += 1
             self._pauses_from = self._clock.now() + backoff_s(self._pause_failures, LAST_PAUSE_BACKOFF_S)
-            self._tell(self._pause_failures, f"{self._named(name)} cannot be paused: {error}")
+            self._tell(self._pause_failures, f"{self._called(kept)} cannot be paused: {error}")
         if not self._is_still(name, State.PAUSING):
             return
         if is_paused:
@@ -297,8 +305,9 @@ class Upkeep:
             book.set(name, state=State.READY, idle_since=self._clock.now())
         self.step()
 
-    async def _leave(self, name: str) -> None:
-        kept = self.book.kept[name]
+    async def _leave(self, name: str, kept: Kept) -> None:
+        if self.book.kept.get(name) is not kept:
+            return
         is_sick = not self.book.instances[name].healthy
         with contextlib.suppress(AgentError):  # it is done again before it is stopped
             await self._tending.leaves(kept.endpoint)
@@ -307,15 +316,17 @@ class Upkeep:
             if self.book.kept.get(name) is kept:
                 self.book.cut(name, f"{self._named(name)} does not answer any more; the command may have run")
 
-    async def _stop(self, name: str) -> None:
-        kept, tries = self.book.kept[name], 0
+    async def _stop(self, name: str, kept: Kept) -> None:
+        if self.book.kept.get(name) is not kept:
+            return
+        tries = 0
         patience_s = float("inf") if self.book.instances[name].healthy else HUNG_S
         while self.book.kept.get(name) is kept:
             try:
                 await self._tending.ended(kept.endpoint, patience_s)
             except AgentError as error:
                 tries += 1
-                self._tell(tries, f"{self._named(name)} cannot be ended: {error}")
+                self._tell(tries, f"{self._called(kept)} cannot be ended: {error}")
                 await self._clock.sleep(backoff_s(tries, LAST_BACKOFF_S))
             else:
                 self.counts["ended"] += 1
@@ -412,7 +423,10 @@ class Upkeep:
         return one is not None and one.state is state
 
     def _named(self, name: str) -> str:
-        return f"agents.{self._agent.name}: container {self.book.kept[name].endpoint.container[:12]}"
+        return self._called(self.book.kept[name])
+
+    def _called(self, kept: Kept) -> str:
+        return f"agents.{self._agent.name}: container {kept.endpoint.container[:12]}"
 
 
 def backoff_s(failures: int, most_s: float) -> float:
