@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -88,6 +90,14 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self.process.poll() is None:
+            for number in (
+                signal.SIGINT,
+                signal.SIGTERM,
+            ):  # two of them end at once what it runs, then itself
+                self.process.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.communicate(timeout=PATIENCE_S)
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate()
@@ -195,3 +205,15 @@ def read_all(sock: socket.socket) -> bytes:
 
 def printed(lines: list[dict[str, Any]], kind: str = "stdout") -> str:
     return "".join(line["data"] for line in lines if line["type"] == kind)
+
+
+def until_gone(pid: int) -> None:
+    """Wait for the end of a process that is not our child."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([descriptor], [], [], PATIENCE_S)[0], f"process {pid} lives on"
+    finally:
+        os.close(descriptor)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import resource
-import select
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.agent_server_rig import PATIENCE_S, Server, Stream, printed, read_answer
+from tests.unit.agent_server_rig import Server, Stream, printed, read_answer, until_gone
 
 QUICK = ("--kill-s", "0.2", "--linger-s", "0.2")
 
@@ -23,18 +22,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
         status, said = running.stop()
         assert (status, said) == (0, "")
-
-
-def until_gone(pid: int) -> None:
-    """Wait for the end of a process that is not our child."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        assert select.select([descriptor], [], [], PATIENCE_S)[0], f"process {pid} lives on"
-    finally:
-        os.close(descriptor)
 
 
 # ---- what runs
@@ -244,6 +231,7 @@ def test_no_process_left_is_an_error_of_that_task_alone(tmp_path: Path) -> None:
             assert answer.headers["Retry-After"] == "1"
             resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, before)
             assert server.run("say", "x").body["result"] == "x"
+        assert server.stop()[0] == 0  # and with it what it runs
 
 
 def test_children_that_hold_the_pipes_do_not_hold_the_task(server: Server) -> None:

@@ -140,8 +140,9 @@ def test_one_that_was_not_seen_lately_is_validated(place: Place, tmp_path: Path,
         (ENGINE_SAYS_RUNNING, says(head(200, "X-Penstock-Proof: another", "Content-Length: 2") + b"{}")),
         (ENGINE_SAYS_RUNNING, says(head(500, PROVEN, "Content-Length: 2") + b"{}")),
         (ENGINE_SAYS_RUNNING, says(b"")),
+        (ENGINE_SAYS_RUNNING, says(head(200, PROVEN, "Content-Length: 22") + b'{"status":"unhealthy"}')),
     ],
-    ids=["gone", "ended", "no engine", "another instance", "ill", "silent"],
+    ids=["gone", "ended", "no engine", "another instance", "ill", "silent", "unhealthy"],
 )
 def test_one_that_fails_validation_is_left_to_the_full_path(
     place: Place, tmp_path: Path, engine_says: Script, health: Script
@@ -200,6 +201,16 @@ def test_b4_what_was_answered_with_nonsense_is_not_sent_again(place: Place, capf
     assert b"'render' may have run" in capfdbinary.readouterr().err
     assert figures.read(place.file.folder).counts["unanswered"] == 1
     assert place.file.validated_s_ago(endpoint) > 5, "who comes next looks first"
+
+
+def test_one_that_can_start_nothing_is_looked_at_by_who_comes_next(place: Place, capfdbinary: Any) -> None:
+    error = {"code": "no_room", "message": "no process is left"}
+    told = events({"type": "end", "status": "failed", "http": 503, "error": error})
+    with scripted(says(STREAM + told)) as server:
+        endpoint = place.has(server.address)
+        assert quick_call.run(CALL) == 3
+    assert b"no process is left" in capfdbinary.readouterr().err
+    assert place.file.validated_s_ago(endpoint) > 5
 
 
 def test_one_that_never_takes_it_is_an_error_of_one_line(place: Place, capfdbinary: Any) -> None:

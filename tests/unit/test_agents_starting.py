@@ -187,7 +187,7 @@ async def test_a_container_that_lost_its_record_is_taken_in_again(yard: Yard, da
     assert yard.machine.made == 1
 
 
-@pytest.mark.parametrize("change", ["proof", "health", "image", "fingerprint", "paused"])
+@pytest.mark.parametrize("change", ["proof", "draining", "unhealthy", "image", "fingerprint", "paused"])
 async def test_one_that_is_not_as_it_should_be_is_not_taken_in(yard: Yard, change: str) -> None:
     first = await yard.endpoint()
     (container,) = yard.machine.running()
@@ -195,8 +195,8 @@ async def test_one_that_is_not_as_it_should_be_is_not_taken_in(yard: Yard, chang
         case "proof":
             container.proof = "".join(reversed(container.proof))
             container.given_proof = first.proof
-        case "health":
-            container.health = "draining"
+        case "draining" | "unhealthy":
+            container.health = change
         case "image":
             yard.machine.images["here"] = "image-2"
         case "fingerprint":

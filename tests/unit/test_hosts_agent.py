@@ -119,6 +119,25 @@ async def test_a_container_that_ran_nothing_is_passed_over_within_the_attempt() 
         assert [instance for instance, _ in keeper.reports] == ["gone", "other", "old"]
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_one_that_can_start_nothing_is_told_of_to_its_keeper(streamed: bool) -> None:
+    """Which asks it whether that goes on, and puts another in its place."""
+
+    async def act(call: Call) -> None:
+        if streamed:
+            await follow(call, line(type="end", http=503, **failed("no_room")))
+        else:
+            await call.send(answered(503, failed("no_room")))
+
+    async with wire(act) as server:
+        keeper = StubKeeper(endpoint_of(server))
+        async with agent_host(keeper) as made:
+            work = AgentEar(streamed=True) if streamed else RENDER
+            outcome = await perform(made, work)
+        assert outcome.verdict is (Verdict.PERMANENT if streamed else Verdict.HOST)
+        assert keeper.reports == [("i1", "it has no room to start anything")]
+
+
 async def test_where_none_runs_anything_the_host_is_to_blame() -> None:
     keeper = StubKeeper(endpoint_of("127.0.0.1:1"))
     async with agent_host(keeper) as made:

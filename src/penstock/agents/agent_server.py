@@ -761,6 +761,7 @@ _MARK = "PENSTOCK_AGENT_RUN"
 _PRIVATE = ("PENSTOCK_AGENT_KEY", "PENSTOCK_AGENT_PROOF", "PENSTOCK_AGENT_INSTANCE", _MARK)
 _UNKILLABLE_S = 5.0
 _HUNTS = 100
+_SHORT_TIMES, _SHORT_S = 3, 2.0  # so often in a row, over so long: this is no passing shortage
 
 
 class Process:
@@ -813,7 +814,7 @@ class Process:
                 os.close(descriptor)
             raise
         self.pid = self._popen.pid
-        self._reaper.children[self.pid] = self
+        self._reaper.started(self)
         for descriptor in (opened[1], opened[3], *opened[4:5]):
             os.close(descriptor)
         for descriptor, kind in ((opened[0], STDOUT), (opened[2], STDERR)):
@@ -887,6 +888,10 @@ class Process:
 
     # -- its end
 
+    @property
+    def is_over(self) -> bool:
+        return self._ended is None
+
     def stop(self) -> None:
         """SIGTERM to its group, SIGKILL later."""
         if self._is_stopping or self._ended is None:
@@ -930,7 +935,7 @@ class Process:
             self._close_pipe(descriptor)
         self._close_stdin()
         ended(self._status)
-        self._reaper.sweep()
+        self._reaper.over(self)
 
     def _drain(self, descriptor: int) -> None:
         """What is in the pipe already counts; one who goes on writing does not hold us."""
@@ -953,14 +958,64 @@ class Process:
                 os.killpg(self.pid, number)
 
 
+class Stat(NamedTuple):
+    """Of /proc/PID/stat, what its owner cannot choose."""
+
+    pid: int
+    state: str
+    parent: int
+    session: int
+    threads: int
+    born: int  # in ticks since the machine started: a number that is used again has another birth
+
+    @property
+    def is_dead(self) -> bool:
+        return self.state in "ZX" and self.threads < 2  # the first thread may end before the others
+
+
+def read_stat(pid: int) -> Stat | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        parent, session, threads, born = (int(fields[number]) for number in (1, 3, 17, 19))
+        return Stat(pid, fields[0].decode(), parent, session, threads, born)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 class Reaper:
-    """Takes in every child that dies: handlers, and as process 1 (or as subreaper) whatever lost its parent."""
+    """Takes in every child that dies: handlers, and as process 1 (or as subreaper) whatever lost its parent.
+
+    Whatever lost its parent is a stray: a child of ours that is no handler. It lives as long as its task: known by
+    its session, which nobody can choose, else by the mark in its environment. One that has shed both belongs to
+    one of the tasks at work when it was first seen; when they are over, so is it.
+    """
 
     def __init__(self, mark: str) -> None:
         self.children: dict[int, Process] = {}
         self._needle = f"\0{_MARK}={mark}:".encode()
         self._list = f"/proc/self/task/{os.getpid()}/children"
+        self._at_work: dict[int, Process] = {}  # by session; until its task is over
         self.running: Callable[[str], bool] = lambda task: True
+        self._own: set[tuple[int, int]] = set()  # what was there before the first task
+        self._own_sessions: set[int] = set()
+        # Of strays without a sign: who may have left them.
+        self._suspects: dict[tuple[int, int], list[Process]] = {}
+
+    def begin(self) -> None:
+        """What is here before any task was started by whoever started us, and is left alone."""
+        found = [one for one in map(read_stat, self._children()) if one is not None and not one.is_dead]
+        self._own = {(one.pid, one.born) for one in found}
+        self._own_sessions = {os.getsid(0), *(one.session for one in found)}
+
+    def started(self, process: Process) -> None:
+        self.children[process.pid] = self._at_work[process.pid] = process
+
+    def over(self, process: Process) -> None:
+        """Its task has ended, and with it all that it left."""
+        self.sweep()
+        if self._at_work.get(process.pid) is process:
+            del self._at_work[process.pid]
 
     def reap(self) -> None:
         strangers = False
@@ -979,43 +1034,103 @@ class Reaper:
         if strangers:
             self.sweep()
 
-    def sweep(self) -> None:
-        """Kill what left its handler's group and outlived its task: it has become our child and bears our mark."""
-        try:
-            with open(self._list, "rb") as file:
-                pids = [int(pid) for pid in file.read().split()]
-        except (OSError, ValueError):
-            return  # a kernel without this list
-        if any(pid not in self.children and self._is_left_over(pid) for pid in pids):
-            self._hunt()
+    def sweep(self, spares_unknown: bool = True) -> None:
+        """Kill the strays whose task is over, with all that they started."""
+        found = [read_stat(pid) for pid in self._children() if pid not in self.children]
+        strays = {(one.pid, one.born): one for one in found if one is not None and not one.is_dead}
+        self._own.intersection_update(strays)
+        self._suspects = {key: known for key, known in self._suspects.items() if key in strays}
+        is_left = False
+        for key, stray in strays.items():
+            is_wanted = self._is_wanted(stray)
+            if is_wanted is None:
+                working = [one for one in self._at_work.values() if not one.is_over]
+                suspects = self._suspects.setdefault(key, working)
+                if all(one.is_over for one in suspects):
+                    spares_unknown = False
+                is_left = is_left or not spares_unknown
+            else:
+                is_left = is_left or not is_wanted
+        if is_left:
+            self._hunt(spares_unknown)
 
-    def _hunt(self) -> None:
+    def _hunt(self, spares_unknown: bool) -> None:
         """All are stopped before one is killed: who forks without end would outrun a hunt one by one."""
-        found: set[int] = set()
+        prey: set[int] = set()
         for _ in range(_HUNTS):
-            pids = {int(name) for name in os.listdir("/proc") if name.isdigit()}
-            fresh = {pid for pid in pids - found - self.children.keys() if self._is_left_over(pid)}
+            seen = map(read_stat, _pids())
+            living = {one.pid: one for one in seen if one is not None and not one.is_dead}
+            verdicts: dict[int, bool] = {os.getpid(): False}
+            fresh = {pid for pid in living if self._is_prey(pid, living, verdicts, spares_unknown)} - prey
             if not fresh:
                 break
             for pid in fresh:
                 with suppress(OSError):
                     os.kill(pid, signal.SIGSTOP)
-            found |= fresh
-        for pid in found:
+            prey |= fresh
+        for pid in prey:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _is_left_over(self, pid: int) -> bool:
-        return not self.running(self._task_of(pid))
+    def _is_prey(
+        self, pid: int, living: dict[int, Stat], verdicts: dict[int, bool], spares_unknown: bool
+    ) -> bool:
+        """As the child of ours that it descends from; who does not descend from us is none of our business."""
+        way: list[int] = []
+        while pid not in verdicts:
+            way.append(pid)
+            one = living.get(pid)
+            if one is None or pid in way[:-1]:
+                verdicts[pid] = False
+            elif one.parent == os.getpid():
+                verdicts[pid] = self._is_left_over(one, spares_unknown)
+            else:
+                pid = one.parent
+        for passed in way:
+            verdicts[passed] = verdicts[pid]
+        return verdicts[pid]
 
-    def _task_of(self, pid: int) -> str:
-        """The task that a process was started for, or '' for one that is none of ours."""
+    def _is_left_over(self, child: Stat, spares_unknown: bool) -> bool:
+        if child.pid in self.children:
+            return False
+        is_wanted = self._is_wanted(child)
+        return not (spares_unknown if is_wanted is None else is_wanted)
+
+    def _is_wanted(self, stray: Stat) -> bool | None:
+        """Whether what it belongs to goes on; None: it bears no sign of that."""
+        if (stray.pid, stray.born) in self._own:
+            return True
+        process = self._at_work.get(stray.session)
+        if process is not None:
+            return not process.is_over
+        if stray.session in self._own_sessions:
+            return True
+        task = self._mark_of(stray.pid)
+        return None if task is None else self.running(task)
+
+    def _mark_of(self, pid: int) -> str | None:
+        """The task that a process says it was started for."""
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 _, found, rest = (b"\0" + file.read()).partition(self._needle)
         except OSError:
-            return ""
-        return rest.partition(b"\0")[0].decode("ascii", "replace") if found else ""
+            return None
+        return rest.partition(b"\0")[0].decode("ascii", "replace") if found else None
+
+    def _children(self) -> list[int]:
+        try:
+            with open(self._list, "rb") as file:
+                return [int(pid) for pid in file.read().split()]
+        except (OSError, ValueError):  # a kernel without this list
+            found = map(read_stat, _pids())
+            return [one.pid for one in found if one is not None and one.parent == os.getpid()]
+
+
+def _pids() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
 
 
 def become_guardian() -> None:
@@ -1221,8 +1336,13 @@ class Task:
             self._process.start(argv, self._tasks.environment(self), stdin, self.is_interactive)
         except (OSError, ValueError, subprocess.SubprocessError) as fault:
             self._process = None
-            self._fail(*_start_fault(self.command, argv[0], fault))
+            code, message = _start_fault(self.command, argv[0], fault)
+            if code == "no_room":
+                self._tasks.shortage.met()
+                self._tasks.reaper.sweep(spares_unknown=False)
+            self._fail(code, message)
             return
+        self._tasks.shortage.over()
         self._timer = asyncio.get_event_loop().call_later(self._timeout_s, self._time_is_over)
         self._tell()
 
@@ -1326,6 +1446,28 @@ def _start_fault(command: str, program: Any, fault: Exception) -> tuple[str, str
     return "cannot_start", f"{where} cannot start: {getattr(fault, 'strerror', None) or fault}"
 
 
+class Shortage:
+    """Whether handlers cannot be started for want of processes, memory or descriptors, for a while already."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._since = 0.0
+        self._times = 0
+
+    def met(self) -> None:
+        if not self._times:
+            self._since = self._now()
+        self._times += 1
+
+    def over(self) -> None:
+        self._times = 0
+
+    @property
+    def lasts(self) -> bool:
+        """A moment is no sign: it may be that those who run need all there is."""
+        return self._times >= _SHORT_TIMES and self._now() - self._since >= _SHORT_S
+
+
 class Tasks:
     """All tasks that are known: who runs, who waits, which answers are kept and for how long."""
 
@@ -1335,6 +1477,7 @@ class Tasks:
         self._mark = os.urandom(8).hex()
         self.reaper = Reaper(self._mark)
         self.reaper.running = self._is_running
+        self.shortage = Shortage()
         self.is_draining = False
         self.done = self.failed = 0
         self.input_bytes = 0
@@ -1348,7 +1491,7 @@ class Tasks:
         self.on_end: Callable[[Task], None] = lambda task: None
 
     def _is_running(self, id: str) -> bool:
-        return not id or id in self.running
+        return id in self.running
 
     def environment(self, task: Task) -> dict[str, str]:
         own = {
@@ -1462,6 +1605,13 @@ class Tasks:
             task.stop("cancelled", why)
             if is_hard:
                 task.kill()
+
+    @property
+    def status(self) -> str:
+        """`unhealthy`: it starts nothing any more, and somebody should put another in its place."""
+        if self.is_draining:
+            return "draining"
+        return "unhealthy" if self.shortage.lasts else "ok"
 
     @property
     def is_idle(self) -> bool:
@@ -2269,7 +2419,7 @@ class Service:
     def health(self) -> dict[str, Any]:
         tasks = self.tasks
         return {
-            "status": "draining" if tasks.is_draining else "ok",
+            "status": tasks.status,
             "instance": self._instance,
             "version": VERSION,
             "protocol": PROTOCOL,
@@ -2308,7 +2458,7 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, self._signalled)
         self._listen()
-        self.tasks.reaper.reap()
+        self.tasks.reaper.begin()
         self.loop.call_soon(become_guardian)
         self._look_for_idleness()
         await self._stopped

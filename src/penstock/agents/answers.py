@@ -21,6 +21,8 @@ from penstock.agents.plain_http import Cut, Nonsense, Reply
 from penstock.errors import AgentError, UsageError
 
 LINES = "application/x-ndjson"
+NO_ROOM = "no_room"  # it could start nothing
+UNHEALTHY = "unhealthy"  # what it says of its health when that goes on
 MOST_LINE_BYTES = 64 * 1024**2
 TIME_OVER, CANCELLED, NO_AGENT = 124, 143, 3
 _SIGNALLED = 128
@@ -48,6 +50,11 @@ class Ended(NamedTuple):
     status: int
     message: str | None
     document: dict[str, Any]
+
+    @property
+    def found_no_room(self) -> bool:
+        error = self.document.get("error")
+        return isinstance(error, dict) and error.get("code") == NO_ROOM
 
     @property
     def spent_s(self) -> float:

@@ -170,7 +170,9 @@ def _of_some_endpoint(asked: Asked, file: EndpointFile, known: Known, trail: Tra
             except AgentLost:
                 file.doubted(endpoint)  # whoever comes next looks first
                 raise
-            if file.validated_s_ago(endpoint) > TRUST_S / 2:
+            if ended.found_no_room:
+                file.doubted(endpoint)
+            elif file.validated_s_ago(endpoint) > TRUST_S / 2:
                 file.validated(endpoint)
             return ended
 
@@ -196,7 +198,7 @@ def _is_usable(endpoint: Endpoint, file: EndpointFile, known: Known, trail: Trai
     elif endpoint.state != READY:
         return False
     with trail.timed("validate"):
-        fine = is_running(endpoint.container) and direct_call.answers_health(
+        fine = is_running(endpoint.container) and direct_call.is_fit(
             endpoint, known.health, plain=known.plain
         )
     if fine:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple
 
+from penstock.agents.answers import UNHEALTHY
 from penstock.agents.containers import Containers
 from penstock.agents.endpoints import Endpoint
 from penstock.agents.sightings import Seen
@@ -192,12 +193,13 @@ async def _answer(reader: asyncio.StreamReader, agent: Agent, proof: str) -> Ans
     if agent.plain:
         return Answer(True, f"HTTP {status}")
     says = await _body(reader, headers)
-    is_draining = says.get("status") == "draining"
+    state = says.get("status")
+    is_unfit = state in ("draining", UNHEALTHY)
     return Answer(
-        is_ours=not is_draining,
-        told="it is draining" if is_draining else f"HTTP {status}",
-        is_final=is_draining,
-        is_draining=is_draining,
+        is_ours=not is_unfit,
+        told=f"it is {state}, as it says" if is_unfit else f"HTTP {status}",
+        is_final=is_unfit,
+        is_draining=state == "draining",
         running=_count(says, "running"),
         done=_count(says, "done") + _count(says, "failed"),
     )

@@ -21,6 +21,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple, Protocol
 
+from penstock.agents.answers import NO_ROOM
 from penstock.agents.calling import LINES, AgentCalls, Ask, Reply, Stream
 from penstock.agents.connections import OUTPUT_LIMIT_BYTES, CallFailed, Terms, Trouble
 from penstock.agents.endpoints import Endpoint
@@ -203,6 +204,7 @@ class AgentAdapter:
                     if last or not failed.trouble.nothing_ran:
                         raise
                     continue
+                self._heed(endpoint, reply.code)
                 if last or not self._ran_nothing(endpoint, reply):
                     return reply
         raise AssertionError("the last try returns or raises")
@@ -305,6 +307,8 @@ class AgentAdapter:
                         if last or reply is None or not self._ran_nothing(endpoint, reply):
                             begun = True
                             yield stream
+                            if stream.end is not None:
+                                self._heed(endpoint, reply_of_end(stream.end.told, "").code)
                             return
                 except CallFailed as failed:
                     self._tell(endpoint, failed)
@@ -336,6 +340,11 @@ class AgentAdapter:
         failed.instance = endpoint.instance
         if failed.trouble is not Trouble.TOO_LARGE:
             self._keeper.report(endpoint, failed.trouble.value)
+
+    def _heed(self, endpoint: Endpoint, code: str) -> None:
+        """One that could start nothing is asked whether this goes on: then another takes its place."""
+        if code == NO_ROOM:
+            self._keeper.report(endpoint, "it has no room to start anything")
 
     def _ran_nothing(self, endpoint: Endpoint, reply: Reply) -> bool:
         """Whether the container takes nothing more in, or not from us: its keeper is told."""
