@@ -58,8 +58,8 @@ class Place:
         self.file = EndpointFile(self.agents_dir, "reports")
         self.note()
 
-    def note(self) -> None:
-        known_config.note(self.agents_dir, "reports", [known_config.stamp(str(self.config))], KNOWN)
+    def note(self, known: Known = KNOWN) -> None:
+        known_config.note(self.agents_dir, "reports", [known_config.stamp(str(self.config))], known)
 
     def has(
         self, address: str, *, instance: str = "i1", state: str = READY, trusted: bool = True
@@ -154,6 +154,46 @@ def test_one_that_fails_validation_is_left_to_the_full_path(
     assert isinstance(left, Unfinished)
     assert left.waiting is not None
     left.waiting.over()
+
+
+@pytest.mark.parametrize("limits", [{"max_tasks": 5}, {"max_age_s": 60.0}], ids=["tasks", "age"])
+def test_b4_one_whose_time_is_over_is_left_to_the_full_path(
+    place: Place, tmp_path: Path, limits: dict[str, Any]
+) -> None:
+    place.note(KNOWN._replace(**limits))
+    body = b'{"done":3,"failed":2}'
+    health = says(head(200, PROVEN, f"Content-Length: {len(body)}") + body)
+    with (
+        scripted(ENGINE_SAYS_RUNNING, path=str(tmp_path / "engine.sock")),
+        scripted(health) as server,
+    ):
+        endpoint = place.has(server.address, trusted=False)
+        assert place.file.replace(endpoint.instance, created_at=endpoint.created_at - 60.0)
+        left = quick_call.run(CALL)
+        assert not [one for one in server.requests if one.startswith(b"POST /task")]
+    assert isinstance(left, Unfinished)
+    assert left.waiting is not None
+    left.waiting.over()
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_b4_containers_for_one_task_each_are_for_serve(
+    place: Place, is_noted: bool, capfdbinary: Any
+) -> None:
+    """Who sees only his own call cannot keep it apart from others."""
+    if is_noted:
+        place.note(KNOWN._replace(max_tasks=1))
+    else:
+        place.config.write_text('[agents.reports]\nimage = "x"\nmax_tasks = 1\n')
+    with scripted(answers("hello")) as server:
+        place.has(server.address)
+        ended = quick_call.run(CALL)
+        if isinstance(ended, Unfinished):
+            assert not is_noted
+            ended = agent_call.finish(ended)
+        assert server.requests == []
+    assert ended == 3
+    assert b"with max_tasks = 1 each command has a container of its own" in capfdbinary.readouterr().err
 
 
 def test_a_paused_one_is_resumed_first(place: Place, tmp_path: Path, capfdbinary: Any) -> None:

@@ -286,6 +286,30 @@ async def test_a_dispatcher_that_comes_while_another_config_starts_has_the_last_
     keeper.free()
 
 
+@pytest.mark.parametrize("pool", [Pool(max_tasks=3), Pool(max_age_s=3600.0)], ids=["tasks", "age"])
+async def test_b4_one_whose_time_is_over_is_replaced_also_where_no_dispatcher_runs(
+    yard: Yard, pool: Pool
+) -> None:
+    agent = replace(AGENT, pool=pool)
+    first = await yard.endpoint(agent)
+    (container,) = yard.machine.running()
+    container.done = 2
+    yard.files.doubted(first)
+    assert await yard.endpoint(agent) == first
+    container.done = 3
+    assert yard.files.replace(first.instance, created_at=first.created_at - 3600.0)
+    yard.files.doubted(first)
+    with yard.files.using(first):
+        second = await yard.endpoint(agent)
+        assert second.instance != first.instance
+        found = yard.files.find(first.instance)
+        assert found is not None
+        assert found.state == LEAVING
+    yard.files.doubted(second)
+    assert await yard.endpoint(agent) == second
+    assert [one.id for one in yard.machine.running()] == [second.container]
+
+
 async def test_another_image_behind_the_name_gets_a_fresh_container(yard: Yard) -> None:
     first = await yard.endpoint()
     yard.machine.images["here"] = "image-2"

@@ -177,12 +177,6 @@ def answers_health(endpoint: Endpoint, path: str, *, plain: bool = False) -> boo
     return health(endpoint, path, plain=plain) is not None
 
 
-def is_fit(endpoint: Endpoint, path: str, *, plain: bool = False) -> bool:
-    """Whether it answers, and does not say that it is of no use any more."""
-    told = health(endpoint, path, plain=plain)
-    return told is not None and told.get("status") != answers.UNHEALTHY
-
-
 def health(endpoint: Endpoint, path: str, *, plain: bool = False) -> dict[str, Any] | None:
     """What that very container says of itself; None where it does not answer as it should."""
     try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -34,6 +35,14 @@ class Known(NamedTuple):
     plain: bool
     start_s: float  # as long as a container may take until it answers
     queue_s: float = 60.0  # for how long one that is full is asked again
+    max_tasks: int | None = None
+    max_age_s: float | None = None
+
+
+def is_spent(max_tasks: int | None, max_age_s: float | None, done: int, created_at: float) -> bool:
+    """Whether another container has to take the place of one that did so many tasks, and was made then."""
+    is_old = max_age_s is not None and time.time() - created_at >= max_age_s
+    return is_old or (max_tasks is not None and done >= max_tasks)
 
 
 def found_config(given: str | None, start: str) -> str | None:

@@ -84,7 +84,7 @@ def _run(asked: Asked, trail: Trail) -> int | Unfinished:
 
         if (ended := through(server, asked, trail)) is not None:
             return finished(asked, ended)
-    must_be_served(asked)
+    must_be_served(asked, known)
     waiting = Waiting(agents_dir, asked.agent)
     while True:
         if known is not None:
@@ -102,10 +102,16 @@ def _run(asked: Asked, trail: Trail) -> int | Unfinished:
             figures.add(os.path.join(agents_dir, asked.agent), trail.figures, ok=False)
             raise
         known = known_config.read(agents_dir, asked.agent, config)
+        must_be_served(asked, known)
 
 
-def must_be_served(asked: Asked) -> None:
-    """Who is not queued has no place in a queue."""
+def must_be_served(asked: Asked, known: Known | None) -> None:
+    """Who is not queued has no place in a queue; and only who sees all calls can keep them apart."""
+    if known is not None and known.max_tasks == 1:
+        raise AgentError(
+            f"agents.{asked.agent}: with max_tasks = 1 each command has a container of its own, which `penstock "
+            "serve` sees to, and that does not run on this store; start it, or submit the command as a task"
+        )
     for name, given in (("--lane", asked.lane), ("--priority", asked.priority)):
         if given is not None:
             raise UsageError(
@@ -198,14 +204,22 @@ def _is_usable(endpoint: Endpoint, file: EndpointFile, known: Known, trail: Trai
     elif endpoint.state != READY:
         return False
     with trail.timed("validate"):
-        fine = is_running(endpoint.container) and direct_call.is_fit(
-            endpoint, known.health, plain=known.plain
-        )
+        fine = is_running(endpoint.container) and _is_well(endpoint, known)
     if fine:
         file.validated(endpoint)
     else:
         file.doubted(endpoint)
     return fine
+
+
+def _is_well(endpoint: Endpoint, known: Known) -> bool:
+    """It answers, and is neither of no use any more, as it says, nor has done all that one container is for."""
+    told = direct_call.health(endpoint, known.health, plain=known.plain)
+    if told is None or told.get("status") == answers.UNHEALTHY:
+        return False
+    counts = [told.get(name) for name in ("done", "failed")]
+    done = sum(count for count in counts if isinstance(count, int))
+    return not known_config.is_spent(known.max_tasks, known.max_age_s, done, endpoint.created_at)
 
 
 def _pause_s(asked_s: float | None, tries: int) -> float:

@@ -36,6 +36,8 @@ _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.01, 0.1
 _HOLD_S = 5.0  # for so long others of this process may join who holds the lock
 _MOST_OWN_STARTS = 3  # of one call, when what it made is gone before it could be used
 
+_GOOD_FOR_NOW = (Finding.OUTDATED, Finding.SPENT)  # until a fresh one takes its place
+
 
 @dataclass(frozen=True, slots=True)
 class Patience:
@@ -241,7 +243,7 @@ class Starter:
             await self._containers.remove(endpoint.container)  # where it has ended, but is still there
             return None
         call.refused.add(instance)
-        if finding is not Finding.OUTDATED:  # that one is good until a fresh one takes its place
+        if finding not in _GOOD_FOR_NOW:
             files.mark(instance, LEAVING)
         return None
 

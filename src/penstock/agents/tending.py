@@ -152,7 +152,7 @@ class Tending:
             finding, now, told = await checked(self._containers, self._agent, held, HEALTH_S)
         except AgentLost as error:
             raise Unfit(str(error), is_gone=True) from None
-        if finding not in (Finding.GOOD, Finding.OUTDATED):
+        if finding not in (Finding.GOOD, Finding.OUTDATED, Finding.SPENT):  # the pool decides who is spent
             self._files.doubted(held)
             raise Unfit(told, is_gone=finding is Finding.GONE)
         now = await self._marked_ready(now)

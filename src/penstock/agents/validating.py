@@ -19,6 +19,7 @@ from typing import NamedTuple
 from penstock.agents.answers import UNHEALTHY
 from penstock.agents.containers import Containers
 from penstock.agents.endpoints import Endpoint
+from penstock.agents.known_config import is_spent
 from penstock.agents.sightings import Seen
 from penstock.agents.unix_sockets import connected
 from penstock.config.agents import Agent
@@ -48,6 +49,7 @@ class Finding(StrEnum):
     SILENT = "silent"  # its container runs, but does not answer as it should
     DRAINING = "draining"  # it takes in nothing more
     OUTDATED = "outdated"  # another image has the name by now
+    SPENT = "spent"  # it has done all that one container is for, or is too old
 
 
 class Checked(NamedTuple):
@@ -89,6 +91,9 @@ async def checked(
         return Checked(Finding.SILENT, endpoint, answer.told)
     if not await is_current(containers, agent, seen):
         return Checked(Finding.OUTDATED, endpoint, "its image was built anew")
+    pool, done = agent.pool, 0 if answer is None else answer.done
+    if is_spent(pool.max_tasks, pool.max_age_s, done, endpoint.created_at):
+        return Checked(Finding.SPENT, endpoint, "its time is over (max_tasks, max_age_s)")
     return Checked(Finding.GOOD, endpoint, "it answers")
 
 

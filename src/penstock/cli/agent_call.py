@@ -40,9 +40,9 @@ def _finish(left: Unfinished, settings: Mapping[str, Any]) -> int:
     before = None if path is None else known_config.stamp(path)
     config = _read(asked.config, settings)
     agent = agent_of(config, asked.agent)
-    quick_call.must_be_served(asked)
-    trail.note("config read")
     known = known_of(agent)
+    quick_call.must_be_served(asked, known)
+    trail.note("config read")
     place = agents_dir(config)
     if before is not None and not settings:
         known_config.note(place, agent.name, [before, *_stamps(agent)], known)
@@ -87,7 +87,15 @@ def known_of(agent: Agent) -> known_config.Known:
     """What a quick call needs to know of it."""
     from penstock.agents.server_file import fingerprint
 
-    return known_config.Known(fingerprint(agent), agent.health, agent.plain, agent.pool.start_s)
+    pool = agent.pool
+    return known_config.Known(
+        fingerprint(agent),
+        agent.health,
+        agent.plain,
+        pool.start_s,
+        max_tasks=pool.max_tasks,
+        max_age_s=pool.max_age_s,
+    )
 
 
 def _stamps(agent: Agent) -> list[known_config.Stamp]:
