@@ -160,6 +160,7 @@ def make_images(engine: Engine) -> None:
     engine.run("import", "--quiet", "--change", 'CMD ["/usr/bin/python3"]', str(python), PYTHON_IMAGE)
     root = engine.folder / "busybox"
     (root / "bin").mkdir(parents=True)
+    (root / "tmp").mkdir(mode=0o755)  # as some images have it: closed to all but root
     with tarfile.open(python) as tar:
         source = tar.extractfile("./bin/busybox")
         assert source is not None

@@ -207,6 +207,23 @@ except OSError as error:
     assert "root: Operation not permitted" in printed
 
 
+async def test_what_is_in_memory_has_a_size_and_can_be_written(containers: Containers) -> None:
+    """Also where the image's own /tmp is closed to its user; engines may put more there than was asked for."""
+    script = 'for dir in /tmp /run /var/tmp; do echo "$dir" >$dir/x && cat $dir/x; done; cat /proc/mounts'
+    agent = Agent("x", BUSYBOX_IMAGE, command=("/bin/sh", "-c", script), limits=Limits(tmp_mb=3))
+    seen, printed = await ended(containers, agent)
+    assert seen.exit_code == 0, printed
+    assert printed[:3] == ["/tmp", "/run", "/var/tmp"]
+    mounts = {words[1]: words[3].split(",") for line in printed[3:] if (words := line.split())}
+    sizes = {
+        target: option
+        for target, options in mounts.items()
+        for option in options
+        if option.startswith("size=")
+    }
+    assert [sizes.get(target) for target in printed[:3]] == ["size=3072k", "size=16384k", "size=16384k"]
+
+
 async def test_its_limits_hold(containers: Containers) -> None:
     """Memory over the limit kills it, and no process is made over the limit."""
     code = """

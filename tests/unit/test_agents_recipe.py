@@ -33,7 +33,12 @@ def test_everything_is_closed_by_default() -> None:
     assert host["SecurityOpt"] == ["no-new-privileges"]
     assert host["Privileged"] is False
     assert host["PidsLimit"] == 256
-    assert host["Tmpfs"] == {"/tmp": "rw,nosuid,nodev,size=64m,mode=1777"}
+    ours = "mode=1777,uid=65534,gid=65534"
+    assert host["Tmpfs"] == {
+        "/tmp": f"rw,nosuid,nodev,size=64m,{ours}",
+        "/run": f"rw,nosuid,nodev,size=16m,{ours}",
+        "/var/tmp": f"rw,nosuid,nodev,size=16m,{ours}",
+    }
     assert host["Mounts"] == []
     assert host["LogConfig"]["Config"] == {"max-size": "10m"}
     assert host["RestartPolicy"] == {"Name": "no"}
@@ -50,6 +55,7 @@ def test_the_config_opens_what_it_names() -> None:
     assert host["ReadonlyRootfs"] is False
     assert (host["CapDrop"], host["CapAdd"]) == (["ALL"], ["NET_ADMIN"])
     assert host["SecurityOpt"] == []
+    assert host["Tmpfs"] == {"/tmp": "rw,nosuid,nodev,size=64m,mode=1777"}
     assert "PidsLimit" not in host
 
 
@@ -117,8 +123,27 @@ def test_mounts_are_read_only_unless_said() -> None:
 
 def test_what_is_mounted_at_tmp_takes_the_place_of_ours() -> None:
     host = made(replace(AGENT, mounts=(Mount("/a", "/tmp"),)))["HostConfig"]
-    assert host["Tmpfs"] == {}
+    assert host["Tmpfs"].keys() == {"/run", "/var/tmp"}
     assert [one["Target"] for one in host["Mounts"]] == ["/tmp"]
+    within = made(replace(AGENT, mounts=(Mount("/a", "/var"), Mount("/b", "/run/b"))))["HostConfig"]
+    assert within["Tmpfs"].keys() == {"/tmp", "/run"}, "nothing is mounted inside of what is mounted"
+
+
+@pytest.mark.parametrize(
+    ("user", "is_podman", "owner"),
+    [
+        ("65534:65534", True, ",U"),
+        (None, True, ",U"),
+        ("1000:100", False, ",uid=1000,gid=100"),
+        ("1000", False, ""),
+        ("www:www", False, ""),
+        (None, False, ""),
+    ],
+)
+def test_what_is_in_memory_belongs_to_its_user(user: str | None, is_podman: bool, owner: str) -> None:
+    agent = replace(AGENT, privileges=Privileges(user=user))
+    host = made(agent, replace(PLACE, is_podman=is_podman))["HostConfig"]
+    assert {options.partition("mode=1777")[2] for options in host["Tmpfs"].values()} == {owner}
 
 
 def test_without_a_network_it_is_reached_by_a_socket() -> None:

@@ -121,7 +121,8 @@ class Creator:
         folder = None
         if not agent.network:
             folder = socket_folders.make(self._agents_dir, agent.name, identity.instance)
-        return Place(server, is_remote, folder, LOOPBACK if host == LOOPBACK else "", self._has_init)
+        published = LOOPBACK if host == LOOPBACK else ""
+        return Place(server, is_remote, folder, published, self._has_init, self._engine.is_podman)
 
     def _passed(self, agent: Agent) -> dict[str, str]:
         missing = [name for name in agent.pass_env if name not in self._environ]

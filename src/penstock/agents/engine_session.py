@@ -24,6 +24,7 @@ class EngineSession:
     def __init__(self, environ: Mapping[str, str], url: str | None = None) -> None:
         self._environ = environ
         self.url = url or ""
+        self.is_podman = False  # until it says so
         self._docker: aiodocker.Docker | None = None
         self._connector: aiohttp.BaseConnector | None = None
         self._asked: dict[str, Asked] = {}  # what is known of the containers that this process made
@@ -119,6 +120,7 @@ class EngineSession:
         with self.faults():
             async with self.docker.session.get(f"{self.docker.docker_host}/_ping") as reply:
                 version = reply.headers.get("Api-Version", "")
+                self.is_podman = "Libpod-Api-Version" in reply.headers
                 if reply.status != 200:
                     raise aiodocker.DockerError(reply.status, _message(await reply.read()))
         if re.fullmatch(r"\d+\.\d+", version):

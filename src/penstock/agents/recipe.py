@@ -33,6 +33,8 @@ SOCKET_FOLDER = "/run/penstock"
 SOCKET_FILE = "agent.sock"
 LOG_LIMIT = "10m"  # a container that writes without end must not fill the disk
 _TMP = "/tmp"  # noqa: S108 - of the container
+# Podman puts folders in memory there on a read-only root, as large as the machine's memory unless we name them.
+_SMALL_TMPFS = {"/run": 16, "/var/tmp": 16}  # noqa: S108 - of the container; megabytes
 NOBODY = "65534:65534"
 _FORGET = f"unset {' '.join(OWN_VARIABLES)}"
 _MEGABYTE = 1024 * 1024
@@ -74,6 +76,7 @@ class Place:
     socket_folder: str | None = None  # where the container puts its socket when it has no network
     publish_on: str = "127.0.0.1"
     has_init: bool = True  # whether the engine has a small init to put before programs that reap no children
+    is_podman: bool = False
 
 
 def fingerprint(agent: Agent, server_source: bytes) -> str:
@@ -192,7 +195,7 @@ def _host_config(agent: Agent, place: Place) -> dict[str, Any]:
         "CapAdd": list(closed.capabilities),
         "SecurityOpt": [] if closed.new_privileges else ["no-new-privileges"],
         "Privileged": False,
-        "Tmpfs": _tmpfs(agent),
+        "Tmpfs": _tmpfs(agent, place),
         "Mounts": _mounts(agent, place),
         "LogConfig": {"Type": "json-file", "Config": {"max-size": LOG_LIMIT}},
         "RestartPolicy": {"Name": "no"},  # who restarts is decided in one place, and not by the engine
@@ -230,11 +233,28 @@ def _mounts(agent: Agent, place: Place) -> list[dict[str, Any]]:
     return mounts
 
 
-def _tmpfs(agent: Agent) -> dict[str, str]:
+def _tmpfs(agent: Agent, place: Place) -> dict[str, str]:
     """Room for temporary files, in memory; whoever mounts something else there has that."""
-    if any(mount.target == _TMP for mount in agent.mounts):
-        return {}
-    return {_TMP: f"rw,nosuid,nodev,size={max(1, round(agent.limits.tmp_mb))}m,mode=1777"}
+    sizes_mb = {_TMP: max(1, round(agent.limits.tmp_mb))}
+    if agent.privileges.read_only:
+        sizes_mb |= _SMALL_TMPFS
+    owner = _owner(agent, place)
+    return {
+        folder: f"rw,nosuid,nodev,size={size}m,mode=1777{owner}"
+        for folder, size in sizes_mb.items()
+        if not any(f"{folder}/".startswith(f"{mount.target}/") for mount in agent.mounts)
+    }
+
+
+def _owner(agent: Agent, place: Place) -> str:
+    """runc before 1.1.8 gives a folder in memory the mode of the image's own: it is its user's, so that may be closed.
+
+    Podman takes the user of the container by its own word, and no numbers; Docker takes numbers alone.
+    """
+    if place.is_podman:
+        return ",U"
+    uid, _, gid = (agent.privileges.user or "").partition(":")
+    return f",uid={uid},gid={gid}" if uid.isdecimal() and gid.isdecimal() else ""
 
 
 def _mount(source: str, target: str, read_only: bool) -> dict[str, Any]:
