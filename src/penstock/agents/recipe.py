@@ -247,7 +247,7 @@ def _tmpfs(agent: Agent, place: Place) -> dict[str, str]:
 
 
 def _owner(agent: Agent, place: Place) -> str:
-    """runc before 1.1.8 gives a folder in memory the mode of the image's own, which may be closed to all but its owner.
+    """runc before 1.1.8 gives a folder in memory the mode of the image's own, closed to others.
 
     Podman takes the user of the container by its own word, and no numbers; Docker takes numbers alone.
     """
