@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ import pytest
 from penstock.agents import agent_server, figures, known_config, quick_call, serving, turns
 from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint, EndpointFile
 from penstock.agents.failures import Failures
+from penstock.agents.keeper_note import KeeperNote
 from penstock.agents.known_config import Known
 from penstock.agents.quick_call import Unfinished
 from penstock.cli import agent_call
 from penstock.errors import EngineUnreachable, ImageMissing
-from tests.unit.scripted_server import Script, chunked, head, says, scripted
+from tests.unit.scripted_server import Script, ScriptedServer, chunked, head, says, scripted
 
 PROOF = "the-proof"
 PROVEN = f"X-Penstock-Proof: {PROOF}"
@@ -112,6 +114,7 @@ def test_steps_are_shown_with_times(place: Place, capfdbinary: Any, monkeypatch:
     assert PROOF not in told
 
 
+ENDED = says(head(200, "Content-Length: 27") + b'{"State":{"Running":false}}')
 ENGINE_SAYS_RUNNING = says(
     head(200, "Content-Length: 46") + b'{"State": {"Running": true,  "Paused": false}}'
 )
@@ -224,7 +227,7 @@ def test_a_ready_one_goes_before_a_paused_one_and_a_leaving_one_is_none(
 # ---- where nothing was run it is tried again
 
 
-@pytest.mark.parametrize("code", ["draining", "busy"])
+@pytest.mark.parametrize("code", ["stopping", "busy"])
 def test_what_was_not_taken_in_is_asked_again(place: Place, code: str, capfdbinary: Any) -> None:
     with scripted(refuses(503, code), refuses(503, code), answers("third")) as server:
         place.has(server.address)
@@ -254,12 +257,139 @@ def test_one_that_can_start_nothing_is_looked_at_by_who_comes_next(place: Place,
 
 
 def test_one_that_never_takes_it_is_an_error_of_one_line(place: Place, capfdbinary: Any) -> None:
-    with scripted(refuses(503, "draining")) as server:
+    with scripted(refuses(503, "stopping")) as server:
         place.has(server.address)
         assert quick_call.run(CALL) == 3
         assert len(server.requests) == 8
     assert capfdbinary.readouterr().err == b"penstock: agents.reports: not here; try again later\n"
     assert figures.read(place.file.folder).counts["unanswered"] == 1
+
+
+def test_b4_one_that_is_being_stopped_costs_no_call(place: Place, capfdbinary: Any) -> None:
+    """It leaves: the call goes on to another, or makes one."""
+    with scripted(refuses(503, "draining")) as ending, scripted(answers("another")) as server:
+        place.has(ending.address, instance="i2")
+        left = quick_call.run(CALL)
+        assert isinstance(left, Unfinished)
+        assert left.waiting is not None
+        left.waiting.over()
+        assert [one.state for one in place.file.read()] == [LEAVING]
+        place.has(server.address)
+        assert quick_call.run(CALL) == 0
+        assert len(ending.requests) == 1
+    assert capfdbinary.readouterr().out == b"another"
+
+
+def engine_says(document: dict[str, Any]) -> Script:
+    body = json.dumps(document).encode()
+    return says(head(200, f"Content-Length: {len(body)}") + body)
+
+
+RUNS = engine_says({"State": {"Running": True}, "Image": "sha256:old"})
+
+
+@pytest.mark.parametrize(
+    ("now", "is_fit"),
+    [
+        (engine_says({"Id": "sha256:fresh"}), False),
+        (engine_says({"Id": "old"}), True),
+        (says(head(404, "Content-Length: 2") + b"{}"), True),
+    ],
+    ids=["built anew", "the same", "its name is gone"],
+)
+def test_b2_an_image_that_was_built_anew_is_noticed(
+    place: Place, tmp_path: Path, now: Script, is_fit: bool
+) -> None:
+    place.note(KNOWN._replace(image="localhost/reports:latest"))
+    with (
+        scripted(RUNS, now, path=str(tmp_path / "engine.sock")) as engine,
+        scripted(HEALTHY, answers("hello")) as server,
+    ):
+        place.has(server.address, trusted=False)
+        left = quick_call.run(CALL)
+        assert engine.requests[1].startswith(b"GET /images/localhost/reports:latest/json ")
+    assert (left == 0) is is_fit
+    if isinstance(left, Unfinished):
+        assert left.waiting is not None
+        left.waiting.over()
+        assert [one.state for one in place.file.read()] == [READY], "it is good until there is another"
+
+
+# ---- what nobody keeps
+
+
+@contextmanager
+def swept(place: Place, tmp_path: Path, *engine_says: Script) -> Iterator[tuple[ScriptedServer, str]]:
+    """A call that validates one, and what the engine is asked after that; an address that nobody listens at."""
+    with (
+        scripted(ENGINE_SAYS_RUNNING, *engine_says, path=str(tmp_path / "engine.sock")) as engine,
+        scripted(HEALTHY, answers("hello")) as server,
+    ):
+        place.has(server.address, trusted=False)
+        yield engine, "127.0.0.1:1"
+        place.note(KNOWN._replace(ends_itself=True))
+        assert quick_call.run(CALL) == 0
+
+
+def asked_of(engine: ScriptedServer) -> list[str]:
+    return [one.split(b" HTTP")[0].decode() for one in engine.requests[1:]]
+
+
+def test_b4_one_that_leaves_is_removed_by_a_later_call(place: Place, tmp_path: Path) -> None:
+    """Once nobody uses it; there may never be a call that has to make a container."""
+    removed = says(head(204))
+    with swept(place, tmp_path, ENDED, removed) as (engine, nowhere):
+        old = place.has(nowhere, instance="i2", state=LEAVING)
+        used = place.has(nowhere, instance="i3", state=LEAVING)
+        hold = ExitStack()
+        hold.enter_context(place.file.using(used))
+    hold.close()
+    assert asked_of(engine) == [
+        f"GET /containers/{old.container}/json",
+        f"DELETE /containers/{old.container}?force=true&v=true",
+    ]
+    assert [one.instance for one in place.file.read()] == ["i1", "i3"]
+
+
+def test_one_that_leaves_and_is_at_work_is_left_alone(place: Place, tmp_path: Path) -> None:
+    body = b'{"running": 1}'
+    at_work = says(head(200, PROVEN, f"Content-Length: {len(body)}") + body)
+    with scripted(at_work) as old, swept(place, tmp_path, ENGINE_SAYS_RUNNING) as (engine, _):
+        place.has(old.address, instance="i2", state=LEAVING)
+    assert [one.split()[0] for one in asked_of(engine)] == ["GET"]
+    assert len(place.file.read()) == 2
+
+
+def test_b4_one_that_ended_by_itself_is_removed_by_a_later_call(place: Place, tmp_path: Path) -> None:
+    with swept(place, tmp_path, ENDED, ENDED, says(head(204))) as (engine, nowhere):
+        place.has(nowhere, instance="i2", trusted=False)
+        # The call must not choose it: it is of another config.
+        with place.file.changing() as endpoints:
+            endpoints[:] = [
+                one._replace(fingerprint="f0") if one.instance == "i2" else one for one in endpoints
+            ]
+    assert [one.split()[0] for one in asked_of(engine)] == ["GET", "GET", "DELETE"]
+    assert [one.instance for one in place.file.read()] == ["i1"]
+
+
+def test_b7_what_a_killed_keeper_left_paused_is_resumed_so_that_it_can_end(
+    place: Place, tmp_path: Path
+) -> None:
+    with swept(place, tmp_path, says(head(204))) as (engine, nowhere):
+        place.has(nowhere, instance="i2", state=PAUSED)
+    assert asked_of(engine) == ["POST /containers/ci2/unpause"]
+    assert {one.state for one in place.file.read()} == {READY}
+
+
+@pytest.mark.parametrize("state", [PAUSED, LEAVING])
+def test_what_a_keeper_keeps_is_its_own_business(place: Place, tmp_path: Path, state: str) -> None:
+    keeper = KeeperNote(place.file.folder, "f1")
+    with swept(place, tmp_path) as (engine, nowhere):
+        place.has(nowhere, instance="i2", state=state)
+        assert keeper.take()
+    assert asked_of(engine) == []
+    assert place.file.read()[1].state == state
+    keeper.free()
 
 
 def test_another_program_on_the_port_is_passed_over(place: Place, capfdbinary: Any) -> None:

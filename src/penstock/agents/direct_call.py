@@ -177,12 +177,14 @@ def answers_health(endpoint: Endpoint, path: str, *, plain: bool = False) -> boo
     return health(endpoint, path, plain=plain) is not None
 
 
-def health(endpoint: Endpoint, path: str, *, plain: bool = False) -> dict[str, Any] | None:
+def health(
+    endpoint: Endpoint, path: str, *, plain: bool = False, within_s: float | None = None
+) -> dict[str, Any] | None:
     """What that very container says of itself; None where it does not answer as it should."""
     try:
         with reached(endpoint) as connection:
             headers = {"Authorization": f"Bearer {endpoint.key}"}
-            reply = connection.ask("GET", path, headers, head_s=HEALTH_S)
+            reply = connection.ask("GET", path, headers, head_s=within_s or HEALTH_S)
             if not 200 <= reply.status < 300:
                 return None
             if plain:

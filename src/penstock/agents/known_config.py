@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 CONFIG_NAME = "penstock.toml"  # as config/files.py, which costs more to import than a call
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 DEFAULT_STORE = "penstock.db"
-_VERSION = 1
+_VERSION = 2
 _FILE = "config.json"
 _MOST_BYTES = 100_000
 
@@ -37,6 +37,8 @@ class Known(NamedTuple):
     queue_s: float = 60.0  # for how long one that is full is asked again
     max_tasks: int | None = None
     max_age_s: float | None = None
+    image: str = ""
+    ends_itself: bool = False  # a container of it that nobody calls
 
 
 def is_spent(max_tasks: int | None, max_age_s: float | None, done: int, created_at: float) -> bool:

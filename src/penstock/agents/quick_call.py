@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from penstock.agents import answers, direct_call, figures, known_config, serving
+from penstock.agents import answers, direct_call, figures, keeper_note, known_config, serving
 from penstock.agents.answers import Ended, NothingRan
 from penstock.agents.direct_call import Asked, NotThere
-from penstock.agents.endpoints import PAUSED, READY, TRUST_S, Endpoint, EndpointFile
+from penstock.agents.endpoints import LEAVING, PAUSED, READY, TRUST_S, Endpoint, EndpointFile
 from penstock.agents.known_config import Known
 from penstock.agents.trail import Trail
 from penstock.agents.turns import Waiting
@@ -155,14 +155,20 @@ def called(asked: Asked, agents_dir: str, known: Known, trail: Trail) -> Ended:
 
 def _of_some_endpoint(asked: Asked, file: EndpointFile, known: Known, trail: Trail) -> Ended:
     doubted: set[str] = set()
+    is_to_sweep = False
     while True:
         choice = _choice([one for one in file.read(known.fingerprint) if one.instance not in doubted])
         if choice is None:
             raise NoEndpoint
         with file.using(choice) as endpoint:
-            if endpoint is None or not _is_usable(endpoint, file, known, trail):
+            if endpoint is None:
                 doubted.add(choice.instance)
                 continue
+            if not _is_trusted(endpoint, file):
+                is_to_sweep = True
+                if not _is_usable(endpoint, file, known, trail):
+                    doubted.add(choice.instance)
+                    continue
             trail.figures.setdefault("hit", True)
             trail.figures.setdefault("pool", "ready")
             trail.note("endpoint", instance=endpoint.instance, at=endpoint.address)
@@ -173,6 +179,13 @@ def _of_some_endpoint(asked: Asked, file: EndpointFile, known: Known, trail: Tra
                 file.doubted(endpoint)
                 doubted.add(choice.instance)
                 continue
+            except NothingRan as refused:
+                if refused.code != "draining":
+                    raise
+                trail.note(f"not taken in: {refused}", hit=False)
+                file.mark(endpoint.instance, LEAVING)  # it ends soon: nobody else need come
+                doubted.add(choice.instance)
+                continue
             except AgentLost:
                 file.doubted(endpoint)  # whoever comes next looks first
                 raise
@@ -180,7 +193,11 @@ def _of_some_endpoint(asked: Asked, file: EndpointFile, known: Known, trail: Tra
                 file.doubted(endpoint)
             elif file.validated_s_ago(endpoint) > TRUST_S / 2:
                 file.validated(endpoint)
-            return ended
+        if is_to_sweep:
+            from penstock.agents.quick_sweep import sweep
+
+            sweep(file, known, trail)
+        return ended
 
 
 def _choice(endpoints: list[Endpoint]) -> Endpoint | None:
@@ -191,9 +208,11 @@ def _choice(endpoints: list[Endpoint]) -> Endpoint | None:
     return None
 
 
+def _is_trusted(endpoint: Endpoint, file: EndpointFile) -> bool:
+    return endpoint.state == READY and file.validated_s_ago(endpoint) < TRUST_S
+
+
 def _is_usable(endpoint: Endpoint, file: EndpointFile, known: Known, trail: Trail) -> bool:
-    if endpoint.state == READY and file.validated_s_ago(endpoint) < TRUST_S:
-        return True
     from penstock.agents.quick_engine import is_running, resumed
 
     if endpoint.state == PAUSED:
@@ -204,7 +223,10 @@ def _is_usable(endpoint: Endpoint, file: EndpointFile, known: Known, trail: Trai
     elif endpoint.state != READY:
         return False
     with trail.timed("validate"):
-        fine = is_running(endpoint.container) and _is_well(endpoint, known)
+        image = (
+            "" if keeper_note.found(file.folder) is not None else known.image
+        )  # a keeper replaces it in time
+        fine = is_running(endpoint.container, image) and _is_well(endpoint, known)
     if fine:
         file.validated(endpoint)
     else:

@@ -1,4 +1,4 @@
-"""The two things that a quick call asks the container engine: whether a container runs, and to resume one.
+"""What a quick call asks the container engine: whether a container runs, to resume one, to remove one.
 
 The standard library alone. An engine that is not on a Unix socket, or does not answer, is a reason to take the full
 path, which has a word for each fault.
@@ -17,18 +17,48 @@ from penstock.errors import AgentError
 _ANSWER_S = 10.0
 _MOST_BYTES = 4_000_000
 _UNIX = "unix://"
+_SHA = "sha256:"
 
 
-def is_running(container: str) -> bool:
-    """Whether the engine says so; False also where it cannot be asked from here."""
+def is_running(container: str, image: str = "") -> bool:
+    """Whether the engine says so; False also where it cannot be asked from here.
+
+    With an image: and it was made from what has that name now.
+    """
     status, body = _asked("GET", f"/containers/{container}/json")
     if status != 200:
         return False
     try:
-        state = json.loads(body)["State"]
-        return bool(state["Running"]) and not state.get("Paused") and not state.get("Restarting")
+        told = json.loads(body)
+        state = told["State"]
+        runs = bool(state["Running"]) and not state.get("Paused") and not state.get("Restarting")
+        return runs and (not image or _is_of(image, told.get("Image")))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return False
+
+
+def _is_of(image: str, image_id: object) -> bool:
+    """A name that is gone from the engine is no reason to end what runs."""
+    status, body = _asked("GET", f"/images/{image}/json")
+    if status != 200 or not image_id:
+        return True
+    return str(json.loads(body)["Id"]).removeprefix(_SHA) == str(image_id).removeprefix(_SHA)
+
+
+def has_ended(container: str) -> bool:
+    """Whether the engine says that it runs no more, or knows nothing of it."""
+    status, body = _asked("GET", f"/containers/{container}/json")
+    if status != 200:
+        return status == 404
+    try:
+        return json.loads(body)["State"]["Running"] is False
     except (ValueError, KeyError, TypeError, RecursionError):
         return False
+
+
+def removed(container: str) -> bool:
+    """By force, with its volumes. One that is not there is removed as well."""
+    return _asked("DELETE", f"/containers/{container}?force=true&v=true")[0] in (200, 204, 404)
 
 
 def resumed(endpoint: Endpoint, file: EndpointFile) -> bool:

@@ -208,6 +208,7 @@ async def _start(config: Config, agents: Sequence[Agent], as_json: bool) -> int:
     found: dict[str, Endpoint] = {}
     async with agent_session.opened(config) as session:
         for agent in agents:
+            agent_session.doubt(session.containers, agent)
             with agent_session.shown(f"starting {agent.name}"):
                 found[agent.name] = await session.starter.endpoint(agent, Trail(agent.name))
     _print_started(found, as_json)

@@ -95,6 +95,8 @@ def known_of(agent: Agent) -> known_config.Known:
         pool.start_s,
         max_tasks=pool.max_tasks,
         max_age_s=pool.max_age_s,
+        image=agent.image,
+        ends_itself=agent.has_own_server and pool.idle_s > 0,
     )
 
 

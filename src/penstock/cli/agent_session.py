@@ -103,6 +103,15 @@ async def any_names(
     return list(names)
 
 
+def doubt(containers: Containers, agent: Agent) -> None:
+    """Nothing of it is trusted: who asks for it by name wants to know, also whether its image is still the same."""
+    from penstock.agents.endpoints import EndpointFile
+
+    files = EndpointFile(containers.agents_dir, agent.name)
+    for one in files.read():
+        files.doubted(one)
+
+
 async def usable(containers: Containers, agent: Agent) -> list[Endpoint]:
     """Its containers that can be called, or resumed, as the engine sees them."""
     from penstock.agents.endpoints import LEAVING, EndpointFile
