@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -449,6 +450,52 @@ async def test_a_cancelled_creator_leaves_nothing(yard: Yard, step: str) -> None
     assert not yard.machine.containers
     assert yard.left() in ([], ["start.lock"])
     assert await yard.endpoint()
+
+
+async def test_nothing_is_written_in_the_loop(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may hold the lock of the file: other agents of ours must not wait for it."""
+    locked = EndpointFile._change_lock
+    writers: list[threading.Thread] = []
+
+    def noted(file: EndpointFile) -> int:
+        writers.append(threading.current_thread())
+        return locked(file)
+
+    monkeypatch.setattr(EndpointFile, "_change_lock", noted)
+    first = await yard.endpoint()
+    await yard.machine.kill(first.container)
+    yard.files.doubted(first)
+    silent = await yard.endpoint()
+    yard.machine.containers[silent.container].proof = "lost"
+    yard.files.doubted(silent)
+    outdated = await yard.endpoint()
+    yard.machine.images["here"] = "image-2"
+    yard.files.doubted(outdated)
+    ended = await yard.endpoint()
+    await yard.machine.kill(ended.container)
+    await yard.process().sweep(AGENT)
+    assert yard.files.read() == []
+    assert len(writers) > 8
+    assert threading.main_thread() not in writers
+
+
+async def test_who_is_cancelled_while_it_is_written_down_leaves_what_others_have_found(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked, loop = EndpointFile._change_lock, asyncio.get_running_loop()
+
+    def cancelled(file: EndpointFile) -> int:
+        loop.call_soon_threadsafe(caller.cancel)
+        return locked(file)
+
+    monkeypatch.setattr(EndpointFile, "_change_lock", cancelled)
+    caller = asyncio.ensure_future(yard.endpoint())
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    monkeypatch.undo()
+    (left,) = yard.files.read()
+    assert [one.id for one in yard.machine.running()] == [left.container]
+    assert await yard.endpoint() == left
 
 
 async def test_an_owner_that_does_not_get_on_is_named(yard: Yard) -> None:

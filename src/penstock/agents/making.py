@@ -38,10 +38,17 @@ class Making:
         self._fingerprint = fingerprint
 
     async def made(self, trail: Trail, tell: Tell, publish: Callable[[Endpoint], None]) -> Endpoint:
-        """One that answers, and that others can find: `publish` writes it down."""
+        """One that answers, and that others can find: `publish` writes it down, in a thread."""
         identity = new_identity(self._containers.home)
         created: list[str] = []
         until = asyncio.get_running_loop().time() + self._agent.pool.start_s
+        is_published = False
+
+        def write_down() -> None:
+            nonlocal is_published
+            publish(endpoint)
+            is_published = True  # who is cancelled from here on leaves a container that others have found
+
         try:
             with trail.timed("created and started", "start_s"):
                 await tell("creating its container")
@@ -53,9 +60,10 @@ class Making:
                 endpoint = await self._ready(identity, created[0], until)
                 self._containers.seal(self._agent, identity.instance)
             await tell("writing down where it answers")
-            publish(endpoint)
+            await to_its_end(asyncio.to_thread(write_down))
         except BaseException:
-            await to_its_end(self._undone(identity, created))
+            if not is_published:
+                await to_its_end(self._undone(identity, created))
             raise
         trail.note(f"container {created[0][:12]} answers at {endpoint.address}")
         return endpoint

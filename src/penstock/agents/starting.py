@@ -231,7 +231,9 @@ class Starter:
             )
         if finding is Finding.GOOD:
             now = now._replace(state=READY)
-            if now != endpoint and not files.replace(instance, state=READY, address=now.address):
+            if now != endpoint and not await asyncio.to_thread(
+                files.replace, instance, state=READY, address=now.address
+            ):
                 return None
             files.validated(now)
             await sweeping.remove_leaving(self._containers, call.agent, files, call.trail)
@@ -239,12 +241,12 @@ class Starter:
         call.trail.note(f"container {endpoint.container[:12]} is {finding}: {told}")
         files.doubted(endpoint)
         if finding is Finding.GONE:
-            files.drop(instance)
+            await asyncio.to_thread(files.drop, instance)
             await self._containers.remove(endpoint.container)  # where it has ended, but is still there
             return None
         call.refused.add(instance)
         if finding not in _GOOD_FOR_NOW:
-            files.mark(instance, LEAVING)
+            await asyncio.to_thread(files.mark, instance, LEAVING)
         return None
 
     # ---- what is not
@@ -305,7 +307,7 @@ class Starter:
         await lock.tell("looking for what others left")
         found = await sweeping.sweep(self._containers, call.agent, call.fingerprint, call.files, call.trail)
         for one in found:
-            self._publish(call, one)
+            await asyncio.to_thread(self._publish, call, one)
         return found
 
     async def _several(

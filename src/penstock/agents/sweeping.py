@@ -3,10 +3,12 @@
 Only what bears our home's label is ever touched, and nothing is removed that somebody uses. Containers without a
 record are orphans only to the holder of the start lock: to others they may be just being made. One that is as it
 should be and answers is written down again, for its key and its proof are known to the engine; others are removed.
+Files are written in a thread: another process may hold their lock.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import time
@@ -40,7 +42,7 @@ async def sweep(
         if known is not None:
             trail.note(f"removed container {id[:12]}, which had ended")
             await containers.remove(id)
-            files.drop(known.instance)
+            await asyncio.to_thread(files.drop, known.instance)
             gone.add(known.instance)
         elif (found := await _adopted(containers, agent, fingerprint, seen)) is not None:
             trail.note(f"took in container {id[:12]}, which nobody had written down")
@@ -50,7 +52,7 @@ async def sweep(
     for id, endpoint in recorded.items():
         if id not in listed:
             trail.note(f"forgot container {id[:12]}, which is gone")
-            files.drop(endpoint.instance)
+            await asyncio.to_thread(files.drop, endpoint.instance)
     left = {one.instance for one in listed.values()} - gone
     containers.remove_other_sockets(agent.name, left)
     files.forget_others(left)
@@ -121,7 +123,7 @@ async def _left(
                 return  # tasks whose callers have gone on purpose, and may come back for them
         trail.note(f"removed container {endpoint.container[:12]}, whose time is over")
         await containers.remove(endpoint.container)  # by force: there is nothing left in it to end well
-        files.drop(endpoint.instance)
+        await asyncio.to_thread(files.drop, endpoint.instance)
 
 
 async def removed(containers: Containers, files: EndpointFile, endpoint: Endpoint, seen: Seen | None) -> None:
@@ -130,7 +132,7 @@ async def removed(containers: Containers, files: EndpointFile, endpoint: Endpoin
         if seen.answers:
             await containers.stop(endpoint.container, STOP_S)
         await containers.remove(endpoint.container)
-    files.drop(endpoint.instance)
+    await asyncio.to_thread(files.drop, endpoint.instance)
 
 
 async def clear(containers: Containers, name: str, files: EndpointFile) -> int:
