@@ -197,7 +197,7 @@ class EngineOf(Containers):
         await self.machine.remove(id)
         await self._step("after remove")
 
-    async def image_id(self, name: str) -> str:
+    async def image_id(self, name: str, agent: str = "") -> str:
         await self._step("image")
         if name not in self.machine.images:
             raise ImageMissing(f"the engine has no image {name!r}")

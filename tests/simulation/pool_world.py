@@ -114,7 +114,7 @@ class FakeEngine(Containers):
         await self._asked()
         return [self._seen(one) for one in self.containers.values()]
 
-    async def image_id(self, name: str) -> str:
+    async def image_id(self, name: str, agent: str = "") -> str:
         await self._asked(0.001)
         return self.image
 

@@ -119,7 +119,7 @@ class StubKeeper:
         if self.problem is not None:
             raise self.problem
 
-    async def image_id(self, name: str) -> str:
+    async def image_id(self, name: str, agent: str = "") -> str:
         if self.problem is not None:
             raise self.problem
         return f"id of {name}"

@@ -153,6 +153,7 @@ def test_without_a_network_it_is_reached_by_a_socket() -> None:
     assert "PortBindings" not in document["HostConfig"]
     assert "ExposedPorts" not in document
     assert document["Labels"][recipe.SOCKET_LABEL] == "/state/socket-a1b2c3/agent.sock"
+    assert document["Labels"][recipe.PORT_LABEL] == ""
     assert document["Cmd"][1:5] == ["--unix", "/run/penstock/agent.sock", "--unix-mode", "666"]
     mount = document["HostConfig"]["Mounts"][-1]
     assert (mount["Source"], mount["Target"], mount["ReadOnly"]) == (
@@ -258,3 +259,11 @@ def test_install_comes_before_a_command_whatever_its_words_are() -> None:
     failing = made(replace(agent, install=("/bin/false",)))
     ended = subprocess.run(failing["Entrypoint"], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
+
+
+def test_labels_of_an_image_take_no_place_of_ours() -> None:
+    """What is not set is as the image says: it could name a socket of this machine for us to send keys to."""
+    own = {name for key, name in vars(recipe).items() if key.endswith("_LABEL")}
+    labels = made(AGENT)["Labels"]
+    assert labels.keys() == own
+    assert labels[recipe.SOCKET_LABEL] == labels[recipe.SECRETS_LABEL] == ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.agents import engine_session
+from penstock.agents import engine_session, recipe
 from penstock.agents.containers import Containers, new_identity
 from penstock.agents.engine_faults import NO_CONNECTION, Asked, hidden, is_gone, one_line, translated
 from penstock.config.agents import Agent, Limits, Mount
@@ -318,3 +318,21 @@ async def test_an_engine_elsewhere_is_not_given_an_agent_without_a_key(tmp_path:
         await containers.create(Agent("reports", "image", plain=True), new_identity(containers.home))
     with pytest.raises(AgentError, match=r"agents\.reports\.network: .*run Penstock there"):
         await containers.create(Agent("reports", "image", network=False), new_identity(containers.home))
+
+
+async def test_labels_alone_make_no_container_ours(engine: PlayedEngine, containers: Containers) -> None:
+    """An image that was made of a container of ours hands its labels on to whatever its owner runs from it."""
+    labels = {recipe.HOME_LABEL: containers.home, recipe.AGENT_LABEL: "x", recipe.INSTANCE_LABEL: "a1"}
+    told = [
+        {"Id": "c1", "Names": ["/penstock-x-a1"], "State": "running", "Labels": labels},
+        {"Id": "c2", "Names": ["/mine"], "State": "running", "Labels": labels},
+        {"Id": "c3", "State": "running", "Labels": labels},
+    ]
+    engine.replies["GET /containers/json"] = Reply(body=told)
+    assert [one.id for one in await containers.listed(agent="x")] == ["c1"]
+
+
+async def test_a_missing_image_is_told_with_its_place(engine: PlayedEngine, containers: Containers) -> None:
+    engine.replies["GET /images/localhost/no:latest/json"] = Reply(404, {"message": "no such image"})
+    with pytest.raises(ImageMissing, match=r"^agents\.gone\.image: .* has no image 'localhost/no:latest'"):
+        await containers.image_id("localhost/no:latest", "gone")

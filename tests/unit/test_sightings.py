@@ -150,3 +150,10 @@ def test_what_happened() -> None:
         {HOME_LABEL: "h"},
     )
     assert happened({"Type": "image", "Action": "pull"}) is None
+
+
+def test_an_empty_label_names_no_socket() -> None:
+    ports = {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": "40123"}]}
+    assert inspected(told(ports=ports, Config={"Labels": {**LABELS, SOCKET_LABEL: ""}})).address == (
+        "127.0.0.1:40123"
+    )

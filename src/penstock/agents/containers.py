@@ -171,7 +171,7 @@ class Containers:
         return None
 
     async def listed(self, home: str | None = None, agent: str | None = None) -> list[Seen]:
-        """Those with our label, whatever their state; of this home, or of `home`."""
+        """Those with our labels and our name, whatever their state; of this home, or of `home`."""
         wanted = [f"{recipe.HOME_LABEL}={self.home if home is None else home}"]
         if agent is not None:
             wanted.append(f"{recipe.AGENT_LABEL}={agent}")
@@ -181,17 +181,19 @@ class Containers:
                 found = await self._engine.docker.containers.list(
                     all=1, filters=json.dumps({"label": wanted})
                 )
-                return [sightings.summarized(one._container, self._engine.host) for one in found]
+                seen = [sightings.summarized(one._container, self._engine.host) for one in found]
+                return [one for one in seen if one.has_own_name]
         raise AgentError(
             f"the container engine at {self.url} does not come to an end of its list, for containers keep going"
             " away; see who removes them, and try again"
         )
 
-    async def image_id(self, name: str) -> str:
+    async def image_id(self, name: str, agent: str = "") -> str:
+        """ImageMissing where the engine has none of that name; `agent` is who wants it, for the error."""
         with self._engine.faults(may_be_gone=True):
             told = await self._engine.docker.images.inspect(name)
             return str(told["Id"]).removeprefix("sha256:")
-        raise engine_faults.image_missing(Asked(self.url, image=name))
+        raise engine_faults.image_missing(Asked(self.url, agent, name))
 
     async def identity(self, id: str) -> Identity | None:
         """Which instance it is, with its key and proof, as the engine knows them; None: it is none of ours."""

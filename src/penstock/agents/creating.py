@@ -54,7 +54,7 @@ class Creator:
         try:
             # A request that is under way cannot be taken back: it is awaited even when we are cancelled, so that
             # what it makes is known and can be removed.
-            made = self._posted(recipe.container_name(agent, identity), wanted, asked)
+            made = self._posted(recipe.container_name(agent.name, identity.instance), wanted, asked)
             id = await _to_the_end(made, self._undo)
             self._engine.know(id, asked)
             await self._completed(id, agent, place, asked)

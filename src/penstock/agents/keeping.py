@@ -147,7 +147,7 @@ class Keeper:
         if self._upkeep.problem is not None and self._clock.now() < self._upkeep.tries_from:
             raise self._upkeep.told()
         await self._containers.open()
-        await self._containers.image_id(self.agent.image)
+        await self._containers.image_id(self.agent.image, self.agent.name)
 
     def _closed(self) -> AgentError:
         return AgentError(

@@ -93,26 +93,26 @@ def fingerprint(agent: Agent, server_source: bytes) -> str:
     return hashlib.blake2b(told + b"\0" + server, digest_size=12).hexdigest()
 
 
-def container_name(agent: Agent, identity: Identity) -> str:
+def container_name(agent: str, instance: str) -> str:
     """Unique by the instance; of the agent's name, what engines allow in one."""
-    return f"penstock-{re.sub('[^a-zA-Z0-9_.-]', '-', agent.name)[:60]}-{identity.instance}"
+    return f"penstock-{re.sub('[^a-zA-Z0-9_.-]', '-', agent)[:60]}-{instance}"
 
 
 def labels(agent: Agent, identity: Identity, mark: str, place: Place) -> dict[str, str]:
-    """By which it is found again. No value of the environment is among them."""
-    found = {
+    """By which it is found again. No value of the environment is among them.
+
+    Each of ours is there, if only empty: what is not is as the image says, and it could name any socket.
+    """
+    has_socket = not agent.network and place.socket_folder is not None
+    return {
         AGENT_LABEL: agent.name,
         HOME_LABEL: identity.home,
         INSTANCE_LABEL: identity.instance,
         FINGERPRINT_LABEL: mark,
+        PORT_LABEL: f"{agent.port}/tcp" if agent.network else "",
+        SOCKET_LABEL: posixpath.join(place.socket_folder or "", SOCKET_FILE) if has_socket else "",
+        SECRETS_LABEL: ",".join(agent.pass_env),
     }
-    if agent.network:
-        found[PORT_LABEL] = f"{agent.port}/tcp"
-    elif place.socket_folder is not None:
-        found[SOCKET_LABEL] = posixpath.join(place.socket_folder, SOCKET_FILE)
-    if agent.pass_env:
-        found[SECRETS_LABEL] = ",".join(agent.pass_env)
-    return found
 
 
 def document(

@@ -66,6 +66,11 @@ class Seen:
         return self.labels.get(recipe.FINGERPRINT_LABEL, "")
 
     @property
+    def has_own_name(self) -> bool:
+        """Whether it is called as its labels say: an image made of a container of ours hands its labels on."""
+        return self.name == recipe.container_name(self.agent, self.instance)
+
+    @property
     def home(self) -> str:
         return self.labels.get(recipe.HOME_LABEL, "")
 
@@ -176,8 +181,7 @@ def happened(told: Mapping[str, Any]) -> ContainerEvent | None:
 def _address(
     labels: Mapping[str, str], bindings: Mapping[str, list[tuple[str, int]]], host: str
 ) -> str | None:
-    socket = labels.get(recipe.SOCKET_LABEL)
-    if socket is not None:
+    if socket := labels.get(recipe.SOCKET_LABEL):
         return socket
     found = bindings.get(labels.get(recipe.PORT_LABEL, ""), [])
     if not found:

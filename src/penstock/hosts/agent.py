@@ -90,8 +90,8 @@ class Engine(Protocol):
 
     async def close(self) -> None: ...
 
-    async def image_id(self, name: str) -> str:
-        """ImageMissing where it has none of that name."""
+    async def image_id(self, name: str, agent: str = "") -> str:
+        """ImageMissing where it has none of that name; `agent` is who wants it."""
 
 
 class Placement(NamedTuple):
@@ -116,7 +116,7 @@ class AgentAdapter:
     ) -> None:
         self._host = host.name
         self._recorder = recorder
-        self._image = agent.image
+        self._agent, self._image = agent.name, agent.image
         self._engine = engine
         options = Options(host)
         self._temporary = frozenset(options.wholes("temporary_exit", (EX_TEMPFAIL,)))
@@ -153,7 +153,7 @@ class AgentAdapter:
                 told = self._keeper.statistics()
                 return Health(True, f"containers: {told.ready} ready, {told.paused} paused")
             await self._engine.open()
-            await self._engine.image_id(self._image)
+            await self._engine.image_id(self._image, self._agent)
         except AgentError as error:
             return Health(False, str(error))
         return Health(True, f"the engine answers and has image {self._image}")
