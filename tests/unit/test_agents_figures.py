@@ -181,6 +181,7 @@ def test_who_is_stuck_while_folding_stalls_no_call(tmp_path: Path) -> None:
     stuck = os.open(log_of(tmp_path), os.O_RDWR)
     fcntl.flock(stuck, fcntl.LOCK_EX)
     figures.add(folder, {}, ok=True)  # it is left out
+    assert figures.read(folder).counts == {}, "what is folded is told without what is not"
     os.close(stuck)
     figures.add(folder, {}, ok=True)
     assert figures.read(folder).counts["calls"] == 2

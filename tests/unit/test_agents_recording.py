@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,31 @@ async def test_lines_are_written_together_after_a_while(
     await asyncio.wait_for(done.wait(), 10)
     await recorder.close()
     assert written == [100]
+
+
+async def test_closing_waits_for_all_that_is_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for what a slow disk has kept since the second before."""
+    append, slow, begun = figures.append, threading.Event(), threading.Semaphore(0)
+
+    def slowly(folder: str, lines: list[bytes]) -> None:
+        begun.release()
+        if not slow.is_set():
+            assert slow.wait(10)
+        append(folder, lines)
+
+    monkeypatch.setattr(figures, "append", slowly)
+    recorder = Recorder(str(tmp_path), flush_s=0.001)
+    for _ in range(2):
+        async with counted(recorder, "reports") as count:
+            count.ok = True
+        await asyncio.to_thread(begun.acquire)
+    async with counted(recorder, "reports") as count:
+        count.ok = True
+    asyncio.get_running_loop().call_later(0.01, slow.set)
+    await recorder.close()
+    assert figures.read(str(tmp_path)).counts["calls"] == 3
 
 
 async def test_without_a_recorder_nothing_is_counted() -> None:

@@ -22,7 +22,6 @@ _LOG, _SUMS = "figures.log", "figures.json"
 _VERSION = 1
 MOST_LOG_BYTES = 256 * 1024
 MOST_LINE_BYTES = 512
-_DRAFT_S = 600.0  # the age at which a draft is nobody's
 _TRIES, _PAUSE_S = 40, 0.005  # while somebody folds
 TIMES = ("lock_wait_s", "start_s", "ready_s", "overhead_s")
 POOLS = ("ready", "resumed", "cold")
@@ -211,7 +210,7 @@ class _Log(NamedTuple):
 
 
 def read(folder: str) -> Sums:
-    """All that is known of an agent's calls."""
+    """All that is known of an agent's calls; without the latest where somebody is stuck while folding them."""
     path = os.path.join(folder, _LOG)
     for _ in range(_TRIES):
         try:
@@ -219,9 +218,11 @@ def read(folder: str) -> Sums:
         except OSError:
             break
         try:
-            fcntl.flock(log, fcntl.LOCK_SH)  # for milliseconds: while somebody folds
+            fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
             if _is_still(log, path):
                 return _summed(folder, log)[0]
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
         finally:
             os.close(log)
     return _sums(folder)[0]
@@ -229,6 +230,8 @@ def read(folder: str) -> Sums:
 
 def fold(folder: str) -> None:
     """Put the lines of the log into the sums, and begin another. Who finds somebody at it leaves it to him."""
+    from penstock.agents.drafts import remove_left
+
     path = os.path.join(folder, _LOG)
     with suppress(OSError):
         log = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -246,19 +249,9 @@ def fold(folder: str) -> None:
                 json.dump(document, file)
             os.replace(draft, os.path.join(folder, _SUMS))
             os.unlink(path)
-            _remove_drafts(folder)
+            remove_left(folder)
         finally:
             os.close(log)
-
-
-def _remove_drafts(folder: str) -> None:
-    """Those of processes that were killed over them: nobody works on one for long."""
-    for name in os.listdir(folder):
-        if name.startswith((f"{_LOG}.", f"{_SUMS}.")):
-            path = os.path.join(folder, name)
-            with suppress(OSError):
-                if time.time() - os.stat(path).st_mtime > _DRAFT_S:
-                    os.unlink(path)
 
 
 def _summed(folder: str, log: int) -> tuple[Sums, _Log]:

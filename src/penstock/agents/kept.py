@@ -33,7 +33,6 @@ class Kept:
     leases: set[Lease] = field(default_factory=set)
     seen_well_at: float = 0.0
     misses: int = 0  # questions after its health without a good answer, one after the other
-    is_dead: bool = False  # its container has ended
 
 
 class Book:

@@ -25,7 +25,7 @@ class Recorder:
         self._flush_s = flush_s
         self._lines: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._writing: asyncio.Future[None] | None = None
+        self._writing: set[asyncio.Future[None]] = set()
         self._events = {"start": 0, "resume": 0}
 
     # ---- what happened
@@ -57,15 +57,17 @@ class Recorder:
         self._timer = None
         lines, self._lines = self._lines, []
         loop = asyncio.get_running_loop()
-        self._writing = loop.run_in_executor(None, figures.append, self._folder, lines)
+        writing = loop.run_in_executor(None, figures.append, self._folder, lines)
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
 
     async def close(self) -> None:
         """All that is known by now is written."""
         if self._timer is not None:
             self._timer.cancel()
             self._begin()
-        if self._writing is not None:
-            await self._writing
+        if self._writing:
+            await asyncio.wait(self._writing)
 
 
 class Count:

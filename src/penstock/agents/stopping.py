@@ -15,6 +15,7 @@ from penstock.agents.endpoints import LEAVING, Endpoint, EndpointFile
 from penstock.agents.making import to_its_end
 from penstock.agents.sightings import Seen
 from penstock.agents.start_lock import MakeStartLock
+from penstock.errors import AgentError
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.2
 
@@ -31,10 +32,19 @@ async def stop(
         with files.changing() as endpoints:
             endpoints[:] = [one._replace(state=LEAVING) for one in endpoints]
     known = [one for one in files.read() if one.state == LEAVING]
+    failed: list[AgentError] = []
+
+    async def one(endpoint: Endpoint, seen: Seen | None) -> None:
+        try:
+            await _stopped(containers, files, endpoint, seen, now=now, tell=tell)
+        except AgentError as error:  # the others are stopped all the same
+            failed.append(error)
+
     async with asyncio.TaskGroup() as group:
         for endpoint in known:
-            seen = listed.pop(endpoint.container, None)
-            group.create_task(_stopped(containers, files, endpoint, seen, now=now, tell=tell))
+            group.create_task(one(endpoint, listed.pop(endpoint.container, None)))
+    if failed:
+        raise failed[0]
     unknown = await _unrecorded(containers, files, name, make_lock) if listed else 0
     return len(known) + unknown
 

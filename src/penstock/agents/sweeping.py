@@ -15,6 +15,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
+from penstock.agents import drafts
 from penstock.agents.containers import Containers
 from penstock.agents.endpoints import LEAVING, READY, Endpoint, EndpointFile
 from penstock.agents.sightings import Seen
@@ -56,6 +57,8 @@ async def sweep(
     left = {one.instance for one in listed.values()} - gone
     containers.remove_other_sockets(agent.name, left)
     files.forget_others(left)
+    for folder in (files.folder, containers.agents_dir):
+        drafts.remove_left(folder)
     return adopted
 
 

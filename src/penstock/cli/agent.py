@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +12,7 @@ from penstock.cli.session import Settings, config_of, finish, one_of, pair, seco
 from penstock.errors import AgentError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
 
     from penstock.agents.endpoints import Endpoint
     from penstock.cli.agent_session import Session
@@ -194,12 +194,18 @@ def logs(
 # ---- what is to be
 
 
+def _made(work: Coroutine[Any, Any, int]) -> int:
+    """Whatever ends it leaves no container that is half made."""
+    with agent_session.ended_as_interrupted():
+        return finish(work)
+
+
 @app.command("start", epilog="\b\nExamples:\n  penstock agent start reports\n  penstock agent start --all")
 def start(context: typer.Context, names: Names = None, everything: All = False, as_json: Json = False) -> int:
     """Start a container of an agent, unless one is there; wait until it answers."""
     config = config_of(context)
     agents = agent_session.chosen(config, names or (), everything=everything, command="start")
-    return finish(_start(config, agents, as_json))
+    return _made(_start(config, agents, as_json))
 
 
 async def _start(config: Config, agents: Sequence[Agent], as_json: bool) -> int:
@@ -246,7 +252,7 @@ def warm(
     config = config_of(context)
     agent = agent_session.agent_of(config, name)
     wanted = agent.pool.warm + 1 if count is None else whole("agent warm: N", count)
-    return finish(_warm(config, agent, wanted, as_json))
+    return _made(_warm(config, agent, wanted, as_json))
 
 
 async def _warm(config: Config, agent: Agent, wanted: int, as_json: bool) -> int:
@@ -322,7 +328,7 @@ def restart(
     """Stop an agent's containers, once what runs in them is finished, and start one."""
     config = config_of(context)
     agents = agent_session.chosen(config, names or (), everything=everything, command="restart")
-    return finish(_restart(config, agents, now, as_json))
+    return _made(_restart(config, agents, now, as_json))
 
 
 async def _restart(config: Config, agents: Sequence[Agent], now: bool, as_json: bool) -> int:

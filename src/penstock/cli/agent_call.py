@@ -25,8 +25,12 @@ _TRIES = 5  # containers that were made, and are gone when they are called
 
 def finish(left: Unfinished, settings: Mapping[str, Any] | None = None) -> int:
     """The exit status of a call that the quick path could not make. `settings` are keys of the config, set."""
+    from penstock.cli.agent_session import ended_as_interrupted
+
     try:
-        return quick_call.ended_with(lambda: _finish(left, settings or {}))
+        with ended_as_interrupted() as ended_by:
+            status = quick_call.ended_with(lambda: _finish(left, settings or {}))
+        return 128 + ended_by[0] if ended_by else status
     finally:
         if left.waiting is not None:
             left.waiting.over()

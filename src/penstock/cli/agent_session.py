@@ -23,6 +23,32 @@ if TYPE_CHECKING:
     from penstock.store.base import Store
 
 
+@contextmanager
+def ended_as_interrupted() -> Iterator[list[int]]:
+    """Who is told to end cleans up as after Ctrl-C: a container that is half made is removed. Gives the signals."""
+    import signal
+
+    heard: list[int] = []
+
+    def hear(number: int, _: object) -> None:
+        heard.append(number)
+        if signal.getsignal(signal.SIGINT) in (
+            signal.SIG_IGN,
+            signal.SIG_DFL,
+        ):  # as of what runs in the background
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+
+    numbers = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, hear)
+    try:
+        yield heard
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def agent_of(config: Config, name: str) -> Agent:
     """That agent of the config."""
     from penstock.config.problems import meant
