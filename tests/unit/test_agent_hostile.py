@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.agents import calling
 from tests.unit.agent_rig import (
     AGENT_ENV,
     HEAD,
@@ -87,6 +88,7 @@ breaker = {{ failures = 100 }}
 
 async def test_each_hurts_its_own_calls_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 6: the neighbour's calls all succeed meanwhile, and memory stays within a bound."""
+    monkeypatch.setattr(calling, "GRACE_S", 0.1)
     names = ["tame", *HOSTILE]
     config = "[retry]\nhost_faults = 2\nbase_s = 0.01\n" + "".join(
         AGENT.format(name=name, limit=LIMIT_BYTES) for name in names

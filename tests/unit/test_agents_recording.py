@@ -12,7 +12,12 @@ import pytest
 from penstock.agents import figures
 from penstock.agents.figures import Sums
 from penstock.agents.recording import Count, Recorder, counted
+from penstock.config.agents import Agent
 from penstock.errors import AgentError
+from penstock.hosts.agent import AgentAdapter
+from penstock.model import Host
+from tests.unit.agent_rig import RENDER, StubKeeper, answered, done, endpoint_of, failed, perform
+from tests.unit.model_rig import Call, wire
 
 
 async def made(folder: Path, *, hit: bool, event: str | None = None, answer: Any = None) -> Sums:
@@ -56,6 +61,40 @@ async def test_an_error_is_counted_and_a_stop_is_not(tmp_path: Path) -> None:
         await failing(asyncio.CancelledError)
     await recorder.close()
     assert figures.read(str(tmp_path)).counts == {"calls": 1, "unanswered": 1}
+
+
+async def test_what_counts_as_answered(tmp_path: Path) -> None:
+    """B9: a command that failed was answered; one that was not begun, or whose container was lost, was not."""
+    answers = [
+        answered(200, done(1)),
+        answered(500, failed("handler_failed", exit=3)),
+        answered(503, failed("no_room")),
+        answered(429, failed("busy")),  # it is asked for again: no call is over
+        None,
+    ]
+    recorder = Recorder(str(tmp_path))
+
+    async def act(call: Call) -> None:
+        given = answers[min(len(server.calls), len(answers)) - 1]
+        if given is None:
+            call.reset()
+        else:
+            await call.send(given)
+
+    async with wire(act) as server:
+        keeper = StubKeeper(endpoint_of(server))
+        host = AgentAdapter(Host("reports", "agent"), Agent("reports", "x"), keeper, keeper, recorder)
+        await host.open()
+        for _ in answers:
+            await perform(host, RENDER)
+        await host.close()
+    assert figures.read(str(tmp_path)).counts == {
+        "calls": 4,
+        "answered": 2,
+        "unanswered": 2,
+        "misses": 4,
+        "pool_ready": 4,
+    }
 
 
 async def test_lines_are_written_together_after_a_while(

@@ -18,9 +18,8 @@ from penstock.agents.direct_call import Asked
 from penstock.agents.endpoints import EndpointFile
 from penstock.agents.trail import Trail
 from penstock.web import agent_door
-from tests.unit.agent_rig import AGENT_ENV, StubKeeper, answered, endpoint_at, endpoint_of, placed
+from tests.unit.agent_rig import AGENT_ENV, StubKeeper, endpoint_at, endpoint_of, placed
 from tests.unit.agent_server_rig import Server
-from tests.unit.model_rig import Call, wire
 from tests.unit.web_rig import PATIENCE_S, Web, serving, token
 
 AGENT = """
@@ -99,12 +98,20 @@ async def test_an_unknown_command_is_404(web: Web) -> None:
     assert (response.status_code, response.json()["error"]["code"]) == (404, "unknown_command")
 
 
-async def test_time_over_is_504(web: Web, server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("headers", [{}, LINES], ids=["whole", "streamed"])
+async def test_time_over_is_told_by_the_agent(web: Web, tmp_path: Path, headers: dict[str, str]) -> None:
+    """Its own 504, with what the command had written, and not only that nobody answered in time."""
     os.mkfifo(tmp_path / "never")
-    body = {"command": "hold", "params": [str(tmp_path / "never")], "timeout_s": 0.05}
-    response = await web.http.post(CALL, json=body)
-    assert response.status_code == 504, response.text
-    assert response.json()["error"]["code"] == "time_over"
+    body = {"command": "hold", "params": [str(tmp_path / "never")], "timeout_s": 1.0}
+    response = await web.http.post(CALL, json=body, headers=headers)
+    lines = [json.loads(line) for line in response.text.splitlines()]
+    error = lines[-1]["error"]
+    assert (response.status_code, lines[-1].get("http")) == ((200, 504) if headers else (504, None))
+    assert error["code"] == "time_over"
+    assert (lines[-2]["data"] if headers else error["stdout"]) == "held\n"
+    id = response.headers["x-penstock-task"]
+    assert lines[-1]["id"] == f"{id}.1"
+    assert (await recorded(web, id))["error"] == "timed out after 1 s"
 
 
 async def test_what_is_wrong_with_a_call_is_told_and_nothing_is_queued(web: Web, keeper: StubKeeper) -> None:
@@ -248,6 +255,18 @@ async def test_an_id_is_taken_while_its_call_is_under_way(web: Web, tmp_path: Pa
 
 
 async def test_no_container_is_502(web: Web, keeper: StubKeeper) -> None:
+    """Also where nothing was tried, for the agent is known to be down, a call is counted as one."""
+    await web.post("/api/pause", {"scope": "host", "name": "reports"})
+    for _ in range(2):
+        late = await web.http.post(CALL, json=SAY, headers={"X-Penstock-Patience": "0.05"})
+        assert late.status_code == 429, late.text
+    async with aiohttp.ClientSession() as http:
+        at = f"{web.url}/api/agents/reports/ws"
+        async with http.ws_connect(at, headers={"X-Penstock-Patience": "0.05"}) as ws:
+            await ws.send_json(SAY)
+            assert (await ws.receive_json(timeout=PATIENCE_S))["type"] == "end"
+    assert (await web.get("/api/agents/reports"))["figures"]["calls"] == 3
+    await web.post("/api/resume", {"scope": "host", "name": "reports"})
     keeper.endpoints = [endpoint_of("127.0.0.1:1")]
     response = await web.http.post(CALL, json=SAY, headers={"X-Penstock-Patience": "0.2"})
     assert response.status_code in (502, 503), response.text
@@ -275,74 +294,6 @@ async def test_commands_of_this_machine_find_the_server_and_call_through_it(
     assert await asyncio.to_thread(notes.found, folder) is None
 
 
-# ---- servers with few words
-
-PLAIN = """
-[agents.plain]
-image = "x"
-plain = true
-"""
-PLAIN_CALL = "/api/agents/plain/call"
-
-
-async def test_an_agent_that_answers_in_one_piece_is_called_in_every_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Issue 6: whole, streamed, by WebSocket and from the command line, and each runs once."""
-
-    async def act(call: Call) -> None:
-        await call.send(answered(200, b"hello", proof=None))
-
-    wrote: list[tuple[int, bytes]] = []
-    asked = Asked("plain", "say", ["hi"], to=lambda file, data: wrote.append((file, data)))
-    async with wire(act) as server:
-        with placed(monkeypatch, endpoint_of(server)):
-            async with serving(tmp_path, PLAIN) as web, aiohttp.ClientSession() as http:
-                whole = await web.http.post(PLAIN_CALL, json=SAY)
-                assert (whole.status_code, whole.text) == (200, "hello")
-                assert whole.headers["content-type"].startswith("text/plain")
-                streamed = await web.http.post(PLAIN_CALL, json=SAY, headers=LINES)
-                told = [json.loads(line) for line in streamed.text.splitlines()]
-                assert [one["type"] for one in told] == ["stdout", "end"]
-                assert (told[0]["data"], told[1]["status"]) == ("hello", "done")
-                async with http.ws_connect(f"{web.url}/api/agents/plain/ws") as ws:
-                    await ws.send_json(SAY)
-                    assert [await ws.receive_json(timeout=PATIENCE_S) for _ in told] == told
-                found = await asyncio.to_thread(notes.found, f"{tmp_path / 'penstock.db'}.agents")
-                assert found is not None
-                trail = Trail("plain", shown=False)
-                ended = await asyncio.to_thread(served_call.through, found, asked, trail)
-                assert ended is not None
-                assert (ended.status, wrote) == (0, [(1, b"hello")])
-        assert len(server.calls) == 4
-
-
-@pytest.mark.parametrize("headers", [{}, LINES], ids=["whole", "streamed"])
-async def test_a_call_whose_container_goes_away_runs_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
-) -> None:
-    """Issue 6: its command may have run, so its caller is told, and no other container is tried."""
-
-    async def act(call: Call) -> None:
-        call.hang_up()
-
-    async with wire(act) as server:
-        with placed(monkeypatch, endpoint_of(server)):
-            async with serving(tmp_path, PLAIN) as web, aiohttp.ClientSession() as http:
-                response = await web.http.post(PLAIN_CALL, json=SAY, headers=headers)
-                assert response.status_code == 502
-                error = response.json()["error"]
-                assert error["code"] == "host_failed"
-                assert "may have run" in error["message"]
-                assert len(server.calls) == 1
-                async with http.ws_connect(f"{web.url}/api/agents/plain/ws") as ws:
-                    await ws.send_json(SAY)
-                    end = await ws.receive_json(timeout=PATIENCE_S)
-                    assert (end["type"], end["error"]["code"]) == ("end", "host_failed")
-                    assert "may have run" in end["error"]["message"]
-        assert len(server.calls) == 2
-
-
 # ---- WebSocket
 
 
@@ -358,10 +309,11 @@ async def test_calls_by_websocket_one_after_the_other(web: Web, tmp_path: Path) 
                 if told["type"] == type:
                     return told
 
-        await ws.send_json({"command": "say", "params": ["hi"]})
+        await ws.send_json({"command": "say", "params": ["hi"], "stdin": "x" * 100_000})
         assert (await until("stdout"))["data"] == "hi"
         assert (await until("end"))["status"] == "done"
-        await ws.send_json({"cancel": True})  # nothing runs
+        await ws.send_json({"cancel": True})
+        assert (await until("error"))["error"]["code"] == "no_task"
         await ws.send_json({"parms": []})
         assert (await until("error"))["error"]["code"] == "invalid_request"
         await ws.send_json({"command": "sya"})

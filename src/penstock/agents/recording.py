@@ -78,7 +78,8 @@ class Count:
         self._trail = Trail(name, shown=False)
         self._began = self._asked_at = time.perf_counter()
         self._before: dict[str, int] = {}
-        self.ok = False  # the agent has answered, whatever it was
+        self.ok = False  # the command ran, and the agent has told how it ended
+        self.is_over = True  # False: it was only put off
 
     def begun(self) -> Trail:
         """It waits for a container from now on; the keeper notes in this whether there is one."""
@@ -111,7 +112,7 @@ class Count:
             self._trail.figures["overhead_s"] = max(0.0, time.perf_counter() - self._began - sum(known))
 
     def over(self) -> None:
-        if self._recorder is not None:
+        if self._recorder is not None and self.is_over:
             self._recorder.called(self._trail, ok=self.ok)
 
 

@@ -155,7 +155,8 @@ class LocalEngine:
             else:
                 batch.append(run)
             if timeout_s is not None:
-                self._timers.set(run, now + timeout_s + place.start_s)
+                late_s = run.work.late_s if isinstance(run.work, OwnCoroutine) else 0.0
+                self._timers.set(run, now + timeout_s + place.start_s + late_s)
         for place, runs in batches.items():
             place.begin(runs)
         self._timers.sweep(len(live))

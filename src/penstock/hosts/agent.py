@@ -17,17 +17,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from penstock.agents.answers import NO_ROOM
-from penstock.agents.calling import LINES, AgentCalls, Ask, Reply, Stream
+from penstock.agents.calling import GRACE_S, LINES, AgentCalls, Ask, Reply, Stream
 from penstock.agents.connections import OUTPUT_LIMIT_BYTES, CallFailed, Terms, Trouble
 from penstock.agents.endpoints import Endpoint
 from penstock.agents.engine_faults import hidden
 from penstock.agents.recording import Count, Recorder, counted
-from penstock.agents.trail import Trail
 from penstock.clock import Clock
 from penstock.config.agents import Agent
 from penstock.errors import AgentError, AgentLost, PermanentError
@@ -42,6 +41,7 @@ from penstock.hosts.agent_answers import (
     reply_of_end,
     told_already,
 )
+from penstock.hosts.agent_needs import Engine, Keeping
 from penstock.hosts.agent_payload import read_payload
 from penstock.hosts.base import Health, Job, OwnCoroutine
 from penstock.hosts.command import EX_TEMPFAIL
@@ -55,43 +55,11 @@ _LAST_TRY = (False, False, False, True)  # containers that ran nothing, within o
 _MOST_LOST = 100  # instances whose loss is remembered
 _MOST_KEYS = 100  # instances whose keys are hidden in what is told
 _MOST_STDERR = max(LOG_CHARS, 65_536)  # longer than any secret: one that comes in two pieces is known as well
+_LATE_S = 2.0  # beyond what a container has to tell that a task's time is over: we tell it by ourselves
 _CHECK_S = 30.0
 _JSON_HEADERS = (("content-type", "application/json"),)
 _TEXT_HEADERS = (("content-type", "text/plain; charset=utf-8"), ("x-content-type-options", "nosniff"))
 _LINES_HEADERS = (("content-type", LINES), ("cache-control", "no-store"), ("x-accel-buffering", "no"))
-
-
-class Keeping(Protocol):
-    """What is needed of the keeper of an agent's containers: `agents.keeping.Keeper` is one."""
-
-    async def open(self) -> None:
-        """Keep containers from now on; an engine that is down is tried again and again."""
-
-    async def close(self) -> None: ...
-
-    def lease(self, trail: Trail | None = None) -> AbstractAsyncContextManager[Endpoint]:
-        """A container for one call; AgentError where there is none, AgentLost when it goes away meanwhile."""
-
-    def report(self, endpoint: Endpoint, fault: str) -> None:
-        """A container did not answer as it should."""
-
-    async def check(self) -> None:
-        """AgentError: it could take no call now, and why. Starts nothing."""
-
-    def statistics(self) -> Any:
-        """A dataclass of figures."""
-
-
-class Engine(Protocol):
-    """What is needed of the engine that runs containers: `agents.containers.Containers` is one."""
-
-    async def open(self) -> None:
-        """EngineUnreachable where none answers. Once more does nothing."""
-
-    async def close(self) -> None: ...
-
-    async def image_id(self, name: str, agent: str = "") -> str:
-        """ImageMissing where it has none of that name; `agent` is who wants it."""
 
 
 class Placement(NamedTuple):
@@ -173,9 +141,10 @@ class AgentAdapter:
             timeout_s=job.timeout_s,
             trace=None if job.trace is None else passed_on(job.trace),
         )
+        late_s = 0.0 if ask.timeout_s is None else GRACE_S + _LATE_S
         if relay is None:
-            return OwnCoroutine(lambda: self._perform(ask))
-        return OwnCoroutine(lambda: self._relay(ask, relay, job.attempt))
+            return OwnCoroutine(lambda: self._perform(ask), late_s=late_s)
+        return OwnCoroutine(lambda: self._relay(ask, relay, job.attempt), late_s=late_s)
 
     # ---- tasks
 
@@ -192,6 +161,7 @@ class AgentAdapter:
         async with counted(self._recorder, self._host) as count:
             reply = await self._first_answer(ask, count)
             count.answered(reply.answer)
+            _count(count, reply)
         return reply
 
     async def _first_answer(self, ask: Ask, count: Count) -> Reply:
@@ -294,7 +264,10 @@ class AgentAdapter:
         """The stream of the first container that takes it."""
         async with counted(self._recorder, self._host) as count, self._first_stream(ask, count) as stream:
             yield stream
-            count.ok = stream.reply is not None or stream.end is not None
+            if stream.reply is not None:
+                _count(count, stream.reply)
+            else:
+                count.ok = stream.end is not None
 
     @asynccontextmanager
     async def _first_stream(self, ask: Ask, count: Count) -> AsyncIterator[Stream]:
@@ -371,6 +344,11 @@ class AgentAdapter:
         if len(self._lost) > _MOST_LOST:
             del self._lost[next(iter(self._lost))]
         return False
+
+
+def _count(count: Count, reply: Reply) -> None:
+    count.ok = not ran_nothing(reply)
+    count.is_over = reply.code != "busy"
 
 
 async def _broken_off(outcome: Outcome, relay: Relay) -> Outcome:

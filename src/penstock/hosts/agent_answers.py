@@ -194,6 +194,8 @@ def _ended(error: Mapping[str, Any], message: str) -> str:
     status, number = error.get("exit"), error.get("signal")
     if isinstance(number, int):
         ended = f"killed by {_signal_name(number)}"
+        if number == signal.SIGKILL:
+            ended += ", as the kernel does when memory is short"
     elif isinstance(status, int):
         ended = f"exit status {status}"
     else:

@@ -43,11 +43,13 @@ class Spent(NamedTuple):
 class OwnCoroutine:
     """Code of ours that only waits on I/O: it runs in the dispatcher's loop.
 
-    `spent` is asked when it was ended from outside, so that what it cost until then is counted.
+    `spent` is asked when it was ended from outside, so that what it cost until then is counted. One that ends by
+    itself when its time is over, and knows more of it than the engine, has `late_s` more to say so.
     """
 
     run: Callable[[], Awaitable[Outcome]]
     spent: Callable[[], Spent] = Spent
+    late_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
+from penstock.agents import figures
 from penstock.agents.calling import LINES
+from penstock.agents.endpoints import EndpointFile
 from penstock.config import Config
 from penstock.config.agent_hosts import agents_kind
+from penstock.config.own_files import agents_dir
 from penstock.config.problems import meant
 from penstock.errors import PermanentError
 from penstock.hosts.agent_answers import end_line, last_line
@@ -70,6 +73,11 @@ class Admitted(NamedTuple):
     payload: dict[str, Any]
     on_start: Callable[[], None]  # it waits no more
     on_end: Callable[[], None]  # it is over
+    figures: str  # the folder in which calls of its agent are counted
+
+    async def count_unstarted(self) -> None:
+        """One that was given up before any container was asked for it; of all others the host counts."""
+        await asyncio.to_thread(figures.add, self.figures, {}, ok=False)
 
 
 class AgentDoor:
@@ -77,6 +85,7 @@ class AgentDoor:
         hosts = {_agent_of(host): host for host in config.plant.hosts if host.type == "agent"}
         self.hosts = {name: hosts[name] for name in config.agents if name in hosts}
         self._kinds = {name: agents_kind(name, config.plant.hosts) for name in self.hosts}
+        self._agents_dir = agents_dir(config)
         self.dispatcher = dispatcher
         self._tokens = tokens
         self._front_door = front_door
@@ -118,12 +127,12 @@ class AgentDoor:
             read_payload(payload)
         except PermanentError as error:
             raise Refused(422, "invalid_request", str(error)) from None
-        figures = {"agent": agent, "command": asked.command, "bytes": len(body), "caller": caller.name}
+        told = {"agent": agent, "command": asked.command, "bytes": len(body), "caller": caller.name}
         if asked.id is not None:
-            figures["id"] = asked.id
+            told["id"] = asked.id
         task = Task(
             self._kinds[agent],
-            {**figures, **self._front_door.kept_of(body)},
+            {**told, **self._front_door.kept_of(body)},
             host=host.name,
             timeout_s=asked.timeout_s,
             retries=0,  # its answer is the command's own; what surely did not run is tried again all the same
@@ -144,6 +153,7 @@ class AgentDoor:
             payload,
             partial(self._front_door.leave, caller, len(body)),
             partial(self._underway.discard, key),
+            EndpointFile(self._agents_dir, agent).folder,
         )
 
 
@@ -227,13 +237,13 @@ class AgentResponse(CallResponse):
     ) -> None:
         super().__init__(dispatcher, admitted.task, relay, when_gone)
         self._agent_relay = relay
-        self._on_end = admitted.on_end
+        self._admitted = admitted
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._on_end()
+            self._admitted.on_end()
 
     async def see_through(self, receive: Receive, ended: asyncio.Future[End]) -> None:
         if not self._agent_relay.streamed:
@@ -245,6 +255,12 @@ class AgentResponse(CallResponse):
                 await super().see_through(receive, ended)
             finally:
                 holding.cancel()
+
+    async def _refuse(self, ended: asyncio.Future[End]) -> None:
+        started = self._agent_relay.started_at is not None
+        if not started and not ended.cancelled() and ended.result().step == "expire":
+            await self._admitted.count_unstarted()
+        await super()._refuse(ended)
 
     def reason(self, ended: asyncio.Future[End]) -> Refused:
         refused = super().reason(ended)

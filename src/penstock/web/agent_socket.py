@@ -41,6 +41,7 @@ class SocketRelay(Relay):
         self._socket = socket
         self._begun = False
         self._waits = True
+        self.was_started = False
         self.ended = False  # its last line was sent
 
     @property
@@ -48,6 +49,7 @@ class SocketRelay(Relay):
         return self._begun
 
     def started(self, host: str, attempt: int, at: float) -> None:
+        self.was_started = True
         self.waits_no_more()
 
     def waits_no_more(self) -> None:
@@ -118,16 +120,15 @@ class AgentSocket:
                 except Refused as refused:
                     await self._refuse(refused)
                     continue
-                if admitted is not None:
-                    hearing = await self._run(admitted, hearing, group)
+                hearing = await self._run(admitted, hearing, group)
         except ClientStalled:
             return
         finally:
             hearing.cancel()
 
-    def _admit(self, message: bytes) -> Admitted | None:
+    def _admit(self, message: bytes) -> Admitted:
         if _is_cancel(message):
-            return None  # nothing runs
+            raise Refused(409, "no_task", "nothing runs here that could be cancelled")
         parts = self._parts
         parts.limits.admit(self._caller)
         parts.must_take_in()
@@ -166,6 +167,8 @@ class AgentSocket:
                     await self._refuse(
                         Refused(409, "id_taken", "a call runs; wait for its end, or cancel it")
                     )
+            if not relay.was_started and not ended.cancelled() and ended.result().step == "expire":
+                await admitted.count_unstarted()
             if not relay.ended:
                 await self.say(_last_line(relay, ended))
             return hearing

@@ -43,7 +43,7 @@ async def opened(config: Config, store: Store, dispatcher: Dispatcher) -> AsyncI
         bound=[LOOPBACK],
         dispatching=True,
     )
-    server = HttpServer(build_private_app(parts))
+    server = HttpServer(build_private_app(parts), parts.config.server.body_limit_bytes)
     try:
         with handled("uvicorn", Faults(logging.ERROR)):
             async with asyncio.TaskGroup() as group:

@@ -38,6 +38,7 @@ from penstock.web.own_entrance import OwnEntrance, near_url
 _GRACE_S = 5  # for answers under way when all work is done
 _TICK_S = 1.0
 _BACKLOG = 2048
+_WAITING_MESSAGES = 4  # on one WebSocket, until they are read
 
 log = logging.getLogger("penstock.web")
 
@@ -112,7 +113,8 @@ def urls(sockets: Sequence[socket.socket]) -> list[str]:
 class HttpServer(uvicorn.Server):
     """uvicorn without its hold on signals, and without waking ten times a second."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, message_limit_bytes: int) -> None:
+        """`message_limit_bytes`: of one message on a WebSocket."""
         super().__init__(
             uvicorn.Config(
                 app,
@@ -125,7 +127,8 @@ class HttpServer(uvicorn.Server):
                 proxy_headers=False,
                 timeout_graceful_shutdown=_GRACE_S,
                 backlog=_BACKLOG,
-                ws_max_size=65_536,
+                ws_max_size=message_limit_bytes,
+                ws_max_queue=_WAITING_MESSAGES,
             )
         )
         self._stop = asyncio.Event()
@@ -176,7 +179,7 @@ class Service:
             bound=[config.server.host, *(one.getsockname()[0] for one in sockets)],
         )
         dispatcher.story.listen(self.parts.metrics)
-        self._server = HttpServer(build_app(self.parts))
+        self._server = HttpServer(build_app(self.parts), self.parts.config.server.body_limit_bytes)
 
     async def check(self) -> None:
         """Promise 8: nothing listens beyond loopback without a token."""
