@@ -158,6 +158,12 @@ sys.stderr.write("at the end: \\u00e9\\n")
         inspected = containers._engine.container(id)
         labels = (await inspected.show())["Config"]["Labels"]
         assert not [value for value in labels.values() if SECRET in value or identity.key in value]
+        agent = python(code, pass_env=("TOKEN",))
+        assert await containers.has_our_values(agent, id)
+        async with Containers(containers.agents_dir, {"TOKEN": "another"}, containers.url) as others:
+            assert not await others.has_our_values(agent, id)
+        async with Containers(containers.agents_dir, {}, containers.url) as others:
+            assert await others.has_our_values(agent, id)
     finally:
         await containers.remove(id)
     assert await containers.last_words(id) == ""

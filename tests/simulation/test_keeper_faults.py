@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from penstock.agents.keeper_note import KeeperNote
 from penstock.agents.pool import Action, Leave, Pause, Start, Stop, Wake
 from penstock.agents.server_file import fingerprint
 from penstock.agents.upkeep import Upkeep
-from penstock.config.agents import Pool
+from penstock.config.agents import Agent, Pool
 from penstock.errors import AgentError, EngineUnreachable, StoreLocked
 from tests.simulation.pool_world import World
 
@@ -308,6 +309,34 @@ async def test_of_two_configs_the_one_that_was_there_first_counts(
     assert kept_by.fingerprint == fingerprint(world.agent)
     await closed(world)
     assert keeper_note.found(world.files.folder) is None
+
+
+@pytest.mark.parametrize("state", [READY, PAUSED])
+async def test_what_was_started_with_other_values_is_replaced(
+    state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dispatcher that was started anew with another key; an engine that fails meanwhile is asked again."""
+    world = World(str(tmp_path), Pool(warm=1), monkeypatch)
+    world.agent = replace(world.agent, pass_env=("TOKEN",))
+    world.keeper = world.new_keeper()
+    old = world.starter.record(world.agent, state)
+    world.engine.containers[old.container].paused = state == PAUSED
+    asked: list[str] = []
+
+    async def has_our_values(agent: Agent, id: str) -> bool:
+        asked.append(id)
+        if len(asked) == 1:
+            raise AgentError("the engine fails; try again")
+        return id != old.container
+
+    monkeypatch.setattr(world.engine, "has_our_values", has_our_values)
+    await world.keeper.open()
+    await world.passes(120)
+    assert old.container not in world.engine.containers
+    assert len(world.engine.containers) == 1
+    assert world.keeper.statistics().started == 1
+    assert asked == [old.container, old.container, *world.engine.containers]
+    await closed(world)
 
 
 async def test_the_word_of_a_keeper_outlives_the_folder(

@@ -56,7 +56,7 @@ class Containers:
     ) -> None:
         self.agents_dir = os.path.abspath(agents_dir)
         self.home = home_of(self.agents_dir)
-        environ = os.environ if environ is None else environ
+        self._environ = environ = os.environ if environ is None else environ
         self._engine = EngineSession(environ, url)
         self._creator = creating.Creator(self._engine, self.agents_dir, environ, self.remove)
         self._starts = asyncio.Semaphore(MOST_STARTS)
@@ -197,13 +197,23 @@ class Containers:
 
     async def identity(self, id: str) -> Identity | None:
         """Which instance it is, with its key and proof, as the engine knows them; None: it is none of ours."""
-        told: Mapping[str, Any] = {}
-        with self._engine.faults(id, may_be_gone=True):
-            told = (await self._engine.container(id).show()).get("Config", {})
-        given = dict(str(pair).partition("=")[::2] for pair in told.get("Env") or [])
+        given = await self._given(id)
         names = (recipe.INSTANCE_VARIABLE, recipe.KEY_VARIABLE, recipe.PROOF_VARIABLE)
         instance, key, proof = (given.get(name, "") for name in names)
         return Identity(instance, key, proof, self.home) if instance.isalnum() else None
+
+    async def has_our_values(self, agent: Agent, id: str) -> bool:
+        """Whether it was given the values that `pass_env` has here; one that is not set here says nothing."""
+        given = await self._given(id)
+        ours = {name: self._environ[name] for name in agent.pass_env if name in self._environ}
+        return not given or all(given.get(name) == value for name, value in ours.items())
+
+    async def _given(self, id: str) -> dict[str, str]:
+        """The environment that it was made with; nothing where it is gone."""
+        told: Mapping[str, Any] = {}
+        with self._engine.faults(id, may_be_gone=True):
+            told = (await self._engine.container(id).show()).get("Config", {})
+        return dict(str(pair).partition("=")[::2] for pair in told.get("Env") or [])
 
     async def stats(self, id: str) -> ContainerStats:
         asked = {"stream": "false", "one-shot": "true"}

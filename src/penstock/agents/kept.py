@@ -33,6 +33,7 @@ class Kept:
     leases: set[Lease] = field(default_factory=set)
     seen_well_at: float = 0.0
     misses: int = 0  # questions after its health without a good answer, one after the other
+    is_compared: bool = False  # the values that it was started with
 
 
 class Book:

@@ -1,7 +1,8 @@
 """Looks whether the containers are as the keeper thinks: now and then, and when the engine says that one died.
 
 What others recorded is adopted, what others resumed or have leave is noticed, what has ended is replaced, what does
-not answer is doubted, what nobody recorded is swept away, and what was made from another config leaves.
+not answer is doubted, what nobody recorded is swept away, and what was made from another config or with other
+values of `pass_env` leaves.
 """
 
 from __future__ import annotations
@@ -89,6 +90,10 @@ class Rounds:
             if endpoint.instance not in mine and endpoint.instance not in self._leaving:
                 self._leaving.add(endpoint.instance)
                 self._upkeep.spawn(self._see_off(endpoint))
+        for name in list(book.kept) if is_keeper and self._agent.pass_env else ():
+            if not book.kept[name].is_compared:
+                book.kept[name].is_compared = True
+                self._upkeep.spawn(self._compare_values(name))
         known = {one.instance for one in found.records} | set(book.kept) | self._upkeep.dead
         if set(found.seen) - known:
             self._upkeep.spawn(self._sweep())
@@ -132,6 +137,22 @@ class Rounds:
             self._upkeep.doubt(name)
         elif one.state is State.READY and self._clock.now() >= kept.seen_well_at + ASK_S:
             self._upkeep.spawn(self._ask(name))
+
+    async def _compare_values(self, name: str) -> None:
+        """One that somebody started with other values of `pass_env` is replaced, as one of an older image is."""
+        kept = self._upkeep.book.kept.get(name)
+        if kept is None:
+            return
+        try:
+            has_ours = await self._containers.has_our_values(self._agent, kept.endpoint.container)
+        except AgentError:
+            kept.is_compared = False  # the next look tries again
+            return
+        if not has_ours and self._upkeep.book.kept.get(name) is kept:
+            where = f"agents.{self._agent.name}: container {kept.endpoint.container[:12]}"
+            self._log.info("%s was started with other values of pass_env, and is replaced", where)
+            self._upkeep.book.set(name, outdated=True)
+            self._upkeep.step()
 
     async def _ask(self, name: str) -> None:
         """After its health; a slow answer or two are no reason to end what works."""
