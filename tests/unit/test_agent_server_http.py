@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
 import re
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
@@ -14,8 +17,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.agents.agent_server import ChunkedBody, CountedBody, Head, HeadReader, Refusal, parse_head
-from tests.unit.agent_server_rig import Server, read_all
+from penstock.agents import agent_server
+from penstock.agents.agent_server import (
+    ChunkedBody,
+    Connection,
+    CountedBody,
+    Head,
+    HeadReader,
+    Refusal,
+    parse_head,
+)
+from tests.unit.agent_server_rig import PATIENCE_S, Server, Stream, read_all
 
 GET = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
 LAST = b"GET /tasks HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -335,3 +347,74 @@ def test_bodies_in_memory_have_a_limit_together(tmp_path: Path) -> None:
 def test_a_connection_without_a_request_is_closed_after_a_while(tmp_path: Path) -> None:
     with Server(tmp_path, "--quiet-s", "0.05") as server, server.connect() as sock:
         assert read_all(sock) == b""
+
+
+def test_one_who_never_asks_is_given_no_longer_than_for_a_head(tmp_path: Path) -> None:
+    with Server(tmp_path, "--head-s", "0.05") as server, server.connect() as sock:
+        assert read_all(sock) == b""
+
+
+def test_those_who_show_no_key_make_room_for_a_caller(tmp_path: Path) -> None:
+    """Anybody on this machine can connect; who has no key keeps nobody out."""
+    with Server(tmp_path, "--connections", "3", env={"PENSTOCK_AGENT_KEY": "k"}) as server:
+        strangers = [server.connect() for _ in range(3)]
+        strangers[1].sendall(b"GET /health HTTP/1.1\r\nHo")
+        strangers[2].sendall(GET)
+        assert statuses(strangers[2].recv(10_000)) == [401]
+        assert server.run("say", "in").body["result"] == "in"
+        assert server.health()["status"] == "ok"
+        for sock in strangers:
+            sock.close()
+
+
+def test_the_same_id_with_a_table_instead_of_a_list_is_another_task(server: Server) -> None:
+    first = server.call("POST", "/task", {"command": "args", "params": {}, "id": "empty"})
+    assert first.body["result"] == "<{}>"
+    again = server.call("POST", "/task", {"command": "args", "id": "empty"})
+    assert (again.status, again.body["error"]["code"]) == (409, "id_taken")
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_one_who_sends_far_more_than_it_asks_for_holds_no_task(server: Server, is_late: bool) -> None:
+    """Behind all that it would not be seen that the caller has left."""
+    fifo, id = server.fifo(f"much-{is_late}"), f"much-{is_late}"
+    asked = post(json.dumps({"command": "hold", "params": [fifo], "id": id}).encode())
+    with server.connect() as sock:
+        sock.sendall(asked if is_late else asked + b"x" * 600_000)
+        if is_late:
+            while server.call("GET", f"/task/{id}").status == 404:
+                pass
+            with suppress(ConnectionError):
+                sock.sendall(b"x" * 600_000)
+            with Stream(server, "GET", f"/task/{id}") as onlooker:
+                assert onlooker.next("end")["status"] == "cancelled"
+        else:
+            with suppress(ConnectionError):
+                assert statuses(read_all(sock)) in ([400], [])
+    until = time.monotonic() + PATIENCE_S  # it may have begun before all was there
+    while server.health()["running"]:
+        assert time.monotonic() < until
+
+
+async def test_a_caller_that_left_before_its_answer_was_ended_is_no_fault_of_the_server() -> None:
+    class Left(asyncio.Transport):
+        def can_write_eof(self) -> bool:
+            return True
+
+        def write_eof(self) -> None:
+            raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    connection = Connection.__new__(Connection)
+    connection._is_lost = False
+    connection.transport = Left()
+    with pytest.raises(agent_server._Lost):
+        await connection._linger()
+
+
+def test_a_folder_of_handlers_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with Server(tmp_path, "--handlers", str(tmp_path / "nowhere")) as server:
+        status, said = server.stop()
+    assert status == 0
+    assert said == (
+        f"agent-server: there are no handlers: {tmp_path}/nowhere is no folder; name another with --handlers\n"
+    )

@@ -452,3 +452,18 @@ def test_a_websocket_on_which_nothing_happens_is_closed_but_not_under_a_task(tmp
             socket.recv(PATIENCE_S)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1001
+
+
+def test_messages_that_are_not_whole_count_as_what_is_in_memory(tmp_path: Path) -> None:
+    upgrade = (
+        b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+    part = bytes([TEXT, 0x80 | 126]) + (60_000).to_bytes(2, "big") + bytes(4) + b"x" * 60_000
+    with Server(tmp_path, "--input-bytes", "50000") as server:
+        with server.connect() as sock:
+            sock.sendall(upgrade + part)
+            head, _, told = read_all(sock).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 101 ")
+        assert (told[0], int.from_bytes(told[2:4], "big")) == (0x80 | CLOSE, 1013)
+        assert server.run("say", "in", stdin="y" * 40_000).body["result"] == "in"

@@ -482,6 +482,11 @@ class Frames:
         self._opcode = 0  # of the message that is being put together
         self._message = bytearray()
 
+    @property
+    def held_bytes(self) -> int:
+        """Of a message that is not whole yet."""
+        return len(self._message)
+
     def feed(self, buffer: bytearray) -> Iterator[tuple[int, bytes]]:
         while True:
             frame = self._frame(buffer)
@@ -731,6 +736,12 @@ class Handlers:
         raise Refusal(
             404, "unknown_command", f"there is no command {command!r}{meant(command, self.names())}"
         )
+
+    @property
+    def missing(self) -> str:
+        """The folder, where it is not there and nothing else says what to run; else ''."""
+        has_others = bool(self._argvs) or self._runner is not None
+        return "" if has_others or os.path.isdir(self._folder) else self._folder
 
     def names(self) -> list[str]:
         try:
@@ -1220,7 +1231,7 @@ def asked_from(body: dict[str, Any], size_bytes: int) -> Asked:
         body.get("detached", False),
         body.get("interactive", False),
         size_bytes,
-        _fingerprint([command, params or [], stdin]),
+        _fingerprint([command, [] if params is None else params, stdin]),
     )
 
 
@@ -1773,7 +1784,10 @@ class Connection(asyncio.Protocol, Follower):
         self._poked = False
         self._sleeper: asyncio.Future[None] | None = None
         self.is_busy = False
+        self.came = self._loop.time()
         self.idle_since: float | None = None  # None: it has not been answered yet
+        self.is_known = False  # it has sent a request with the key
+        self._is_answered = False  # what it asked is under way: there is nothing that it should send
         self._head: Head | None = None
         self._keeps = True
 
@@ -1798,6 +1812,8 @@ class Connection(asyncio.Protocol, Follower):
         if len(self.buffer) > _BUFFER_BYTES and self._is_reading:
             self.transport.pause_reading()
             self._is_reading = False
+            # Behind so much we would not see that it has left: it has.
+            self._is_at_end = self._is_at_end or self._is_answered
         self.poke()
 
     def eof_received(self) -> bool:
@@ -1902,7 +1918,7 @@ class Connection(asyncio.Protocol, Follower):
             self.transport.close()
 
     def leave_if_idle(self) -> bool:
-        if self.is_busy or self.buffer or self.transport.is_closing():
+        if self.is_busy or (self.buffer and self.is_known) or self.transport.is_closing():
             return False
         self.transport.close()
         return True
@@ -1910,7 +1926,10 @@ class Connection(asyncio.Protocol, Follower):
     async def _read_head(self) -> Head | None:
         """The next head; None when there is none."""
         self._head = None
-        until = self._loop.time() + self.service.options.quiet_s
+        options = self.service.options
+        # Who has asked nothing yet came to ask.
+        quiet_s = options.quiet_s if self.is_known else min(options.head_s, options.quiet_s)
+        until = self._loop.time() + quiet_s
         self.take_up(_BUFFER_BYTES)
         while not self.buffer:
             if self._is_at_end or self.service.is_closing or not await self._sleep(until):
@@ -1957,10 +1976,16 @@ class Connection(asyncio.Protocol, Follower):
                 body = await self._read_body(head)
                 body_is_read = True
             self.service.touch(head.path)
+            self._is_answered = True
+            if len(self.buffer) > _BUFFER_BYTES:
+                self._keeps = False
+                raise bad_request("far more was sent than what was asked; nothing was run")
             await route(body)
         except Refusal as refusal:
             self._keeps = self._keeps and body_is_read
             await self._refuse(refusal)
+        finally:
+            self._is_answered = False
 
     async def _expected(self, head: Head) -> None:
         if "expect" in head.headers:
@@ -1977,6 +2002,7 @@ class Connection(asyncio.Protocol, Follower):
                 "send the key of this server as Authorization: Bearer KEY",
                 (("WWW-Authenticate", "Bearer"),),
             )
+        self.is_known = True
         if "origin" in head.headers and not self.service.has_key:
             raise Refusal(403, "forbidden", "pages of a browser may call a server with a key only")
         method = "GET" if head.method == "HEAD" else head.method
@@ -2100,7 +2126,10 @@ class Connection(asyncio.Protocol, Follower):
         """Read over what still comes for a moment: closing at once could take the answer away from the caller."""
         if self._is_lost or not self.transport.can_write_eof():
             return
-        self.transport.write_eof()
+        try:
+            self.transport.write_eof()
+        except OSError:  # the caller has gone, and we have not been told yet
+            raise _Lost from None
         until, left = self._loop.time() + 2.0, 4 * self.service.options.body_bytes
         while not self._is_at_end and left > 0 and not self.service.is_closing:
             left -= len(self.buffer)
@@ -2112,6 +2141,7 @@ class Connection(asyncio.Protocol, Follower):
 
     async def _websocket(self, body: bytes) -> None:
         assert self._head is not None
+        self._is_answered = False
         headers = self._head.headers
         key = headers.get("sec-websocket-key", "")
         upgrades = (
@@ -2156,6 +2186,7 @@ class Conversation:
         self._task: Task | None = None
         self._telling: Telling | None = None
         self._is_over = False
+        self._held_bytes = 0
 
     async def run(self) -> None:
         try:
@@ -2164,6 +2195,7 @@ class Conversation:
                     await self._take(opcode, data)
                     if self._is_over:
                         return
+                self._hold(len(self._connection.buffer) + self._frames.held_bytes)
                 self._connection.take_up(self._service.options.body_bytes + 16)
                 if not await self._tell():
                     if self._service.is_closing:
@@ -2175,7 +2207,16 @@ class Conversation:
         except WebSocketFault as fault:
             await self._close(fault.code, str(fault))
         finally:
+            self._service.tasks.input_bytes -= self._held_bytes
             self._leave()
+
+    def _hold(self, size_bytes: int) -> None:
+        """What is here of a message that is not whole counts as the bodies of requests do."""
+        tasks = self._service.tasks
+        tasks.input_bytes += size_bytes - self._held_bytes
+        self._held_bytes = size_bytes
+        if size_bytes and tasks.input_bytes > self._service.options.input_bytes:
+            raise WebSocketFault(1013, "the requests that are here fill the memory meant for them")
 
     def _patience(self) -> float | None:
         """How long one who has no task may say nothing; a task has an end of its own."""
@@ -2362,11 +2403,11 @@ class Entrance:
             sock.close()
 
     def _close_idle(self) -> bool:
-        """Close one connection that was answered and has asked nothing since; whether there was one."""
+        """Close one that has asked nothing since its answer, or has not shown its key; whether there was one."""
         latest = self._loop.time() - _IDLE_S
-        for connection in self._service.connections:
-            idle_since = connection.idle_since
-            if idle_since is not None and idle_since < latest and connection.leave_if_idle():
+        for connection in self._service.connections:  # the oldest first
+            since = connection.idle_since if connection.is_known else connection.came
+            if since is not None and since < latest and connection.leave_if_idle():
                 return True
         return False
 
@@ -2458,6 +2499,10 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, self._signalled)
         self._listen()
+        if self.handlers.missing:
+            self.say(
+                f"there are no handlers: {self.handlers.missing} is no folder; name another with --handlers"
+            )
         self.tasks.reaper.begin()
         self.loop.call_soon(become_guardian)
         self._look_for_idleness()

@@ -2,7 +2,7 @@
 
 AGENTS/NAME            0700: nobody else gets further
 └── socket-INSTANCE    0777 until the agent is ready: whoever the container runs as must make its socket here;
-                       then 0555 (`seal`), so that it cannot fill our disk with anything else
+                       then 0555 (`seal`): it can put nothing else here, though it may write on to what it has open
 """
 
 from __future__ import annotations
