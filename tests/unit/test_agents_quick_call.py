@@ -623,6 +623,37 @@ def test_a_failure_that_serve_tells_names_the_agent_once(place: Place, capfdbina
     )
 
 
+@pytest.mark.parametrize("changed_s", [-60.0, 60.0])
+def test_who_asks_for_what_serve_has_not_read_yet_is_told_so(
+    place: Place, changed_s: float, capfdbinary: Any
+) -> None:
+    """A command was added to the config; `serve` knows it when it is started again."""
+    with (
+        scripted(refuses(404, "unknown_command")) as serve,
+        serving.told(place.agents_dir, serve.address, "local-key"),
+    ):
+        os.utime(place.config, (time.time() + changed_s,) * 2)
+        assert quick_call.run(CALL) == 2
+    told = capfdbinary.readouterr().err.decode()
+    assert ("was changed after `penstock serve`" in told) is (changed_s > 0)
+    assert told.count("\n") == 1
+
+
+def test_steps_through_serve_are_shown_to_the_end(
+    place: Place, capfdbinary: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_DEBUG", "1")
+    end = {"type": "end", "id": "task7.1", "status": "done", "exit": 0}
+    with (
+        scripted(says(STREAM + events({"type": "started"}, end))) as serve,
+        serving.told(place.agents_dir, serve.address, "local-key"),
+    ):
+        assert quick_call.run(CALL) == 0
+    last = capfdbinary.readouterr().err.decode().splitlines()[-1]
+    assert "answered" in last
+    assert "task7.1" in last
+
+
 def test_a_serve_that_breaks_off_is_told(place: Place, capfdbinary: Any) -> None:
     with scripted(says(STREAM)) as serve, serving.told(place.agents_dir, serve.address, "local-key"):
         assert quick_call.run(CALL) == 3

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.agents.keeper_note import KeeperNote
 from penstock.config import Config, TaskChecker, as_document, parse, read_document
 from penstock.config.agent_hosts import agents_kind
 from penstock.config.agents import Agent, Limits, Mount, Pool, Privileges
@@ -371,12 +373,38 @@ def test_check_tells_of_keys_that_mean_nothing_and_of_mounts_that_are_not_there(
         MANIFEST | {"about": "Reports", "commands": commands},
         'mounts = [{ source = "gone", target = "/x" }, { source = "reports", target = "/y" }]',
     )
-    keys, mount = agent_findings(config)
+    keys, mount = agent_findings(config)[:2]
     assert (keys.what, keys.name, keys.state) == ("agent", "reports", "well")
     assert keys.detail == "manifest.json has keys that mean nothing here: about, commands.cli"
     assert (mount.state, mount.detail.split(";")[0]) == ("wrong", f"mounts: there is no {folder.parent}/gone")
     (folder / "manifest.json").write_text("{")
-    assert [one.state for one in agent_findings(config)] == ["wrong"]
+    assert [one.state for one in agent_findings(config)][:1] == ["wrong"]
+
+
+def test_check_tells_what_the_first_call_would_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IS_SET", "x")
+    monkeypatch.delenv("IS_NOT_SET", raising=False)
+    path = tmp_path / "penstock.toml"
+    path.write_text(
+        '[agents.fine]\nimage = "x"\ncommand = ["serve"]\npass_env = ["IS_SET"]\ncapabilities = ["CHOWN"]\n'
+        '[agents.odd]\nimage = "x"\npass_env = ["IS_SET", "IS_NOT_SET"]\ncapabilities = ["CHOWN", "FOO"]\n'
+    )
+    config = parse(path.read_text(), path)
+    findings = agent_findings(config)
+    assert {(one.name, one.state) for one in findings} == {("odd", "warning")}
+    variable, capability, nothing = (one.detail for one in findings)
+    assert variable.startswith("pass_env: IS_NOT_SET is not set here; set it")
+    assert capability.startswith("capabilities: Linux has no FOO; see")
+    assert "neither handlers" in nothing
+    keeper = KeeperNote(f"{tmp_path}/penstock.db.agents/fine", "another")
+    assert keeper.take()
+    [kept] = [one for one in agent_findings(config) if one.name == "fine"]
+    keeper.free()
+    assert kept.state == "warning"
+    assert f"process {os.getpid()}" in kept.detail
+    assert "restart" in kept.detail
 
 
 def refused(folder: Path, manifest: Any) -> tuple[str, ...]:

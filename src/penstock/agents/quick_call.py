@@ -82,7 +82,16 @@ def _run(asked: Asked, trail: Trail) -> int | Unfinished:
     if (server := serving.found(agents_dir)) is not None:
         from penstock.agents.served_call import through
 
-        if (ended := through(server, asked, trail)) is not None:
+        try:
+            ended = through(server, asked, trail)
+        except UsageError as error:
+            if serving.is_older_than(agents_dir, config):
+                error = UsageError(
+                    f"{error}; {config} was changed after `penstock serve` (process {server.pid}) was started: "
+                    "restart that for what is new"
+                )
+            raise error from None
+        if ended is not None:
             return finished(asked, ended)
     must_be_served(asked, known)
     waiting = Waiting(agents_dir, asked.agent)

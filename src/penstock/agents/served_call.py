@@ -36,7 +36,9 @@ def through(server: Serving, asked: Asked, trail: Trail) -> Ended | None:
         try:
             reply = connection.ask("POST", path, headers, body, head_s=_HEAD_S)
             connection.when_silent(lambda: _must_live(server))
-            return direct_call.heard(asked, reply, lambda: trail.note("started"))
+            ended = direct_call.heard(asked, reply, lambda: trail.note("started"))
+            trail.note("answered", id=ended.document.get("id"), exit=ended.status)
+            return ended
         except NothingRan as refused:
             trail.note(f"serve takes nothing in: {refused}")
             return None

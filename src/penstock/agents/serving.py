@@ -49,6 +49,14 @@ def found(agents_dir: str) -> Serving | None:
     return None
 
 
+def is_older_than(agents_dir: str, path: str) -> bool:
+    """Whether that file was changed since the one that serves has begun to."""
+    try:
+        return os.stat(os.path.join(agents_dir, _NOTE)).st_mtime < os.stat(path).st_mtime
+    except OSError:
+        return False
+
+
 def _read(path: str) -> Serving | None:
     try:
         with open(path, "rb") as file:

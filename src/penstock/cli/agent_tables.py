@@ -225,6 +225,10 @@ async def print_logs(config: Config, name: str, tail: int | None, *, follow: boo
                 group.create_task(
                     _print_log(session.containers, one, tail, True, as_json, several=len(seen) > 1)
                 )
+    ended = "its container has" if len(seen) == 1 else f"all {len(seen)} containers have"
+    render.note(
+        f"agent logs: {name}: {ended} ended; `penstock agent logs {name} -f` follows those that come after"
+    )
     return 0
 
 

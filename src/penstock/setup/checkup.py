@@ -23,20 +23,20 @@ import msgspec
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.config.budgets import blind_budgets
-from penstock.config.manifests import MANIFEST, ignored_keys
 from penstock.config.names import Names
 from penstock.dispatcher.probes import read_once
 from penstock.engine.outcomes import failure, one_line
 from penstock.errors import PenstockError
 from penstock.hosts.base import Adapter
 from penstock.model import Gate
+from penstock.setup import agent_checkup
 from penstock.wiring import make_adapters, open_store
 
 TIME_LIMIT_S = 15.0
 _LITTLE_SPACE = 256 * 1024 * 1024
 _MAX_DETAIL = 500
 
-WELL, WARNING, WRONG = "well", "warning", "wrong"
+WELL, WARNING, WRONG = agent_checkup.WELL, agent_checkup.WARNING, agent_checkup.WRONG
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +91,10 @@ async def _host(name: str, adapter: Adapter, time_limit_s: float) -> Finding:
 
 
 def _agents(config: Config) -> list[Finding]:
-    """What is odd about agents themselves; whether they can be used is for their hosts to tell."""
-    found = []
-    for agent in config.agents.values():
-        if agent.folder is not None and (ignored := ignored_keys(agent.folder)):
-            detail = f"{MANIFEST} has keys that mean nothing here: {', '.join(ignored)}"
-            found.append(Finding("agent", agent.name, WELL, one_line(detail, _MAX_DETAIL)))
-        for mount in agent.mounts:
-            if not os.path.exists(mount.source):
-                detail = (
-                    f"mounts: there is no {mount.source}; create it, or correct agents.{agent.name}.mounts"
-                )
-                found.append(Finding("agent", agent.name, WRONG, detail))
-    return found
+    return [
+        Finding("agent", name, state, one_line(detail, _MAX_DETAIL))
+        for name, state, detail in agent_checkup.oddities(config, os.environ)
+    ]
 
 
 async def _probes(config: Config, time_limit_s: float) -> list[Finding]:

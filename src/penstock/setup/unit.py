@@ -13,7 +13,9 @@ from pathlib import Path
 
 COMMANDS = ("serve", "work", "loop", "watch")  # those that run until they are stopped
 
-_PUT_BACK_S = 30  # a dispatcher puts back what runs, and closes its hosts, in less
+_PUT_BACK_S = (
+    60  # a dispatcher puts back what runs, and closes its hosts, in less, also where an engine hangs
+)
 _RESTART_S = 5
 _WRONG_USE = 2  # exit status: starting again would find the same config
 _TEMPORARY = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - hidden by PrivateTmp
