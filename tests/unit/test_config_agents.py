@@ -45,7 +45,7 @@ FULL = (
 handlers = { render = ["python3", "render.py", ""] }
 runner = ["sh", "run.sh"]
 python = "/usr/bin/python3.12"
-path = "."
+path = "reports"
 install = ["sh", "-c", "echo 'a\\nb'"]
 update = ["true"]
 env = { TZ = "UTC", MAX_TOKENS = "100" }
@@ -75,6 +75,7 @@ queue = "work"
 def test_b1_every_key_of_an_agent_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """B1, B3, B5, B10: all that a container is made of, may use, and how many there are."""
     monkeypatch.setenv("HOME", "/own")
+    (tmp_path / "reports").mkdir()
     config = parse(FULL, tmp_path / "penstock.toml")
     assert config.agents["reports"] == Agent(
         name="reports",
@@ -82,7 +83,7 @@ def test_b1_every_key_of_an_agent_is_read(tmp_path: Path, monkeypatch: pytest.Mo
         handlers={"render": ("python3", "render.py", "")},
         runner=("sh", "run.sh"),
         python="/usr/bin/python3.12",
-        folder=str(tmp_path),
+        folder=str(tmp_path / "reports"),
         install=("sh", "-c", "echo 'a\nb'"),
         update=("true",),
         env={"TZ": "UTC", "MAX_TOKENS": "100"},
@@ -373,9 +374,13 @@ def test_check_tells_of_keys_that_mean_nothing_and_of_mounts_that_are_not_there(
         MANIFEST | {"about": "Reports", "commands": commands},
         'mounts = [{ source = "gone", target = "/x" }, { source = "reports", target = "/y" }]',
     )
-    keys, mount = agent_findings(config)[:2]
+    keys, takes, mount = agent_findings(config)[:3]
     assert (keys.what, keys.name, keys.state) == ("agent", "reports", "well")
     assert keys.detail == "manifest.json has keys that mean nothing here: about, commands.cli"
+    assert (takes.state, takes.detail) == (
+        "well",
+        "manifest.json takes of Penstock's environment: REPORTS_TOKEN",
+    )
     assert (mount.state, mount.detail.split(";")[0]) == ("wrong", f"mounts: there is no {folder.parent}/gone")
     (folder / "manifest.json").write_text("{")
     assert [one.state for one in agent_findings(config)][:1] == ["wrong"]
@@ -405,6 +410,92 @@ def test_check_tells_what_the_first_call_would_refuse(
     assert kept.state == "warning"
     assert f"process {os.getpid()}" in kept.detail
     assert "restart" in kept.detail
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [("", True), ('user = "0:0"', False), ('user = "image"', False), ("network = false", False)],
+)
+def test_check_tells_of_a_port_that_its_user_may_not_have(keys: str, told: bool) -> None:
+    found = agent_findings(parse(f'{REPORTS}command = ["serve"]\nport = 80\n{keys}', FILE))
+    assert [one.detail.partition(",")[0] for one in found] == ["port: below 1024"] * told
+
+
+def test_check_tells_of_a_folder_without_a_command(folder: Path) -> None:
+    config = from_manifest(folder, {"image": "x"})
+    (found,) = agent_findings(config)
+    assert (found.state, found.detail) == (
+        "warning",
+        f"it has no command: there is no {folder}/handlers, and neither handlers nor a runner",
+    )
+    (folder / "handlers").mkdir()
+    assert agent_findings(config) == []
+
+
+# ---- what no container may have
+
+
+@pytest.mark.parametrize(
+    ("keys", "place", "reached"),
+    [
+        ('path = "."', "path", "penstock.toml"),
+        ('path = "link"', "path", "penstock.toml"),
+        ('path = "store/db.agents/x"', "path", "db.agents"),
+        (
+            'mounts = [{ source = "data", target = "/a" }, { source = "store", target = "/b" }]',
+            "mounts[2]",
+            "db",
+        ),
+        ('mounts = [{ source = "store/db", target = "/a" }]', "mounts[1]", "db"),
+        ('mounts = [{ source = "store/db-wal", target = "/a" }]', "mounts[1]", "db-wal"),
+        ('mounts = [{ source = "data/../penstock.toml", target = "/a" }]', "mounts[1]", "penstock.toml"),
+        ('mounts = [{ source = "secrets", target = "/a" }]', "mounts[1]", "key"),
+        ('mounts = [{ source = "/", target = "/a" }]', "mounts[1]", "penstock.toml"),
+    ],
+)
+def test_no_container_gets_our_own_files(folder: Path, keys: str, place: str, reached: str) -> None:
+    """Others' tasks are in the store, and the keys of all agents beside it."""
+    home = folder.parent
+    (home / "penstock.toml").touch()
+    (home / "link").symlink_to(home)
+    (home / "store" / "db.agents" / "x").mkdir(parents=True)
+    text = f'store = "store/db"\n{MODEL}key_file = "secrets/key"\n{REPORTS}{keys}'
+    (problem,) = told(text, home / "penstock.toml")
+    assert f"agents.reports.{place}" in problem
+    assert f" would show Penstock's own '{reached}' to the agent; name another folder" in problem
+
+
+def test_what_lies_beside_our_own_files_may_be_mounted(folder: Path) -> None:
+    (folder.parent / "penstock.database").mkdir()
+    text = 'mounts = [{ source = "penstock.database", target = "/a" }, { source = "data", target = "/b" }]'
+    assert len(agent(REPORTS + text, folder.parent / "penstock.toml").mounts) == 2
+
+
+def test_the_keys_of_agents_of_a_shared_store_are_our_own_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    text = f'store = "postgresql://db/plant"\n{REPORTS}mounts = [{{ source = "{folder}", target = "/a" }}]'
+    (problem,) = told(text, folder.parent / "penstock.toml")
+    assert ".agents' to the agent" in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "whose"), [("CLOUD_KEY", "has the key of host 'surtr'"), ("PENSTOCK_TOKEN", "is Penstock's own")]
+)
+def test_a_manifest_takes_no_key_that_the_config_does_not_give(folder: Path, name: str, whose: str) -> None:
+    manifest = MANIFEST | {"env": ["TZ=UTC", name]}
+    host = f'{MODEL}key_env = "CLOUD_KEY"\n'
+    with pytest.raises(ConfigError) as caught:
+        from_manifest(folder, manifest, host)
+    (problem,) = caught.value.problems
+    assert (
+        f"path: manifest.json takes {name}, which {whose}; where it shall have it, say so: pass_env"
+        in problem
+    )
+    given = from_manifest(folder, manifest, f'pass_env = ["{name}"]\n{host}')
+    assert given.agents["reports"].pass_env == (name,)
+    assert given.with_settings({}) == given
 
 
 def refused(folder: Path, manifest: Any) -> tuple[str, ...]:

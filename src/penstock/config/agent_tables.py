@@ -23,16 +23,22 @@ from penstock.config.manifests import (
 )
 from penstock.config.problems import Near, kind_of, quoted
 from penstock.config.tables import Table
+from penstock.model import Host
 
 IMAGES_USER = "image"  # user: the one that the image names
 _ARGV_LIKE = '["python3", "render.py"]'
 _MOUNT_LIKE = '{ source = "data", target = "/data" }'
 _DEFAULT = Agent("", "")
+_OWN_PREFIX = "PENSTOCK_"
 
 
-def read_agents(top: Table, folder: Path) -> dict[str, Agent]:
+def read_agents(top: Table, folder: Path, hosts: Mapping[str, Host]) -> dict[str, Agent]:
+    secrets = {
+        str(host.options["key_env"]): name for name, host in hosts.items() if "key_env" in host.options
+    }
     agents = {
-        name: _read_agent(name, table, folder) for name, table in top.named_tables("agents", keys.MAX_AGENTS)
+        name: _read_agent(name, table, folder, secrets)
+        for name, table in top.named_tables("agents", keys.MAX_AGENTS)
     }
     queues: dict[str, str] = {}
     for agent in agents.values():
@@ -42,7 +48,7 @@ def read_agents(top: Table, folder: Path) -> dict[str, Agent]:
     return agents
 
 
-def _read_agent(name: str, table: Table, folder: Path) -> Agent:
+def _read_agent(name: str, table: Table, folder: Path, secrets: Mapping[str, str]) -> Agent:
     _check_keys(table)
     path = _path(table, "path", folder)
     manifest = _manifest(table, path)
@@ -71,7 +77,7 @@ def _read_agent(name: str, table: Table, folder: Path) -> Agent:
         install=_argv(table, "install", manifest.install or ()),
         update=_argv(table, "update", manifest.update or ()),
         env=dict(manifest.env) | _env(table),
-        pass_env=_pass_env(table, manifest),
+        pass_env=_pass_env(table, manifest, secrets),
         port=table.whole("port", _DEFAULT.port, keys.AGENT_PORT),
         health=_health(table),
         plain=table.flag("plain", own),
@@ -173,11 +179,19 @@ def _env(table: Table) -> dict[str, str]:
     return found
 
 
-def _pass_env(table: Table, manifest: Manifest) -> tuple[str, ...]:
+def _pass_env(table: Table, manifest: Manifest, secrets: Mapping[str, str]) -> tuple[str, ...]:
+    """`secrets`: hosts by the variables of their keys. Who wrote a folder is not who may give those away."""
     given = table.texts("pass_env", (), most=keys.MAX_VARIABLES)
     for name in given:
         if (wrong := variable_problem(name, None)) is not None:
             table.refuse(wrong, "pass_env")
+    for name in manifest.pass_env:
+        whose = f"has the key of host {quoted(secrets[name])}" if name in secrets else "is Penstock's own"
+        if name not in given and (name in secrets or name.startswith(_OWN_PREFIX)):
+            table.refuse(
+                f'{MANIFEST} takes {name}, which {whose}; where it shall have it, say so: pass_env = ["{name}"]',
+                "path",
+            )
     return tuple(dict.fromkeys((*manifest.pass_env, *given)))
 
 

@@ -95,6 +95,10 @@ def read_document(
         from penstock.config.deadlocks import check_own_calls
 
         check_own_calls(config, problems)
+    if not problems and config.agents:
+        from penstock.config.agent_reach import check_reach
+
+        check_reach(config, problems)
     if problems:
         raise ConfigError(problems.told(file_shown(path), lines, settings))
     return config
@@ -108,7 +112,7 @@ def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
         name: read_host(name, table, types, folder, prices)
         for name, table in top.named_tables("hosts", keys.MAX_HOSTS)
     }
-    agents = read_agents(top, folder)
+    agents = read_agents(top, folder, hosts)
     with_agents(hosts, agents, top)
     most_lanes = keys.MAX_LANES + (DEFAULT_LANE in _declared(top, "lanes"))  # that one is always there
     lanes = {name: read_lane(name, table) for name, table in top.named_tables("lanes", most_lanes)}

@@ -70,15 +70,6 @@ def read_manifest(folder: str) -> Manifest | None:
     return manifest
 
 
-def ignored_keys(folder: str) -> tuple[str, ...]:
-    """Those that mean nothing here, of a manifest that was read before."""
-    try:
-        manifest = read_manifest(folder)
-    except ManifestError:  # it was changed since
-        return ()
-    return () if manifest is None else manifest.ignored
-
-
 def _text_of(folder: str) -> str | None:
     try:
         if not os.path.isdir(folder):

@@ -46,6 +46,21 @@ class OwnFiles:
                 return True
         return False
 
+    def reached_by(self, path: str) -> str | None:
+        """One of ours that a folder or file is, holds, or lies in; rather one that is there."""
+        if "\0" in path:
+            return None  # it is none at all
+        real = os.path.realpath(path)
+        for own in sorted(self._paths, key=os.path.exists, reverse=True):
+            held = os.path.join(os.path.realpath(os.path.dirname(own)), os.path.basename(own))
+            if os.path.commonpath((real, held)) == real:
+                return own
+        while os.path.dirname(real) != real:
+            if self.has(os.path.dirname(real), os.path.basename(real)):
+                return real
+            real = os.path.dirname(real)
+        return None
+
     def is_one(self, file: int) -> bool:
         """Whether an open file is one of ours, whatever name it was opened by."""
         return any(_is_same(file, path) for path in self._paths)
@@ -87,6 +102,8 @@ def _paths(config: Config) -> Iterator[tuple[str, bool]]:
         yield os.path.abspath(config.path), False
     if "://" not in config.store:
         yield os.path.abspath(config.store), True
+    else:
+        yield agents_dir(config), False
     for host in config.plant.hosts:
         if isinstance(key := host.options.get("key_file"), str):
             yield os.path.normpath(os.path.join(home, os.path.expanduser(key))), False

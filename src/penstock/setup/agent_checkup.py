@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from penstock.agents import keeper_note
 from penstock.agents.server_file import fingerprint
 from penstock.config import Config
 from penstock.config.agents import Agent
-from penstock.config.manifests import MANIFEST, ignored_keys
+from penstock.config.manifests import MANIFEST, Manifest, ManifestError, read_manifest
 from penstock.config.own_files import agents_dir
 
 WELL, WARNING, WRONG = "well", "warning", "wrong"
+_FIRST_OPEN_PORT = 1024
 
 # Those of Linux 6; a later one may have more.
 _CAPABILITIES = """
@@ -35,8 +37,7 @@ def oddities(config: Config, environ: Mapping[str, str]) -> Iterator[tuple[str, 
 
 
 def _of(agent: Agent, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    if agent.folder is not None and (ignored := ignored_keys(agent.folder)):
-        yield WELL, f"{MANIFEST} has keys that mean nothing here: {', '.join(ignored)}"
+    yield from _of_manifest(agent)
     for mount in agent.mounts:
         if not os.path.exists(mount.source):
             yield (
@@ -53,3 +54,28 @@ def _of(agent: Agent, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             WARNING,
             "it has neither handlers, runner, path nor command, so its image's own program must be an agent server",
         )
+    if agent.has_own_server and not (
+        agent.handlers or agent.runner or os.path.isdir(f"{agent.folder}/handlers")
+    ):
+        yield (
+            WARNING,
+            f"it has no command: there is no {agent.folder}/handlers, and neither handlers nor a runner",
+        )
+    user = (agent.privileges.user or "0").partition(":")[0]
+    if agent.network and agent.port < _FIRST_OPEN_PORT and user not in ("0", "root"):
+        yield (
+            WARNING,
+            f"port: below 1024, some engines let root alone listen at {agent.port}; choose a higher one",
+        )
+
+
+def _of_manifest(agent: Agent) -> Iterator[tuple[str, str]]:
+    """What a folder decides that the config does not show."""
+    found = None
+    with suppress(ManifestError):  # it was changed since it was read
+        found = None if agent.folder is None else read_manifest(agent.folder)
+    manifest = found or Manifest()
+    if manifest.ignored:
+        yield WELL, f"{MANIFEST} has keys that mean nothing here: {', '.join(manifest.ignored)}"
+    if manifest.pass_env:
+        yield WELL, f"{MANIFEST} takes of Penstock's environment: {', '.join(manifest.pass_env)}"
