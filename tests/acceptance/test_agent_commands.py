@@ -14,6 +14,7 @@ import pytest
 
 from penstock.__main__ import main
 from penstock.agents.containers import home_of
+from penstock.agents.keeper_note import KeeperNote
 from tests.acceptance.containers import PYTHON_IMAGE, ContainerEngine, container_engine
 
 __all__ = ["container_engine"]
@@ -142,6 +143,15 @@ def test_b6_the_life_of_an_agent_on_the_command_line(yard: Yard) -> None:
     [restarted] = yard.told("agent", "restart", "reports")
     [fresh] = yard.containers()
     assert fresh["instance"] == restarted["instance"] != first["instance"]
+
+    keeper = KeeperNote(str(yard.agents_dir / "reports"), "another")
+    assert keeper.take()
+    refused = yard.run("agent", "restart", "reports")
+    assert refused.returncode == 3
+    assert "restart that process" in refused.stderr
+    [left] = yard.containers()
+    assert left["instance"] == fresh["instance"], "what a dispatcher keeps from another config is left alone"
+    keeper.free()
 
     assert yard.told("agent", "stop", "reports") == [{"agent": "reports", "stopped": 1}]
     assert yard.containers() == []

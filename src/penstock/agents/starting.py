@@ -25,14 +25,14 @@ from penstock.agents.endpoints import LEAVING, PAUSED, READY, TRUST_S, Endpoint,
 from penstock.agents.failures import Failure, Failures
 from penstock.agents.making import Making, Tell, to_its_end
 from penstock.agents.server_file import fingerprint
-from penstock.agents.start_lock import FileStartLock, MakeStartLock, StartLock, StartOwner
+from penstock.agents.start_lock import FileStartLock, MakeStartLock, StartLock
+from penstock.agents.start_waiting import StartWaiting
 from penstock.agents.trail import Trail
 from penstock.agents.validating import Finding, checked
 from penstock.config.agents import Agent
 from penstock.errors import AgentBusy, AgentError, AgentNotReady
 
 MOST_STARTS = 8  # at a time: more make each other slower
-_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.01, 0.1
 _HOLD_S = 5.0  # for so long others of this process may join who holds the lock
 _MOST_OWN_STARTS = 3  # of one call, when what it made is gone before it could be used
 
@@ -134,13 +134,17 @@ class Starter:
             finally:
                 hold.making -= max(0, count)
 
+    def check_keeper(self, agent: Agent) -> None:
+        """AgentBusy: a dispatcher keeps it from another config, so that none can be started from this one."""
+        self._heed_keeper(self._call(agent, Trail(agent.name)))
+
     @asynccontextmanager
     async def _holding(self, call: _Call) -> AsyncIterator[_Hold]:
         """The start lock, taken by the first and freed by the last of those who make containers here at a time.
 
         Only the first sweeps: what the others are making is not written down yet.
         """
-        name, waiting = call.agent.name, _Waiting(call.agent, self._patience.margin_s)
+        name, waiting = call.agent.name, StartWaiting(call.agent, self._patience.margin_s)
         while (hold := self._holds.get(name)) is None or time.monotonic() >= hold.until:
             lock = self._make_lock(call.files.folder)
             if await lock.take():
@@ -175,7 +179,7 @@ class Starter:
     async def clear(self, name: str) -> int:
         """Remove all containers of an agent and what is known of them, in use or not; how many there were."""
         files = EndpointFile(self._agents_dir, name)
-        waiting = _Waiting(Agent(name, ""), self._patience.margin_s)
+        waiting = StartWaiting(Agent(name, ""), self._patience.margin_s)
         while True:
             lock = self._make_lock(files.folder)
             if await lock.take():
@@ -255,7 +259,7 @@ class Starter:
         """Made by us, or by whoever was there first."""
         failures = Failures(call.files.folder)
         before = failures.last()
-        waiting = _Waiting(call.agent, self._patience.margin_s)
+        waiting = StartWaiting(call.agent, self._patience.margin_s)
         own_starts = 0
         while True:
             lock = self._make_lock(call.files.folder)
@@ -281,7 +285,7 @@ class Starter:
                     f" ({own_starts} times); see who removes them, or what its server does after its first answer"
                 )
 
-    def _come(self, call: _Call, endpoint: Endpoint, waiting: _Waiting) -> Endpoint:
+    def _come(self, call: _Call, endpoint: Endpoint, waiting: StartWaiting) -> Endpoint:
         call.trail.note("it is there", lock_wait_s=waiting.waited_s)
         return endpoint
 
@@ -356,43 +360,4 @@ class Starter:
             raise AgentBusy(
                 f"agents.{call.agent.name}: its containers are kept by {keeper}, which has read another config"
                 " than this one, or is another release of Penstock; restart that process, and call again"
-            )
-
-
-class _Waiting:
-    """For somebody else's start, as long as that gets on."""
-
-    def __init__(self, agent: Agent, margin_s: float) -> None:
-        self._agent = agent
-        self._margin_s = margin_s
-        self._limit_s = agent.pool.start_s + margin_s
-        self._seen: StartOwner | None = None
-        self._began = self._step_began = time.monotonic()
-        self._pause_s = _FIRST_PAUSE_S
-        self.waited_s = 0.0
-
-    def is_kept_waiting(self, is_blocked: bool) -> bool:
-        """Whether a fit endpoint is in somebody's hands for a moment: no reason to make another."""
-        return is_blocked and time.monotonic() - self._began < self._margin_s
-
-    async def a_while(self, lock: StartLock) -> None:
-        """Between two looks. AgentBusy: the owner of the lock has not got on for too long."""
-        owner, now = await lock.owner(), time.monotonic()
-        if owner != self._seen:
-            self._seen, self._step_began = owner, now
-        self._give_up(owner, now)
-        await asyncio.sleep(self._pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - so that those who wait together look apart
-        self._pause_s = min(self._pause_s * 1.5, _LAST_PAUSE_S)
-        self.waited_s = time.monotonic() - self._began
-
-    def _give_up(self, owner: StartOwner | None, now: float) -> None:
-        is_stuck = now - self._step_began > self._limit_s
-        if owner is not None and now - self._began > self._margin_s:
-            # Who comes to a lock that has been stuck for long need not wait as long again.
-            is_stuck |= time.time() - owner.step_at > self._limit_s
-        if is_stuck:
-            who = f"{owner}" if owner is not None else "a process that has left no note"
-            raise AgentBusy(
-                f"agents.{self._agent.name}: it is being started by {who}; that has not got on for over"
-                f" {self._limit_s:g} s: end that process, and call again"
             )

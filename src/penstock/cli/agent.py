@@ -337,6 +337,7 @@ async def _restart(config: Config, agents: Sequence[Agent], now: bool, as_json: 
     found: dict[str, Endpoint] = {}
     async with agent_session.opened(config) as session:
         for agent in agents:
+            session.starter.check_keeper(agent)  # before anything is stopped
             await _stopped(session, agent.name, now=now)
             with agent_session.shown(f"starting {agent.name}"):
                 found[agent.name] = await session.starter.endpoint(agent, Trail(agent.name))
