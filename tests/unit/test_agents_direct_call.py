@@ -330,3 +330,24 @@ def test_texts_of_an_agent_are_one_line_of_ours() -> None:
     told = str(caught.value)
     assert told.isprintable()
     assert len(told) < 2_100
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"duration_s": 10**400},
+        {"duration_s": float("inf"), "waited_s": float("nan")},
+        {"duration_s": [1], "waited_s": "2"},
+        {"duration_s": -1, "waited_s": -(10**400)},
+        {"\0printed": [1]},
+    ],
+    ids=["digits", "no number", "other types", "negative", "a key of ours"],
+)
+def test_b4_a_lying_agent_is_no_fault_of_ours(end: dict[str, Any]) -> None:
+    """Whatever its last line says."""
+    for as_json in (False, True):
+        ended = called(
+            says(STREAM + events({"type": "end", "status": "failed", "exit": 5, **end})), as_json=as_json
+        )
+        assert (ended.status, ended.spent_s) == (5, 0.0)
+        assert json.loads(answers.line(ended.document))["exit"] == 5

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from penstock.agents import endpoints as module
-from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint, EndpointFile
+from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint, EndpointFile, must_be_ours
 from penstock.agents.failures import Failures
 from penstock.agents.start_lock import FileStartLock, note_of, owner_of
 from penstock.errors import AgentBusy, AgentError, AgentNotReady, NoRoomForAgent
@@ -316,3 +316,44 @@ def test_a_failure_is_never_another_kind_of_error(tmp_path: Path, name: str) -> 
     assert type(found.raised()) is AgentError
     (tmp_path / "failed.json").write_text(json.dumps({**told, "message": 3}))
     assert Failures(str(tmp_path)).last() is None
+
+
+# ---- whose folder it is
+
+
+def test_b2_a_folder_of_another_user_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where anybody may make files, one who was there first could say where calls go."""
+    folder = tmp_path / "penstock.db.agents"
+    must_be_ours(str(folder))
+    folder.mkdir(mode=0o700)
+    must_be_ours(str(folder))
+    me = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    must_be_ours(str(folder))  # of who owns what is beside it
+    real = os.stat
+
+    def seen(path: str) -> os.stat_result:
+        found = real(path)
+        return os.stat_result((*found[:4], me + 2, *found[5:10])) if path == str(folder) else found
+
+    monkeypatch.setattr(os, "stat", seen)
+    with pytest.raises(AgentError, match=rf"belongs to another user \({me + 2}\).*remove it"):
+        must_be_ours(str(folder))
+
+
+def test_a_folder_of_ours_that_others_may_write_to_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "penstock.db.agents"
+    folder.mkdir()
+    folder.chmod(0o775)
+    must_be_ours(str(folder))
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o777)
+
+    def refused(path: str, mode: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "chmod", refused)
+    with pytest.raises(AgentError, match="others may write there"):
+        must_be_ours(str(folder))

@@ -265,6 +265,32 @@ def test_one_that_never_takes_it_is_an_error_of_one_line(place: Place, capfdbina
     assert figures.read(place.file.folder).counts["unanswered"] == 1
 
 
+@pytest.mark.parametrize(
+    ("code", "counted"), [("cannot_start", "unanswered"), ("handler_failed", "answered")]
+)
+def test_b9_what_could_not_be_begun_was_not_answered(place: Place, code: str, counted: str) -> None:
+    end = {"type": "end", "status": "failed", "exit": 3, "error": {"code": code, "message": "it is missing"}}
+    with scripted(says(STREAM + events(end))) as server:
+        place.has(server.address)
+        assert quick_call.run(CALL) == 3
+    counts = figures.read(place.file.folder).counts
+    assert (counts["calls"], counts[counted]) == (1, 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_b2_what_another_user_says_of_agents_is_not_believed(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any
+) -> None:
+    with scripted(answers("forged")) as server:
+        place.has(server.address)
+        me = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+        os.chown(place.agents_dir, me + 2, -1)
+        assert quick_call.run(CALL) == 3
+        assert server.requests == []
+    assert b"belongs to another user" in capfdbinary.readouterr().err
+
+
 def test_b4_one_that_is_being_stopped_costs_no_call(place: Place, capfdbinary: Any) -> None:
     """It leaves: the call goes on to another, or makes one."""
     with scripted(refuses(503, "draining")) as ending, scripted(answers("another")) as server:

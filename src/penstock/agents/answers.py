@@ -29,6 +29,7 @@ _SIGNALLED = 128
 _WRONG_USE = frozenset({"unknown_command", "bad_request", "too_large", "id_taken"})
 _WRONG_USE_STATUSES = frozenset({400, 403, 404, 413, 415, 422})
 _NOTHING_RAN = frozenset({"draining", "busy", "unauthorized", "stopping", "unknown_agent"})
+_NOT_BEGUN = frozenset({NO_ROOM, "cannot_start"})
 _MOST_MESSAGE = 2_000
 _PRINTED = "\0printed"  # a result as it came, beside the answer that it is part of
 
@@ -59,8 +60,22 @@ class Ended(NamedTuple):
     @property
     def spent_s(self) -> float:
         """What of the call's time was the command's, or its wait for a place."""
-        times = [self.document.get(name) for name in ("duration_s", "waited_s")]
-        return sum(float(one) for one in times if isinstance(one, int | float) and one >= 0)
+        return sum(seconds(self.document.get(name)) or 0.0 for name in ("duration_s", "waited_s"))
+
+    @property
+    def ran(self) -> bool:
+        """Whether the command was begun."""
+        error = self.document.get("error")
+        return not isinstance(error, dict) or error.get("code") not in _NOT_BEGUN
+
+
+def seconds(given: Any) -> float | None:
+    """A time that somebody tells; None where it is none."""
+    try:
+        found = float(given) if isinstance(given, int | float) else -1.0
+    except OverflowError:
+        return None
+    return found if 0.0 <= found < float("inf") else None
 
 
 def write(file: int, data: bytes) -> None:
@@ -239,6 +254,7 @@ def _document(data: bytes) -> dict[str, Any]:
         raise Nonsense("sends what is no JSON") from None
     if not isinstance(document, dict):
         raise Nonsense("sends JSON that is no table")
+    document.pop(_PRINTED, None)  # that is ours alone
     return document
 
 

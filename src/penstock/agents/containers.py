@@ -21,6 +21,7 @@ from typing import Any, Self
 import aiohttp
 
 from penstock.agents import creating, engine_faults, recipe, sightings, socket_folders
+from penstock.agents.endpoints import must_be_ours
 from penstock.agents.engine_faults import Asked
 from penstock.agents.engine_session import ANSWER_S, EngineSession, table
 from penstock.agents.log_lines import lines
@@ -62,6 +63,7 @@ class Containers:
         self._starts = asyncio.Semaphore(MOST_STARTS)
 
     async def open(self) -> None:
+        must_be_ours(self.agents_dir)
         await self._engine.open()
 
     async def close(self) -> None:

@@ -20,6 +20,7 @@ import fcntl
 import json
 import math
 import os
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -253,6 +254,31 @@ class EndpointFile:
 
     def _of(self, what: str, instance: str) -> str:
         return os.path.join(self.folder, f"{what}-{instance}")
+
+
+def must_be_ours(agents_dir: str) -> None:
+    """Whoever can write there says where calls go, so nobody else may: it may lie where others make files too."""
+    try:
+        link, seen = os.lstat(agents_dir), os.stat(agents_dir)
+        beside = os.stat(os.path.dirname(agents_dir) or ".")
+    except OSError:
+        return  # it is made, or its absence is told, by who needs it
+    owners = (
+        os.geteuid(),
+        0,
+        beside.st_uid,
+    )  # who owns the folder of the store and the config decides as well
+    if link.st_uid not in owners or seen.st_uid not in owners:
+        raise AgentError(
+            f"{agents_dir}: it belongs to another user ({seen.st_uid}), who could say where calls go; remove it"
+        )
+    if seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        try:
+            os.chmod(agents_dir, 0o700)
+        except OSError:
+            raise AgentError(
+                f"{agents_dir}: others may write there, and say where calls go; have its owner `chmod 700` it"
+            ) from None
 
 
 def write_whole(path: str, data: bytes) -> None:

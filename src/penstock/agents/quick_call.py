@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 from penstock.agents import answers, direct_call, figures, keeper_note, known_config, serving
 from penstock.agents.answers import Ended, NothingRan
 from penstock.agents.direct_call import Asked, NotThere
-from penstock.agents.endpoints import LEAVING, PAUSED, READY, TRUST_S, Endpoint, EndpointFile
+from penstock.agents.endpoints import LEAVING, PAUSED, READY, TRUST_S, Endpoint, EndpointFile, must_be_ours
 from penstock.agents.known_config import Known
 from penstock.agents.trail import Trail
 from penstock.agents.turns import Waiting
@@ -78,6 +78,7 @@ def _run(asked: Asked, trail: Trail) -> int | Unfinished:
     agents_dir, known = _known(config, asked.agent)
     if agents_dir is None:
         return Unfinished(asked, trail)
+    must_be_ours(agents_dir)
     trail.note("config", path=config, noted=known is not None)
     if (server := serving.found(agents_dir)) is not None:
         from penstock.agents.served_call import through
@@ -158,7 +159,7 @@ def called(asked: Asked, agents_dir: str, known: Known, trail: Trail) -> Ended:
             raise
         took_s = time.perf_counter() - began
         trail.note("answered", overhead_s=max(0.0, took_s - ended.spent_s), exit=ended.status)
-        figures.add(file.folder, trail.figures, ok=True)
+        figures.add(file.folder, trail.figures, ok=ended.ran)
         return ended
 
 

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from penstock.agents import figures
+from penstock.agents.answers import seconds
 from penstock.agents.trail import Trail
 
 FLUSH_S = 1.0
@@ -106,8 +107,8 @@ class Count:
         """In one piece: all but the command's own time, and its wait for a place, is ours."""
         self.ok = True
         told = answer if isinstance(answer, dict) else {}
-        times = [told.get(name) for name in ("duration_s", "waited_s")]
-        known = [float(one) for one in times if isinstance(one, int | float)]
+        times = [seconds(told.get(name)) for name in ("duration_s", "waited_s")]
+        known = [one for one in times if one is not None]
         if len(known) == len(times):
             self._trail.figures["overhead_s"] = max(0.0, time.perf_counter() - self._began - sum(known))
 

@@ -17,6 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from penstock.agents.endpoints import must_be_ours
+from penstock.errors import AgentError
+
 _VERSION = 1
 _NOTE, _LOCK = "serving.json", "serving.lock"
 _MOST_BYTES = 10_000
@@ -76,8 +79,9 @@ def told(agents_dir: str, address: str, key: str) -> Iterator[None]:
     """Held by `serve` while it can be called. Where the note cannot be written, commands do without it."""
     try:
         os.makedirs(agents_dir, mode=0o700, exist_ok=True)
+        must_be_ours(agents_dir)
         lock = os.open(os.path.join(agents_dir, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError:
+    except (OSError, AgentError):
         yield
         return
     path = os.path.join(agents_dir, _NOTE)
