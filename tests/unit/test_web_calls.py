@@ -118,10 +118,11 @@ async def test_a_call_that_was_tried_is_told_what_went_wrong() -> None:
     assert "Retry-After" not in headers
 
 
-async def test_a_call_whose_hosts_are_all_down_is_told_so() -> None:
-    status, body, _, _ = await told(expired("host-down", "h: no connection"), attempts=0)
+@pytest.mark.parametrize("why", ["h: no connection", "(a) no image: pull it (podman pull NAME)"])
+async def test_a_call_whose_hosts_are_all_down_is_told_so(why: str) -> None:
+    status, body, _, _ = await told(expired("host-down", why), attempts=0)
     assert (status, body["error"]["code"]) == (503, "hosts_down")
-    assert body["error"]["message"] == "no host that could answer is up: h: no connection"
+    assert body["error"]["message"] == f"no host that could answer is up: {why}"
 
 
 async def test_c6_a_spent_budget_opens_at_midnight() -> None:

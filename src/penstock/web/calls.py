@@ -312,8 +312,11 @@ class CallResponse(Response):
         waited_for = waited_for.partition("it waited for ")[2] or "its turn"
         now = self._dispatcher.now
         if end.waited_for == "host-down":
-            what = f"no host that could answer is up: {waited_for.removeprefix('host-down ').strip('()')}"
-            return Refused(503, "hosts_down", what, retry_after_s=RETRY_LATER_S)
+            reason, _, detail = waited_for.partition(" (")
+            why = detail.removesuffix(")") or reason
+            return Refused(
+                503, "hosts_down", f"no host that could answer is up: {why}", retry_after_s=RETRY_LATER_S
+            )
         if end.waited_for.startswith("gate:budget:"):
             wait_s: float | None = _until_midnight_s(now)
         else:  # it has lost its place: who asks again goes to the end of the queue
