@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.agents import agent_server
 from penstock.agents.agent_server import Handlers, Options, Shortage, Tasks, read_stat
-from tests.unit.agent_server_rig import FILE, PYTHON, Server, until_gone
+from tests.unit.agent_server_rig import FILE, PATIENCE_S, PYTHON, Server, until_gone
 
 QUICK = ("--kill-s", "0.2", "--linger-s", "0.2")
 
@@ -164,7 +165,12 @@ async def test_a_start_without_room_is_counted_and_one_that_works_ends_the_count
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     swept: list[bool] = []
-    monkeypatch.setattr(tasks.reaper, "sweep", lambda spares_unknown=True: swept.append(spares_unknown))
+
+    def sweep(spares_unknown: bool = True) -> bool:
+        swept.append(spares_unknown)
+        return False
+
+    monkeypatch.setattr(tasks.reaper, "sweep", sweep)
     with monkeypatch.context() as patched:
         patched.setattr(subprocess, "Popen", fork)
         for now in (0.0, 1.0, 2.0):  # noqa: B007 - the clock reads it
@@ -180,3 +186,39 @@ async def test_a_start_without_room_is_counted_and_one_that_works_ends_the_count
     process.exited(0)
     while (await over.get()).status != "done":
         pass
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_task_waits_for_the_room_that_strays_leave(
+    monkeypatch: pytest.MonkeyPatch, is_cancelled: bool
+) -> None:
+    """What one task left costs the next one a moment, and not its start."""
+    options = Options({"handler": ('say=["/bin/echo"]',)})
+    tasks = Tasks(options, Handlers(options))
+    over: asyncio.Queue[agent_server.Task] = asyncio.Queue()
+    tasks.on_end = over.put_nowait
+    started = asyncio.Event()
+    real, failures = subprocess.Popen, [BlockingIOError(11, "Resource temporarily unavailable")]
+
+    def fork(*given: Any, **more: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        started.set()
+        return real(*given, **more)
+
+    monkeypatch.setattr(subprocess, "Popen", fork)
+    monkeypatch.setattr(tasks.reaper, "sweep", lambda spares_unknown=True: True)
+    task = tasks.submit(agent_server.asked_from({"command": "say"}, 0))
+    assert (task.status, list(tasks.running)) == ("waiting", [task.id])
+    if is_cancelled:
+        task.stop("cancelled", "nobody wants it")
+        assert (await over.get()).status == "cancelled"
+        assert tasks.is_idle
+        return
+    async with asyncio.timeout(PATIENCE_S):
+        await started.wait()
+    ((pid, process),) = tasks.reaper.children.items()
+    await asyncio.to_thread(os.waitpid, pid, 0)
+    process.exited(0)
+    assert (await over.get()).status == "done"
+    assert tasks.status == "ok"

@@ -772,6 +772,7 @@ _MARK = "PENSTOCK_AGENT_RUN"
 _PRIVATE = ("PENSTOCK_AGENT_KEY", "PENSTOCK_AGENT_PROOF", "PENSTOCK_AGENT_INSTANCE", _MARK)
 _UNKILLABLE_S = 5.0
 _HUNTS = 100
+_STARTS, _ROOM_S = 5, 0.1  # tries to start beside what is being ended
 _SHORT_TIMES, _SHORT_S = 3, 2.0  # so often in a row, over so long: this is no passing shortage
 
 
@@ -1045,8 +1046,8 @@ class Reaper:
         if strangers:
             self.sweep()
 
-    def sweep(self, spares_unknown: bool = True) -> None:
-        """Kill the strays whose task is over, with all that they started."""
+    def sweep(self, spares_unknown: bool = True) -> bool:
+        """Kill the strays whose task is over, with all that they started; whether there were any."""
         found = [read_stat(pid) for pid in self._children() if pid not in self.children]
         strays = {(one.pid, one.born): one for one in found if one is not None and not one.is_dead}
         self._own.intersection_update(strays)
@@ -1064,6 +1065,7 @@ class Reaper:
                 is_left = is_left or not is_wanted
         if is_left:
             self._hunt(spares_unknown)
+        return is_left
 
     def _hunt(self, spares_unknown: bool) -> None:
         """All are stopped before one is killed: who forks without end would outrun a hunt one by one."""
@@ -1306,6 +1308,7 @@ class Task:
         self._process: Process | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._verdict: tuple[str, str] | None = None
+        self._starts = 0  # that found no room
 
     # -- followers
 
@@ -1349,13 +1352,21 @@ class Task:
             self._process = None
             code, message = _start_fault(self.command, argv[0], fault)
             if code == "no_room":
+                if self._makes_room():
+                    self._start, self.status = (argv, stdin), WAITING
+                    self._timer = asyncio.get_event_loop().call_later(_ROOM_S, self.start)
+                    return
                 self._tasks.shortage.met()
-                self._tasks.reaper.sweep(spares_unknown=False)
             self._fail(code, message)
             return
         self._tasks.shortage.over()
         self._timer = asyncio.get_event_loop().call_later(self._timeout_s, self._time_is_over)
         self._tell()
+
+    def _makes_room(self) -> bool:
+        """Whether something that others left took the room: it is being ended."""
+        self._starts += 1
+        return self._starts < _STARTS and self._tasks.reaper.sweep(spares_unknown=False)
 
     def _time_is_over(self) -> None:
         self.stop("time_over", f"it ran longer than {self._timeout_s:g} s")
@@ -1560,7 +1571,8 @@ class Tasks:
         task.start()
 
     def forget_waiting(self, task: Task) -> None:
-        self.waiting.remove(task)
+        with suppress(ValueError):  # one that waits for room to start has its turn already
+            self.waiting.remove(task)
 
     def over(self, task: Task) -> None:
         self.running.pop(task.id, None)
