@@ -37,6 +37,7 @@ class Container:
     exit_code: int | None = None
     given_proof: str | None = None  # where it answers with another one
     health: str = "ok"
+    at_work: int = 0  # tasks in it
     done: int = 0
     asked: int = 0
 
@@ -114,7 +115,11 @@ class Machine:
             elif one.key and f"Authorization: Bearer {one.key}\r\n" not in head:
                 writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n")
             else:
-                body = b'{"status": "%s", "running": 0, "done": %d}' % (one.health.encode(), one.done)
+                body = b'{"status": "%s", "running": %d, "done": %d}' % (
+                    one.health.encode(),
+                    one.at_work,
+                    one.done,
+                )
                 told = (
                     f"HTTP/1.1 200 OK\r\nX-Penstock-Proof: {one.proof}\r\nContent-Length: {len(body)}\r\n\r\n"
                 )

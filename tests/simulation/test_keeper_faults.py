@@ -15,6 +15,7 @@ from penstock.agents import keeper_note, kept
 from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint
 from penstock.agents.keeper_note import KeeperNote
 from penstock.agents.pool import Action, Leave, Pause, Start, Stop, Wake
+from penstock.agents.rounds import LOOK_S
 from penstock.agents.server_file import fingerprint
 from penstock.agents.upkeep import Upkeep
 from penstock.config.agents import Agent, Pool
@@ -651,5 +652,50 @@ async def test_b4_one_that_is_gone_when_its_turn_comes_is_passed_over(
     await world.ended(world.call(1.0))
     assert world.outcomes[-1] == "done"
     assert "failed" not in caplog.text
+    await closed(world, keep=False)
+    assert not world.engine.containers
+
+
+async def test_one_that_another_process_has_leave_takes_no_more_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`agent stop` marks it, and waits for what runs in it; the keeper ends it when that is over."""
+    world = World(str(tmp_path), Pool(containers=2, concurrency=2, idle_s=3600.0), monkeypatch)
+    await world.keeper.open()
+    long = world.call(60.0)
+    await world.passes(1)
+    [endpoint] = world.files.read()
+    world.files.mark(endpoint.instance, LEAVING)
+    await world.passes(LOOK_S + 1)
+    assert world.keeper.statistics().leaving == 1
+    for _ in range(3):
+        await world.ended(world.call(0.1))
+    assert world.engine.containers[endpoint.container].called == 1
+    await world.ended(long)
+    await world.until(lambda: endpoint.container not in world.engine.containers)
+    assert set(world.outcomes) == {"done"}
+    await closed(world, keep=False)
+
+
+async def test_b4_a_call_that_comes_in_the_moment_in_which_a_keeper_fails_is_told_or_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tasks are being ended, and no more can be begun."""
+    world = World(str(tmp_path), Pool(containers=4, concurrency=1), monkeypatch)
+    await world.keeper.open()
+    await world.ended(world.call(1.0))
+
+    async def fails() -> None:
+        world.call(1.0)
+        raise ZeroDivisionError("a defect")
+
+    for _ in range(3):
+        failing = world.keeper._upkeep.spawn(fails())
+        assert failing is not None
+        failing.add_done_callback(lambda _: world.call(1.0))
+        await world.until(lambda: not world.calls and world.keeper._upkeep.group is not None)
+        await world.ended(world.call(1.0))
+    assert set(world.outcomes) <= {"done", "AgentError"}
+    assert world.outcomes[-1] == "done"
     await closed(world, keep=False)
     assert not world.engine.containers

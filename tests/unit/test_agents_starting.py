@@ -311,6 +311,35 @@ async def test_b4_one_whose_time_is_over_is_replaced_also_where_no_dispatcher_ru
     assert [one.id for one in yard.machine.running()] == [second.container]
 
 
+async def test_what_is_to_be_replaced_is_called_on_until_there_is_another(yard: Yard) -> None:
+    """Its image was built anew, and no container can be made of that one."""
+    first = await yard.endpoint()
+    yard.machine.images["here"] = "image-2"
+    yard.files.doubted(first)
+
+    def fails(step: str) -> None:
+        if step == "before start":
+            raise AgentNotReady("it does not start")
+
+    with pytest.raises(AgentNotReady):
+        await yard.process(fails).endpoint(AGENT, Trail(AGENT.name))
+    assert [(one.instance, one.state) for one in yard.files.read()] == [(first.instance, READY)]
+
+
+async def test_one_that_leaves_is_not_removed_while_tasks_are_left_in_it(yard: Yard) -> None:
+    """Their callers have gone on purpose, and may come back for them."""
+    first = await yard.endpoint()
+    container = yard.machine.containers[first.container]
+    container.at_work = 1
+    changed = replace(AGENT, command=("serve", "--more"))
+    second = await yard.endpoint(changed)
+    assert {one.id for one in yard.machine.running()} == {first.container, second.container}
+    container.at_work = 0
+    yard.files.doubted(second)
+    assert await yard.endpoint(changed) == second
+    assert [one.id for one in yard.machine.running()] == [second.container]
+
+
 async def test_another_image_behind_the_name_gets_a_fresh_container(yard: Yard) -> None:
     first = await yard.endpoint()
     yard.machine.images["here"] = "image-2"

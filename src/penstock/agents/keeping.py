@@ -113,13 +113,13 @@ class Keeper:
             await self._clock.sleep(backoff_s(times, LAST_BACKOFF_S))
 
     async def _minded(self, begun: asyncio.Event) -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                self._upkeep.begin(group)
-                begun.set()
+        async with asyncio.TaskGroup() as group:
+            self._upkeep.begin(group)
+            begun.set()
+            try:
                 await self._rounds.walk()
-        finally:
-            self._upkeep.group = None
+            finally:
+                self._upkeep.group = None  # nothing more is begun while what there is ends
 
     async def close(self, *, keep: bool = True) -> None:
         """Calls get a moment to end. Containers stay for the next dispatcher, or end where `keep` is false."""

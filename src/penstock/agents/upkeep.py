@@ -397,10 +397,13 @@ class Upkeep:
     # ---- tasks and time
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
-        if self.group is None:
-            work.close()
-            return None
-        return self.group.create_task(work)
+        if self.group is not None:
+            with contextlib.suppress(
+                RuntimeError
+            ):  # one of its tasks failed in this very moment, so it begins none
+                return self.group.create_task(work)
+        work.close()
+        return None
 
     def _set_alarm(self, at: float | None) -> None:
         """A step at that time. One that is set for sooner stays: it finds nothing to do, and sets the next."""
@@ -410,7 +413,8 @@ class Upkeep:
             if self._alarm[0] <= at:
                 return
             self._alarm[1].cancel()
-        self._alarm = at, self.group.create_task(self._ring(at))
+        if (bell := self.spawn(self._ring(at))) is not None:
+            self._alarm = at, bell
 
     async def _ring(self, at: float) -> None:
         await self._clock.sleep(max(0.0, at - self._clock.now()))
