@@ -357,3 +357,24 @@ def test_a_folder_of_ours_that_others_may_write_to_is_closed(
     monkeypatch.setattr(os, "chmod", refused)
     with pytest.raises(AgentError, match="others may write there"):
         must_be_ours(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("looked_s_ago", "seen_s_ago", "is_trusted_anew"),
+    [(10, 4, True), (10, 1, False), (60, 4, False), (-60, 4, False)],
+)
+def test_b2_answers_alone_do_not_make_up_for_a_look(
+    tmp_path: Path, looked_s_ago: float, seen_s_ago: float, is_trusted_anew: bool
+) -> None:
+    """B2: an agent that is called without a pause is still noticed to be of an old image, or too old itself."""
+    file = EndpointFile(str(tmp_path), "reports")
+    file.create()
+    endpoint = Endpoint("a1", "c1", "f1", "127.0.0.1:1", "k", "p", READY, 0.0)
+    file.answered(endpoint)
+    assert file.validated_s_ago(endpoint) == float("inf"), "one that is doubted is looked at first"
+    file.validated(endpoint)
+    path, now = tmp_path / "reports" / "validated-a1", time.time()
+    os.utime(path, (now - looked_s_ago, now - seen_s_ago))
+    file.answered(endpoint)
+    assert (path.stat().st_mtime > now - 0.01) is is_trusted_anew
+    assert path.stat().st_atime == pytest.approx(now - looked_s_ago, abs=0.01)

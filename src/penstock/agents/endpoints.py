@@ -3,7 +3,8 @@
 The standard library alone, and little of it: a warm `agent call` imports this and not much else.
 
     AGENTS/NAME/endpoints.json      the containers that can be called, written whole under `changing`
-    AGENTS/NAME/validated-INSTANCE  when somebody last saw that one answer, as the time of the file
+    AGENTS/NAME/validated-INSTANCE  when somebody last saw that one answer, as the time of the file; as the other
+                                    time, that of access, when it was last looked at with its container and image
     AGENTS/NAME/use-INSTANCE        callers hold a shared lock on it; who pauses or stops one takes it alone
     AGENTS/NAME/change.lock         held for milliseconds by whoever writes endpoints.json
     AGENTS/NAME/start.lock          held by the one who creates containers (see starting.py)
@@ -31,6 +32,9 @@ from penstock.errors import AgentBusy, AgentError, NoRoomForAgent
 VERSION = 1
 READY, PAUSED, LEAVING = "ready", "paused", "leaving"
 TRUST_S = 5.0  # an endpoint that was seen to answer so short a time ago is not asked again
+LOOK_S = (
+    25.0  # answers alone make up for no look at it for longer: its image or its age may say that it must go
+)
 _STATES = (READY, PAUSED, LEAVING)
 _MOST_BYTES = 1_000_000
 _FILE = "endpoints.json"
@@ -101,11 +105,19 @@ class EndpointFile:
             raise unwritable(self.folder, error) from None
 
     def validated(self, endpoint: Endpoint) -> None:
-        """It was just seen to answer."""
+        """It was just looked at, and is as it should be."""
         path = self._of("validated", endpoint.instance)
         with suppress(OSError):
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             os.utime(path)
+
+    def answered(self, endpoint: Endpoint) -> None:
+        """It has answered a call, so that it need not be asked, unless it is time to look at it again."""
+        path, now = self._of("validated", endpoint.instance), time.time()
+        with suppress(OSError):
+            known = os.stat(path)
+            if now - known.st_mtime > TRUST_S / 2 and 0 <= now - known.st_atime < LOOK_S:
+                os.utime(path, (known.st_atime, now))
 
     def doubted(self, endpoint: Endpoint) -> None:
         """It did not answer as it should: the next caller asks before it trusts."""

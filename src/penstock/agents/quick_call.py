@@ -201,8 +201,8 @@ def _of_some_endpoint(asked: Asked, file: EndpointFile, known: Known, trail: Tra
                 raise
             if ended.found_no_room:
                 file.doubted(endpoint)
-            elif file.validated_s_ago(endpoint) > TRUST_S / 2:
-                file.validated(endpoint)
+            else:
+                file.answered(endpoint)
         if is_to_sweep:
             from penstock.agents.quick_sweep import sweep
 
