@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from penstock.agents import agent_server, figures, known_config, quick_call, serving, turns
+from penstock.agents import agent_server, figures, known_config, quick_call, quick_sweep, serving, turns
 from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint, EndpointFile
 from penstock.agents.failures import Failures
 from penstock.agents.keeper_note import KeeperNote
@@ -375,6 +375,18 @@ def test_b4_one_that_leaves_is_removed_by_a_later_call(place: Place, tmp_path: P
         f"DELETE /containers/{old.container}?force=true&v=true",
     ]
     assert [one.instance for one in place.file.read()] == ["i1", "i3"]
+
+
+def test_b9_what_is_done_after_the_answer_is_no_overhead_of_the_call(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[dict[str, int]] = []
+    monkeypatch.setattr(
+        quick_sweep, "sweep", lambda file, known, trail: counted.append(figures.read(file.folder).counts)
+    )
+    with swept(place, tmp_path):
+        pass
+    assert [one["answered"] for one in counted] == [1]
 
 
 def test_one_that_leaves_and_is_at_work_is_left_alone(place: Place, tmp_path: Path) -> None:

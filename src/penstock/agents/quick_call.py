@@ -145,7 +145,7 @@ def called(asked: Asked, agents_dir: str, known: Known, trail: Trail) -> Ended:
     while True:
         began = time.perf_counter()
         try:
-            ended = _of_some_endpoint(asked, file, known, trail)
+            ended, is_to_sweep = _of_some_endpoint(asked, file, known, trail)
         except NothingRan as refused:
             tries += refused.code != "busy"  # one that is full is asked again for longer
             if tries >= _TRIES or time.monotonic() > until:
@@ -160,10 +160,15 @@ def called(asked: Asked, agents_dir: str, known: Known, trail: Trail) -> Ended:
         took_s = time.perf_counter() - began
         trail.note("answered", overhead_s=max(0.0, took_s - ended.spent_s), exit=ended.status)
         figures.add(file.folder, trail.figures, ok=ended.ran)
+        if is_to_sweep:
+            from penstock.agents.quick_sweep import sweep
+
+            sweep(file, known, trail)
         return ended
 
 
-def _of_some_endpoint(asked: Asked, file: EndpointFile, known: Known, trail: Trail) -> Ended:
+def _of_some_endpoint(asked: Asked, file: EndpointFile, known: Known, trail: Trail) -> tuple[Ended, bool]:
+    """The answer, and whether it is time to see what nobody needs any more: the engine was asked anyway."""
     doubted: set[str] = set()
     is_to_sweep = False
     while True:
@@ -203,11 +208,7 @@ def _of_some_endpoint(asked: Asked, file: EndpointFile, known: Known, trail: Tra
                 file.doubted(endpoint)
             else:
                 file.answered(endpoint)
-        if is_to_sweep:
-            from penstock.agents.quick_sweep import sweep
-
-            sweep(file, known, trail)
-        return ended
+        return ended, is_to_sweep
 
 
 def _choice(endpoints: list[Endpoint]) -> Endpoint | None:
