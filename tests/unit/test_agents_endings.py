@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +20,11 @@ from penstock.agents.start_lock import FileStartLock
 from penstock.agents.starting import Starter
 from penstock.agents.trail import Trail
 from penstock.cli import agent_call, agent_session
+from penstock.cli.agent_tables import print_logs
+from penstock.config import Config
 from penstock.config.agents import Agent
-from penstock.errors import EngineUnreachable
+from penstock.errors import EngineUnreachable, UsageError
+from penstock.wiring import read_config
 from tests.simulation.agent_engine import EngineOf, Machine
 
 AGENT = Agent("reports", "here", command=("serve",))
@@ -101,6 +105,41 @@ async def test_b4_an_engine_that_fails_while_an_agent_is_stopped_is_one_error(
     assert len(machine.running()) == 1
     assert await stopping.stop(engine, AGENT.name, FileStartLock, now=True) == 1
     assert machine.running() == []
+
+
+# ---- logs
+
+
+class Logging(EngineOf):
+    """One whose containers have written a line each, and end."""
+
+    async def logs(self, id: str, tail: int | None = None, follow: bool = False) -> AsyncIterator[str]:
+        yield f"line of {id}\n"
+
+
+async def test_logs_that_are_followed_say_why_they_end(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "penstock.toml").write_text('[agents.reports]\nimage = "here"\ncommand = ["serve"]\n')
+    config = read_config(tmp_path / "penstock.toml", {})
+    engine = Logging(machine, agent_session.agents_dir(config))
+    starter = Starter(engine)
+
+    @asynccontextmanager
+    async def opened(_: Config) -> AsyncIterator[agent_session.Session]:
+        yield agent_session.Session(engine, starter, FileStartLock)
+
+    monkeypatch.setattr(agent_session, "opened", opened)
+    with pytest.raises(UsageError, match="no container, and what those before wrote went with them"):
+        await print_logs(config, "reports", None, follow=True, as_json=False)
+    endpoint = await starter.endpoint(AGENT, Trail("reports"))
+    assert await print_logs(config, "reports", None, follow=True, as_json=False) == 0
+    out, err = capsys.readouterr()
+    assert out == f"line of {endpoint.container}\n"
+    assert err == (
+        "penstock: agent logs: reports: its container has ended; `penstock agent logs reports -f` follows those "
+        "that come after\n"
+    )
 
 
 # ---- drafts

@@ -215,7 +215,10 @@ async def print_logs(config: Config, name: str, tail: int | None, *, follow: boo
         )
         seen = await session.containers.listed(agent=name)
         if not seen:
-            raise UsageError(f"agent logs: {name} has no container; `penstock agent start {name}` makes one")
+            raise UsageError(
+                f"agent logs: {name} has no container, and what those before wrote went with them; "
+                f"`penstock agent start {name}` makes one"
+            )
         if not follow:
             for one in seen:
                 await _print_log(session.containers, one, tail, False, as_json, several=len(seen) > 1)
