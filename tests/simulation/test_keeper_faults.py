@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 from contextlib import AbstractContextManager
@@ -354,7 +355,7 @@ async def test_the_word_of_a_keeper_outlives_the_folder(
 
 
 async def test_containers_that_somebody_has_leave_did_not_die(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """However often they are stopped by hand: the agent is not taken for one that cannot live."""
     world = World(str(tmp_path), Pool(warm=1), monkeypatch)
@@ -368,6 +369,9 @@ async def test_containers_that_somebody_has_leave_did_not_die(
     await world.passes(2.0)
     assert world.keeper.statistics().problem is None
     assert world.keeper.statistics().started > 20
+    assert world.keeper.statistics().died == 0
+    assert world.keeper.statistics().ended >= 20
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
     await closed(world)
 
 

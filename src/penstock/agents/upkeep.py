@@ -338,13 +338,14 @@ class Upkeep:
     def lost(self, name: str, why: str) -> None:
         """Its container is no more: who is in it is told at once, and another may take its place."""
         kept, one, now = self.book.kept[name], self.book.instances[name], self._clock.now()
-        self.counts["died"] += 1
+        was_told_to = self._tending.was_told_to_leave(kept.endpoint)
+        self.counts["ended" if was_told_to else "died"] += 1
         self.book.cut(name, f"{self._named(name)} is gone: {why}; the command may have run")
         self.book.forget(name)
         # A server that nobody calls ends by itself, where its keeper was not there first.
         pool, idle_s = self._agent.pool, now - one.idle_since
         is_no_fault = not pool.warm and not one.running and 0 < pool.idle_s <= idle_s + _EARLY_S
-        is_no_fault |= self._tending.was_told_to_leave(kept.endpoint)
+        is_no_fault |= was_told_to
         if now - one.created_at < STEADY_S and not is_no_fault:
             self._early_deaths += 1
             if self._early_deaths > 1:  # one may be bad luck
@@ -361,8 +362,9 @@ class Upkeep:
 
     async def _bury(self, endpoint: Endpoint) -> None:
         where = f"agents.{self._agent.name}: container {endpoint.container[:12]}"
+        level = logging.INFO if self._tending.was_told_to_leave(endpoint) else logging.WARNING
         try:
-            self._log.warning("%s is gone: %s", where, await self._tending.buried(endpoint))
+            self._log.log(level, "%s is gone: %s", where, await self._tending.buried(endpoint))
         except AgentError as error:  # the next look finds it
             self._log.warning("%s cannot be removed: %s", where, error)
         finally:
