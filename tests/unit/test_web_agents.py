@@ -17,6 +17,7 @@ from penstock.agents import serving as notes
 from penstock.agents.direct_call import Asked
 from penstock.agents.endpoints import EndpointFile
 from penstock.agents.trail import Trail
+from penstock.errors import EngineUnreachable, ImageMissing
 from penstock.web import agent_door
 from tests.unit.agent_rig import AGENT_ENV, StubKeeper, endpoint_at, endpoint_of, placed
 from tests.unit.agent_server_rig import Server
@@ -207,6 +208,37 @@ async def test_a_stream_of_a_task_that_waits_says_so_and_ends_in_lines(
         rest = [json.loads(line) async for line in lines]
     assert (rest[-1]["type"], rest[-1]["http"], rest[-1]["error"]["code"]) == ("end", 404, "unknown_command")
     assert {told["type"] for told in rest[:-1]} <= {"queued"}
+
+
+async def test_a_call_that_waits_for_a_container_is_told_why(
+    keeper: StubKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    """Issue 6: by a line of the stream and on the terminal; an image that is not there is an error at once."""
+    monkeypatch.setattr(agent_door, "LOOK_S", 0.01)
+    patient = "[retry]\nbase_s = 0.01\nmax_s = 0.02\nhost_faults = 1000000\n" + AGENT
+    patient += '[hosts.reports]\ntype = "agent"\nbreaker = { failures = 1000 }\n'
+    trail = Trail("reports", shown=False)
+    async with asyncio.timeout(PATIENCE_S), serving(tmp_path, patient) as web:
+        keeper.problem = EngineUnreachable("no engine answers; start one")
+        found = await asyncio.to_thread(notes.found, f"{tmp_path / 'penstock.db'}.agents")
+        assert found is not None
+        calling = asyncio.create_task(
+            asyncio.to_thread(served_call.through, found, Asked("reports", "say", ["1"], id="mine"), trail)
+        )
+        async with web.http.stream("POST", CALL, json=SAY, headers=LINES) as response:
+            lines = response.aiter_lines()
+            first = json.loads(await anext(lines))
+            assert first["type"] == "queued"
+            assert "no engine answers; start one" in first["why"]
+            err = ""
+            while "penstock: it waits: no engine answers; start one\n" not in err:
+                err += await asyncio.to_thread(lambda: capfd.readouterr().err)
+            keeper.problem = ImageMissing("agents.reports.image: none; build it")
+            rest = [json.loads(line) async for line in lines]
+        assert rest[-1]["error"]["message"].endswith("none; build it")
+        ended = await calling
+    assert ended is not None
+    assert (ended.status, (ended.message or "")[-14:]) == (3, "none; build it")
 
 
 @pytest.mark.parametrize("headers", [{}, LINES], ids=["whole", "streamed"])

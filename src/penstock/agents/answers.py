@@ -91,7 +91,8 @@ def write(file: int, data: bytes) -> None:
 
 
 def streamed(reply: Reply, *, on_started: Callable[[], None] | None = None, to: Write = write) -> Ended:
-    """Write what comes as it comes; how it ended. `Cut` when it did not."""
+    """Write what comes as it comes; how it ended. `Cut` when it did not. People are told why it waits, once."""
+    waits = ""
     for line in reply.lines(MOST_LINE_BYTES):
         if not line.strip():
             continue
@@ -101,6 +102,9 @@ def streamed(reply: Reply, *, on_started: Callable[[], None] | None = None, to: 
             to(1 if kind == "stdout" else 2, _bytes(event))
         elif kind == "started" and on_started is not None:
             on_started()
+        elif kind == "queued" and (why := said(event.get("why"), "")) not in ("", waits):
+            waits = why
+            say(f"it waits: {why}", 0)
         elif kind == "end":
             return ended(event)
         elif kind == "error":

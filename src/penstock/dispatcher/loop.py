@@ -222,6 +222,10 @@ class Dispatcher:
         """Whether a task has not ended and waits while all hosts that may take it are down."""
         return self._scheduler.waiting_reason(task.id) is not None and self._scheduler.hosts_down(task)
 
+    def why_down(self, task: Task) -> str:
+        """Why the hosts are down that a task waits for; empty where it does not wait for such."""
+        return self._scheduler.waiting_detail(task.id) if self.waits_for_hosts(task) else ""
+
     @property
     def now(self) -> float:
         """The time as the dispatcher reckons it."""

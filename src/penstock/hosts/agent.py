@@ -29,7 +29,7 @@ from penstock.agents.engine_faults import hidden
 from penstock.agents.recording import Count, Recorder, counted
 from penstock.clock import Clock
 from penstock.config.agents import Agent
-from penstock.errors import AgentError, AgentLost, PermanentError
+from penstock.errors import AgentError, AgentLost, ImageMissing, PermanentError
 from penstock.hosts.agent_answers import (
     LOG_CHARS,
     end_line,
@@ -207,6 +207,8 @@ class AgentAdapter:
                 return await _broken_off(outcome, relay)
             if not failed.trouble.nothing_ran:
                 outcome = not_again(outcome)
+        except ImageMissing as error:  # it will not come by itself
+            outcome = Outcome(Verdict.PERMANENT, error=str(error), host_fault=True)
         except AgentError as error:
             outcome = Outcome(Verdict.HOST, error=str(error))
         except ClientStalled as stalled:

@@ -142,6 +142,13 @@ class Scheduler:
             return entry.work_class.reason
         return "dependency" if self._roster.unmet.get(task) else "scheduled"
 
+    def waiting_detail(self, task: str) -> str:
+        """More of that, where there is more: which gate's reading, or why a host is down."""
+        entry = self._roster.tasks.get(task)
+        if entry is None or entry.status != READY or entry.work_class is None:
+            return ""
+        return entry.work_class.detail
+
     def met_at(self, task: str) -> float | None:
         """When the last task that a live one, or one that ended in this step, waits after was done."""
         roster = self._roster

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from penstock.web.auth import Caller, Tokens
 
 HOLD_S = 10.0  # between two lines for a client whose task waits
+LOOK_S = 2.0  # until it is told what went wrong
+_MOST_WHY = 1000
 _LONGEST_S = 1e9
 _HEAD = (("content-type", LINES), ("cache-control", "no-store"), ("x-accel-buffering", "no"))
 # What those who know the agent protocol call it.
@@ -213,18 +215,29 @@ class AgentRelay(ConnectionRelay):
         await self.send(last_line(status, body))
         await self.end()
 
-    async def hold_on(self) -> None:
-        """Tell the client of a stream that its task waits, until there is an answer."""
+    async def hold_on(self, why_down: Callable[[], str]) -> None:
+        """Tell the client of a stream that its task waits, and what went wrong, until there is an answer."""
+        told, silent_s = "", 0.0
         while True:
-            await asyncio.sleep(HOLD_S)
+            pause_s = min(LOOK_S, HOLD_S)
+            await asyncio.sleep(pause_s)
+            silent_s += pause_s
+            why = why_down() or self.last_error or ""
+            if silent_s < HOLD_S and why == told:
+                continue
+            told, silent_s = why, 0.0
             async with self._sending:
                 if self.begun:
                     return
                 with suppress(ClientStalled):
-                    if not self._head_sent:
-                        self._head_sent = True
-                        await self.send_head(200, _HEAD)
-                    await self.send(_encode({"type": "queued", "id": self.task_id}) + b"\n")
+                    await self._say_that_it_waits(why)
+
+    async def _say_that_it_waits(self, why: str) -> None:
+        if not self._head_sent:
+            self._head_sent = True
+            await self.send_head(200, _HEAD)
+        line = {"type": "queued", "id": self.task_id}
+        await self.send(_encode({**line, "why": why[:_MOST_WHY]} if why else line) + b"\n")
 
 
 class AgentResponse(CallResponse):
@@ -250,7 +263,9 @@ class AgentResponse(CallResponse):
             await super().see_through(receive, ended)
             return
         async with asyncio.TaskGroup() as group:
-            holding = group.create_task(self._agent_relay.hold_on())
+            holding = group.create_task(
+                self._agent_relay.hold_on(lambda: self._dispatcher.why_down(self._task))
+            )
             try:
                 await super().see_through(receive, ended)
             finally:
