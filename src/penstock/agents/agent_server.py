@@ -696,11 +696,87 @@ def read_result(stdout: bytes) -> tuple[str, str]:
         text = stdout.decode()
     except UnicodeDecodeError:
         return "base64", json.dumps(text_or_base64(stdout)[1])
+    if is_json(text):
+        return "json", text.strip(" \t\r\n")
+    return "text", json.dumps(text)
+
+
+_HEAVY_VALUES = 1_000_000  # built, more could take more memory than a container has
+_BLANKS = re.compile("[ \t\r\n]*")
+_PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
+_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
+_SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
+_DEEPEST = 900  # about where Python's own reader gives up
+
+
+def is_json(text: str) -> bool:
+    """Whether it is one JSON value. What would have very many parts is looked through, and not built."""
+    if text.count(",") + text.count("[") + text.count("{") > _HEAVY_VALUES:
+        return _scanned(text)
     try:
         json.loads(text, parse_constant=_not_json)
     except (ValueError, RecursionError):
-        return "text", json.dumps(text)
-    return "json", text.strip(" \t\r\n")
+        return False
+    return True
+
+
+def _scanned(text: str) -> bool:
+    """One pass that keeps nothing but which brackets are open."""
+    open_ones: list[str] = []
+    wanted = "value"  # or: "value or ]", "key or }", "key", "end" (of a value: what may follow it)
+    at, length, blanks = 0, len(text), _BLANKS.match
+    while True:
+        at = blanks(text, at).end()  # type: ignore[union-attr] # it matches nothing as well
+        if at == length:
+            return wanted == "end" and not open_ones
+        char = text[at]
+        if wanted == "end":
+            if not open_ones or char not in (",", open_ones[-1]):
+                return False
+            if char == ",":
+                wanted = "key" if open_ones[-1] == "}" else "value"
+            else:
+                open_ones.pop()
+            at += 1
+        elif char in "]}" and wanted.endswith(f"or {char}"):
+            open_ones.pop()
+            wanted, at = "end", at + 1
+        elif char == '"':
+            at = _after_string(text, at)
+            if wanted.startswith("key"):
+                at = blanks(text, at).end() if at else 0  # type: ignore[union-attr]
+                if not text.startswith(":", at) or not at:
+                    return False
+                wanted, at = "value", at + 1
+            else:
+                wanted = "end"
+            if not at:
+                return False
+        elif wanted.startswith("key"):
+            return False
+        elif char in "[{":
+            if len(open_ones) == _DEEPEST:
+                return False
+            open_ones.append("]" if char == "[" else "}")
+            wanted, at = ("value or ]" if char == "[" else "key or }"), at + 1
+        else:
+            scalar = _SCALAR.match(text, at)
+            if scalar is None:
+                return False
+            wanted, at = "end", scalar.end()
+
+
+def _after_string(text: str, at: int) -> int:
+    """Where the string that begins there is over; 0: it is none."""
+    at += 1
+    while True:
+        at = _PLAIN.match(text, at).end()  # type: ignore[union-attr]
+        if text.startswith('"', at):
+            return at + 1
+        escape = _ESCAPE.match(text, at)
+        if escape is None:
+            return 0
+        at = escape.end()
 
 
 # ---- handlers
@@ -1700,6 +1776,14 @@ def whole_answer(task: Task, **more: Any) -> tuple[int, bytes]:
     return 200, b"".join([_dumps(told)[:-1], b',"result":', result.encode(), b"}"])
 
 
+async def answered(task: Task, **more: Any) -> tuple[int, bytes]:
+    """The same. Much output is read in a thread, so that others are answered meanwhile."""
+    if task.output is None or len(task.output.stdout) <= PIECE_BYTES * 4:
+        return whole_answer(task, **more)
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(None, functools.partial(whole_answer, task, **more))
+
+
 def _dropped(task: Task) -> str:
     return f"task {task.id!r} ended ({task.status}), but its output is no longer kept"
 
@@ -2061,7 +2145,7 @@ class Connection(asyncio.Protocol, Follower):
         if self._wants_lines:
             await self._follow(task)
         elif task.is_over:
-            status, told = whole_answer(task, http=http_of(task))
+            status, told = await answered(task, http=http_of(task))
             await self._reply(status if status == 410 else 200, told)
         else:
             await self._reply(200, _dumps(state_of(task)))
@@ -2085,7 +2169,7 @@ class Connection(asyncio.Protocol, Follower):
                 if self.is_gone:
                     raise _Lost
                 await self._sleep()
-            status, told = whole_answer(task)
+            status, told = await answered(task)
             more = (("Retry-After", "1"),) if status in (429, 503) else ()
             await self._reply(status, told, more)
         finally:
