@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.agents import pool as pool_rules
@@ -49,7 +50,7 @@ class Rig:
         async with self.keeper.lease() as endpoint:
             reply = await self.calls.ask(endpoint, ask)
             assert reply.status == 200, reply
-            return f"{endpoint.instance} {reply.answer['result']}".strip()
+            return f"{endpoint.instance} {msgspec.json.decode(reply.answer['result'])}".strip()
 
     async def states(self) -> list[str]:
         return sorted(one.state for one in await self.containers.listed(agent="warm"))
