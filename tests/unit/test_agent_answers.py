@@ -31,7 +31,7 @@ _MANY = b'{"id":"t.1","status":"done","result":[' + b"[]," * _LISTS + b"1]}"
 
 @pytest.mark.parametrize("where", ["result", "junk", "error", "line"])
 async def test_what_is_not_needed_of_an_answer_is_never_made(where: str) -> None:
-    """Issue 6: ten million bytes of empty lists took the dispatcher's loop for seconds, and 300 MB."""
+    """Ten million bytes of empty lists took the dispatcher's loop for seconds, and 300 MB."""
     many = b"[" + b"[]," * _LISTS + b"1]"
     data = {
         "result": answered(200, _MANY),

@@ -87,7 +87,7 @@ breaker = {{ failures = 100 }}
 
 
 async def test_each_hurts_its_own_calls_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 6: the neighbour's calls all succeed meanwhile, and memory stays within a bound."""
+    """The neighbour's calls all succeed meanwhile, and memory stays within a bound."""
     monkeypatch.setattr(calling, "GRACE_S", 0.1)
     names = ["tame", *HOSTILE]
     config = "[retry]\nhost_faults = 2\nbase_s = 0.01\n" + "".join(

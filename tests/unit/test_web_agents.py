@@ -54,8 +54,8 @@ async def web(tmp_path: Path, keeper: StubKeeper) -> AsyncIterator[Web]:
 
 
 async def test_a_call_has_the_answer_of_its_container(web: Web, keeper: StubKeeper) -> None:
-    """Issue 6: POST /api/agents/NAME/call."""
-    response = await web.http.post(CALL, json={**SAY, "id": "mine", "priority": 1, "lane": "fast"})
+    """B7: POST /api/agents/NAME/call."""
+    response = await web.http.post(CALL, json={**SAY, "priority": 1, "lane": "fast"})
     told = response.json()
     assert (response.status_code, told["status"], told["result"]) == (200, "done", {"pages": 2})
     id = response.headers["x-penstock-task"]
@@ -73,7 +73,6 @@ async def test_a_call_has_the_answer_of_its_container(web: Web, keeper: StubKeep
         "command": "say",
         "bytes": record["payload"]["bytes"],
         "caller": "local",
-        "id": "mine",
     }
     assert (keeper.lent, keeper.live) == (1, 0)
 
@@ -213,7 +212,7 @@ async def test_a_stream_of_a_task_that_waits_says_so_and_ends_in_lines(
 async def test_a_call_that_waits_for_a_container_is_told_why(
     keeper: StubKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
-    """Issue 6: by a line of the stream and on the terminal; an image that is not there is an error at once."""
+    """By a line of the stream and on the terminal; an image that is not there is an error at once."""
     monkeypatch.setattr(agent_door, "LOOK_S", 0.01)
     patient = "[retry]\nbase_s = 0.01\nmax_s = 0.02\nhost_faults = 1000000\n" + AGENT
     patient += '[hosts.reports]\ntype = "agent"\nbreaker = { failures = 1000 }\n'
@@ -283,7 +282,21 @@ async def test_an_id_is_taken_while_its_call_is_under_way(web: Web, tmp_path: Pa
         assert (await web.post(CALL, body, 409))["type"] == "id_taken"
         await asyncio.to_thread(gate.write_text, "on\n")
         assert "end" in [json.loads(line)["type"] async for line in lines]
-    assert (await web.http.post(CALL, json={**SAY, "id": "one"})).status_code == 200
+    another = await web.http.post(CALL, json={**SAY, "id": "one"})
+    assert (another.status_code, another.json()["error"]["code"]) == (409, "id_taken")
+
+
+async def test_b4_the_same_id_runs_once_in_a_container(web: Web, tmp_path: Path) -> None:
+    """With the caller's own name for it, a call whose answer was lost can be made again."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    body = {"command": "hold", "params": [str(gate)], "id": "mine"}
+    first, _ = await asyncio.gather(
+        web.http.post(CALL, json=body), asyncio.to_thread(gate.write_text, "on\n")
+    )
+    again = await web.http.post(CALL, json=body)  # run again, it would wait at the gate
+    assert first.json() | {"waited_s": 0} == again.json() | {"waited_s": 0}
+    assert (await recorded(web, first.headers["x-penstock-task"]))["payload"]["id"] == "mine"
 
 
 async def test_no_container_is_502(web: Web, keeper: StubKeeper) -> None:
@@ -330,7 +343,7 @@ async def test_commands_of_this_machine_find_the_server_and_call_through_it(
 
 
 async def test_calls_by_websocket_one_after_the_other(web: Web, tmp_path: Path) -> None:
-    """Issue 6: GET /api/agents/NAME/ws; live output, cancel by message, wrong messages told."""
+    """GET /api/agents/NAME/ws; live output, cancel by message, wrong messages told."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     async with aiohttp.ClientSession() as http, http.ws_connect(f"{web.url}/api/agents/reports/ws") as ws:

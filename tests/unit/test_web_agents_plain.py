@@ -30,7 +30,7 @@ PLAIN_CALL = "/api/agents/plain/call"
 async def test_an_agent_that_answers_in_one_piece_is_called_in_every_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Issue 6: whole, streamed, by WebSocket and from the command line, and each runs once."""
+    """Whole, streamed, by WebSocket and from the command line, and each runs once."""
 
     async def act(call: Call) -> None:
         await call.send(answered(200, b"hello", proof=None))
@@ -63,7 +63,7 @@ async def test_an_agent_that_answers_in_one_piece_is_called_in_every_way(
 async def test_a_call_whose_container_goes_away_runs_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
 ) -> None:
-    """Issue 6: its command may have run, so its caller is told, and no other container is tried."""
+    """Its command may have run, so its caller is told, and no other container is tried."""
 
     async def act(call: Call) -> None:
         call.hang_up()

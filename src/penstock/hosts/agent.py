@@ -137,7 +137,7 @@ class AgentAdapter:
             raise PermanentError(f"{self._host} is an agent and answers no calls of models")
         asked = read_payload(payload if relay is None else relay.payload)
         ask = asked._replace(
-            id=f"{job.task}.{job.attempt}",
+            id=(None if relay is None else relay.once) or f"{job.task}.{job.attempt}",
             timeout_s=job.timeout_s,
             trace=None if job.trace is None else passed_on(job.trace),
         )

@@ -41,6 +41,7 @@ class Relay(ABC):
         self.endpoint = endpoint
         self.body = body
         self.payload = payload
+        self.once: str | None = None  # a host that knows names of calls runs this one once
         self.streamed = streamed
         self.refusal: Refusal | None = None  # of the last attempt, if its host refused in words
         self.timed_out = False  # the last attempt waited for its host in vain

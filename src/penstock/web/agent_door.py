@@ -76,6 +76,7 @@ class Admitted(NamedTuple):
     on_start: Callable[[], None]  # it waits no more
     on_end: Callable[[], None]  # it is over
     figures: str  # the folder in which calls of its agent are counted
+    once: str | None  # what containers know it by, where its caller named it
 
     async def count_unstarted(self) -> None:
         """One that was given up before any container was asked for it; of all others the host counts."""
@@ -118,6 +119,7 @@ class AgentDoor:
             kept=self._front_door.kept_answer(),
             payload=admitted.payload,
         )
+        relay.once = admitted.once
         when_gone = partial(self._tokens.when_gone, caller)
         return AgentResponse(self.dispatcher, admitted, relay, when_gone)
 
@@ -156,7 +158,15 @@ class AgentDoor:
             partial(self._front_door.leave, caller, len(body)),
             partial(self._underway.discard, key),
             EndpointFile(self._agents_dir, agent).folder,
+            None if asked.id is None else _once(caller.token_id, asked.id),
         )
+
+
+def _once(token_id: str, id: str) -> str:
+    """No caller may have another's answer by naming its call."""
+    import hashlib
+
+    return f"call-{hashlib.blake2b(f'{token_id} {id}'.encode(), digest_size=12).hexdigest()}"
 
 
 def _agent_of(host: Host) -> str:

@@ -37,6 +37,7 @@ class SocketRelay(Relay):
 
     def __init__(self, admitted: Admitted, socket: AgentSocket) -> None:
         super().__init__(AGENT_CALL, b"", streamed=True, payload=admitted.payload)
+        self.once = admitted.once
         self._admitted = admitted
         self._socket = socket
         self._begun = False
