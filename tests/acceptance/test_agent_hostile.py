@@ -51,7 +51,7 @@ async def call(web: Web, agent: str, command: str, *params: str, **fields: Any) 
 
 
 async def test_what_goes_on_inside_a_container_stays_there(engine: ContainerEngine, tmp_path: Path) -> None:
-    """Issue 6: forks without end, output without end, no end at all in a container: each is one failed call."""
+    """Forks without end, output without end, no end at all in a container: each is one failed call."""
     config = CONFIG.format(image=PYTHON_IMAGE, forks=json.dumps(FORKS))
     async with serving(tmp_path, config) as web:
         assert (await call(web, "wild", "say", "1"))[1]["result"] == 1
@@ -73,7 +73,7 @@ async def test_what_goes_on_inside_a_container_stays_there(engine: ContainerEngi
 async def test_tasks_outlive_the_container_that_is_killed_under_them(
     engine: ContainerEngine, tmp_path: Path
 ) -> None:
-    """Issue 6: each task is tried again on the next container; of the calls those that were in it are told so."""
+    """Each task is tried again on the next container; of the calls those that were in it are told so."""
     config = CONFIG.format(image=PYTHON_IMAGE, forks=json.dumps(FORKS))
     before = set(engine.left())
     async with serving(tmp_path, config) as web:
