@@ -32,11 +32,11 @@ IMPURE = frozenset(
 
 # Who may make an asyncio task outside a TaskGroup, and who awaits it.
 TASK_OWNERS: Mapping[str, str] = {
-    "src/penstock/agents/creating.py": "the function that makes it awaits it, also when cancelled",
+    "src/penstock/agents/engine/creating.py": "the function that makes it awaits it, also when cancelled",
     "src/penstock/agents/agent_server.py": "the service awaits its connections as it ends",
-    "src/penstock/agents/making.py": "to_its_end() awaits it, also when cancelled",
-    "src/penstock/agents/store_lock.py": "free() cancels the renewing and awaits it",
-    "src/penstock/agents/keeping.py": "close() cancels the looking after containers and awaits it",
+    "src/penstock/agents/starts/making.py": "to_its_end() awaits it, also when cancelled",
+    "src/penstock/agents/starts/store_lock.py": "free() cancels the renewing and awaits it",
+    "src/penstock/agents/keeper/keeping.py": "close() cancels the looking after containers and awaits it",
     "src/penstock/dispatcher/probes.py": "close() cancels the sampling and awaits it",
     "src/penstock/engine/local.py": "close() cancels the timers and awaits them",
     "src/penstock/engine/processes.py": "close() awaits the pool that is being made",
@@ -48,7 +48,7 @@ TASK_OWNERS: Mapping[str, str] = {
 
 # Who may catch everything. Only code that runs what users wrote does, and it records what it caught.
 CATCH_ALL: Mapping[str, str] = {
-    "src/penstock/agents/keeping.py": "a keeper that fails is logged whole, and begins anew",
+    "src/penstock/agents/keeper/keeping.py": "a keeper that fails is logged whole, and begins anew",
     "src/penstock/dispatcher/background.py": "a thread's error is raised where somebody waits for it",
     "src/penstock/dispatcher/health.py": "a plug-in's check: whatever it raises is an answer",
     "src/penstock/dispatcher/probes.py": "a user's probe: whatever it raises is a failed reading",

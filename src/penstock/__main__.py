@@ -13,7 +13,7 @@ def main() -> int:
         print(f"penstock {__version__}")
         return 0
     if "agent" in arguments and "call" in arguments:
-        from penstock.agents.quick_call import run as call
+        from penstock.agents.quick.quick_call import run as call
 
         outcome = call(arguments)
         if isinstance(outcome, int):

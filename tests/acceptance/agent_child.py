@@ -14,9 +14,9 @@ import os
 import sys
 
 from penstock.agents import endpoints
-from penstock.agents.containers import Containers
-from penstock.agents.recipe import Identity
-from penstock.agents.starting import Patience, Starter
+from penstock.agents.engine.containers import Containers
+from penstock.agents.engine.recipe import Identity
+from penstock.agents.starts.starting import Patience, Starter
 from penstock.agents.trail import Trail
 from penstock.config.agents import Agent, Pool
 from penstock.errors import AgentError

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.agents.recipe import HOME_LABEL, LABEL
+from penstock.agents.engine.recipe import HOME_LABEL, LABEL
 from tests.acceptance import engine_guard
 from tests.acceptance.engine_guard import BUSYBOX_IMAGE, PYTHON_IMAGE, CannotRun, Engine
 

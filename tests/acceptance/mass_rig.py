@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import aiohttp
 import psutil
 
-from penstock.agents.containers import home_of
-from penstock.agents.recipe import HOME_LABEL
+from penstock.agents.engine.containers import home_of
+from penstock.agents.engine.recipe import HOME_LABEL
 from tests.acceptance.containers import PYTHON_IMAGE, ContainerEngine
 from tests.acceptance.serve_rig import PATIENCE_S, Serve, raise_file_limit, serving, until
 

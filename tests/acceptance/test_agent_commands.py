@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from penstock.__main__ import main
-from penstock.agents.containers import home_of
+from penstock.agents.engine.containers import home_of
 from penstock.agents.keeper_note import KeeperNote
 from tests.acceptance.containers import PYTHON_IMAGE, ContainerEngine, container_engine
 

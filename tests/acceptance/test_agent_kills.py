@@ -20,13 +20,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.agents import direct_call
-from penstock.agents.answers import NothingRan
-from penstock.agents.containers import Containers
-from penstock.agents.direct_call import Asked, NotThere
 from penstock.agents.endpoints import Endpoint, EndpointFile
-from penstock.agents.start_lock import FileStartLock, StartOwner
-from penstock.agents.starting import Patience, Starter
+from penstock.agents.engine.containers import Containers
+from penstock.agents.quick import direct_call
+from penstock.agents.quick.answers import NothingRan
+from penstock.agents.quick.direct_call import Asked, NotThere
+from penstock.agents.starts.start_lock import FileStartLock, StartOwner
+from penstock.agents.starts.starting import Patience, Starter
 from penstock.agents.trail import Trail
 from penstock.config.agents import Agent
 from penstock.errors import (
@@ -282,7 +282,7 @@ async def test_the_container_is_killed_under_load(rig: Rig) -> None:
 
 
 async def _running(rig: Rig, endpoint: Endpoint) -> int:
-    from penstock.agents.validating import asked
+    from penstock.agents.starts.validating import asked
 
     return (await asked(rig.agent, endpoint)).running
 

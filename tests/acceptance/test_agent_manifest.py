@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.agents.containers import home_of
+from penstock.agents.engine.containers import home_of
 from penstock.model import Task
 from penstock.wiring import read_config
 from tests.acceptance.containers import PYTHON_IMAGE, ContainerEngine

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.agents.containers import home_of
+from penstock.agents.engine.containers import home_of
 from tests.acceptance.containers import PYTHON_IMAGE, ContainerEngine
 from tests.acceptance.serve_rig import PATIENCE_S, Serve, serving, until
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from penstock.agents.containers import Containers, new_identity
-from penstock.agents.recipe import Identity
-from penstock.agents.unix_sockets import connected
+from penstock.agents.engine.containers import Containers, new_identity
+from penstock.agents.engine.recipe import Identity
+from penstock.agents.engine.unix_sockets import connected
 from penstock.config.agents import Agent
 from penstock.errors import AgentError
 from tests.acceptance.containers import PYTHON_IMAGE, ContainerEngine

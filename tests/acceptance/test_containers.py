@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.agents.containers import Containers, new_identity
-from penstock.agents.sightings import Seen
-from penstock.agents.unix_sockets import connected
+from penstock.agents.engine.containers import Containers, new_identity
+from penstock.agents.engine.sightings import Seen
+from penstock.agents.engine.unix_sockets import connected
 from penstock.config.agents import Agent, Limits, Mount, Privileges
 from penstock.errors import AgentError, AgentLost, EngineUnreachable, ImageMissing
 from tests.acceptance.containers import BUSYBOX_IMAGE, PYTHON_IMAGE, ContainerEngine

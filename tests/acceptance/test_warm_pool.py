@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.agents import pool as pool_rules
-from penstock.agents.calling import AgentCalls, Ask
-from penstock.agents.containers import Containers
+from penstock.agents.calls.calling import AgentCalls, Ask
 from penstock.agents.endpoints import EndpointFile
-from penstock.agents.keeping import Keeper
-from penstock.agents.starting import Starter
+from penstock.agents.engine.containers import Containers
+from penstock.agents.keeper import pool as pool_rules
+from penstock.agents.keeper.keeping import Keeper
+from penstock.agents.starts.starting import Starter
 from penstock.config.agents import Agent, Pool
 from penstock.errors import AgentLost
 from tests.acceptance.containers import PYTHON_IMAGE, ContainerEngine
@@ -165,10 +165,10 @@ async def test_calls_go_on_while_the_engine_is_restarted(
 
 OWNER = """
 import asyncio, dataclasses, sys
-from penstock.agents import pool as pool_rules
+from penstock.agents.keeper import pool as pool_rules
 from penstock.config.agents import Pool
 from tests.acceptance.test_warm_pool import Rig
-from penstock.agents.containers import Containers, new_identity
+from penstock.agents.engine.containers import Containers, new_identity
 pool_rules.PAUSE_AFTER_S = 0.1
 
 async def main():

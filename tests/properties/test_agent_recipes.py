@@ -11,10 +11,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.agents import recipe, sightings
-from penstock.agents.engine_faults import Asked, hidden, translated
-from penstock.agents.log_lines import lines
-from penstock.agents.recipe import Identity, Place
+from penstock.agents.engine import recipe, sightings
+from penstock.agents.engine.engine_faults import Asked, hidden, translated
+from penstock.agents.engine.log_lines import lines
+from penstock.agents.engine.recipe import Identity, Place
 from penstock.config.agents import Agent, Limits, Privileges
 
 PLACE = Place(server="/lib/agent_server.py", socket_folder="/state/socket")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.agents.pool import (
+from penstock.agents.keeper.pool import (
     PAUSE_AFTER_S,
     Decision,
     Give,

@@ -12,10 +12,10 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock.agents.containers import Containers
-from penstock.agents.recipe import AGENT_LABEL, FINGERPRINT_LABEL, HOME_LABEL, INSTANCE_LABEL, Identity
-from penstock.agents.server_file import fingerprint
-from penstock.agents.sightings import Seen
+from penstock.agents.engine.containers import Containers
+from penstock.agents.engine.recipe import AGENT_LABEL, FINGERPRINT_LABEL, HOME_LABEL, INSTANCE_LABEL, Identity
+from penstock.agents.engine.server_file import fingerprint
+from penstock.agents.engine.sightings import Seen
 from penstock.config.agents import Agent
 from penstock.errors import AgentError, AgentLost, EngineUnreachable, ImageMissing
 

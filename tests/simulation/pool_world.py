@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from penstock.agents import kept, tending
-from penstock.agents.containers import Containers
 from penstock.agents.endpoints import LEAVING, READY, Endpoint, EndpointFile
-from penstock.agents.keeping import Keeper
-from penstock.agents.pool import most_containers, per_container
-from penstock.agents.server_file import fingerprint
-from penstock.agents.sightings import ContainerEvent, Seen
-from penstock.agents.starting import Starter
+from penstock.agents.engine.containers import Containers
+from penstock.agents.engine.server_file import fingerprint
+from penstock.agents.engine.sightings import ContainerEvent, Seen
+from penstock.agents.keeper import kept, tending
+from penstock.agents.keeper.keeping import Keeper
+from penstock.agents.keeper.pool import most_containers, per_container
+from penstock.agents.starts.starting import Starter
+from penstock.agents.starts.validating import Answer, Checked, Finding
 from penstock.agents.trail import Trail
-from penstock.agents.validating import Answer, Checked, Finding
 from penstock.clock import ManualClock
 from penstock.config.agents import Agent, Pool
 from penstock.errors import AgentError, AgentLost, AgentNotReady, EngineUnreachable

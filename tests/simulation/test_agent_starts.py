@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from penstock.agents.endpoints import LEAVING, Endpoint, EndpointFile
-from penstock.agents.starting import Patience, Starter
+from penstock.agents.starts.starting import Patience, Starter
 from penstock.agents.trail import Trail
 from penstock.config.agents import Agent, Pool
 from penstock.errors import AgentError, AgentNotReady, EngineUnreachable

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.agents import keeper_note, kept
+from penstock.agents import keeper_note
 from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint
+from penstock.agents.engine.server_file import fingerprint
+from penstock.agents.keeper import kept
+from penstock.agents.keeper.pool import Action, Leave, Pause, Start, Stop, Wake
+from penstock.agents.keeper.rounds import LOOK_S
+from penstock.agents.keeper.upkeep import Upkeep
 from penstock.agents.keeper_note import KeeperNote
-from penstock.agents.pool import Action, Leave, Pause, Start, Stop, Wake
-from penstock.agents.rounds import LOOK_S
-from penstock.agents.server_file import fingerprint
-from penstock.agents.upkeep import Upkeep
 from penstock.config.agents import Agent, Pool
 from penstock.errors import AgentError, EngineUnreachable, StoreLocked
 from tests.simulation.pool_world import World

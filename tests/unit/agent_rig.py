@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from penstock import wiring
-from penstock.agents.calling import LINES, AgentCalls
-from penstock.agents.connections import PROOF_HEADER, Terms
+from penstock.agents.calls.calling import LINES, AgentCalls
+from penstock.agents.calls.connections import PROOF_HEADER, Terms
 from penstock.agents.endpoints import READY, Endpoint
 from penstock.agents.trail import Trail
 from penstock.clock import Clock

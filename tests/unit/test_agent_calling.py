@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.agents.calling import Ask, Line
-from penstock.agents.connections import CallFailed, Trouble
+from penstock.agents.calls.calling import Ask, Line
+from penstock.agents.calls.connections import CallFailed, Trouble
 from tests.unit.agent_rig import (
     HEAD,
     STREAM_HEAD,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.agents import calling
+from penstock.agents.calls import calling
 from tests.unit.agent_rig import (
     AGENT_ENV,
     HEAD,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from penstock.agents import answers, direct_call
-from penstock.agents.answers import Ended, NothingRan
-from penstock.agents.direct_call import Asked, NotThere
 from penstock.agents.endpoints import READY, Endpoint
+from penstock.agents.quick import answers, direct_call
+from penstock.agents.quick.answers import Ended, NothingRan
+from penstock.agents.quick.direct_call import Asked, NotThere
 from penstock.errors import AgentError, AgentLost, UsageError
 from tests.unit.scripted_server import Script, ScriptedServer, chunked, hangs, head, says, scripted
 

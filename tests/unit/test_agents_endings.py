@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.agents import stopping
-from penstock.agents.direct_call import Asked
 from penstock.agents.endpoints import EndpointFile
-from penstock.agents.quick_call import Unfinished
-from penstock.agents.start_lock import FileStartLock
-from penstock.agents.starting import Starter
+from penstock.agents.quick.direct_call import Asked
+from penstock.agents.quick.quick_call import Unfinished
+from penstock.agents.starts import stopping
+from penstock.agents.starts.start_lock import FileStartLock
+from penstock.agents.starts.starting import Starter
 from penstock.agents.trail import Trail
 from penstock.cli import agent_call, agent_session
 from penstock.cli.agent_tables import print_logs

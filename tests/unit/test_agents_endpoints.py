@@ -16,8 +16,8 @@ import pytest
 
 from penstock.agents import endpoints as module
 from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint, EndpointFile, must_be_ours
-from penstock.agents.failures import Failures
-from penstock.agents.start_lock import FileStartLock, note_of, owner_of
+from penstock.agents.starts.failures import Failures
+from penstock.agents.starts.start_lock import FileStartLock, note_of, owner_of
 from penstock.errors import AgentBusy, AgentError, AgentNotReady, NoRoomForAgent
 
 ONE = Endpoint("a1", "c" * 64, "print", "127.0.0.1:40123", "key", "proof", READY, 1.5)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.agents.plain_http import Connection, Cut, Nonsense, NotReached, TooSlow
+from penstock.agents.quick.plain_http import Connection, Cut, Nonsense, NotReached, TooSlow
 from tests.unit.scripted_server import Script, chunked, hangs, head, request_of, says, scripted
 
 

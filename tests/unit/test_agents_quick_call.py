@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
-from penstock.agents import agent_server, figures, known_config, quick_call, quick_sweep, serving, turns
+from penstock.agents import agent_server, figures, serving
 from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint, EndpointFile
-from penstock.agents.failures import Failures
 from penstock.agents.keeper_note import KeeperNote
-from penstock.agents.known_config import Known
-from penstock.agents.quick_call import Unfinished
+from penstock.agents.quick import known_config, quick_call, quick_sweep, turns
+from penstock.agents.quick.known_config import Known
+from penstock.agents.quick.quick_call import Unfinished
+from penstock.agents.starts.failures import Failures
 from penstock.cli import agent_call
 from penstock.errors import EngineUnreachable, ImageMissing
 from tests.unit.scripted_server import Script, ScriptedServer, chunked, head, says, scripted
@@ -829,7 +830,7 @@ def test_b6_a_warm_call_loads_next_to_nothing(real: Place) -> None:
     loaded = set(done.stderr.decode().split())
     assert not {one.partition(".")[0] for one in loaded} & HEAVY
     # On a machine so busy that trust ran out meanwhile the engine was asked.
-    assert "urllib" not in loaded or "penstock.agents.quick_engine" in loaded
+    assert "urllib" not in loaded or "penstock.agents.quick.quick_engine" in loaded
     ours = {one for one in loaded if one.startswith("penstock.")}
     assert not [one for one in ours if one.startswith(("penstock.cli", "penstock.config", "penstock.store"))]
 

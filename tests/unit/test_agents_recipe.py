@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.agents import recipe
-from penstock.agents.recipe import Identity, Place
+from penstock.agents.engine import recipe
+from penstock.agents.engine.recipe import Identity, Place
 from penstock.config.agents import Agent, Limits, Mount, Pool, Privileges
 
 IDENTITY = Identity("a1b2c3", "the-key", "the-proof", "home1")

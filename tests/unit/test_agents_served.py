@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from penstock.agents import figures, quick_call
+from penstock.agents import figures
 from penstock.agents import serving as notes
 from penstock.agents.endpoints import EndpointFile
-from penstock.agents.quick_call import Unfinished
+from penstock.agents.quick import quick_call
+from penstock.agents.quick.quick_call import Unfinished
 from penstock.store.base import Token
 from tests.unit.agent_rig import AGENT_ENV, StubKeeper, endpoint_at, endpoint_of, placed
 from tests.unit.agent_server_rig import Server

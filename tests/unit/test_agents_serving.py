@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.agents import known_config, serving
-from penstock.agents.known_config import Known
+from penstock.agents import serving
+from penstock.agents.quick import known_config
+from penstock.agents.quick.known_config import Known
 from penstock.config.document import DEFAULT_STORE
 from penstock.config.files import NAME, VARIABLE, find
 

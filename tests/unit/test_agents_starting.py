@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from penstock.agents.endpoints import LEAVING, PAUSED, READY, Endpoint, EndpointFile
+from penstock.agents.engine.recipe import FINGERPRINT_LABEL, HOME_LABEL
+from penstock.agents.engine.server_file import fingerprint
 from penstock.agents.keeper_note import KeeperNote
-from penstock.agents.recipe import FINGERPRINT_LABEL, HOME_LABEL
-from penstock.agents.server_file import fingerprint
-from penstock.agents.start_lock import FileStartLock, MakeStartLock
-from penstock.agents.starting import Patience, Starter
+from penstock.agents.starts.start_lock import FileStartLock, MakeStartLock
+from penstock.agents.starts.starting import Patience, Starter
 from penstock.agents.trail import Trail
 from penstock.config.agents import Agent, Pool
 from penstock.errors import AgentBusy, AgentNotReady, EngineUnreachable, ImageMissing, NoRoomForAgent

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from penstock.agents.endpoints import Endpoint, EndpointFile
-from penstock.agents.start_lock import FileStartLock, StartOwner, note_of
-from penstock.agents.starting import Starter
-from penstock.agents.store_lock import StoreStartLock, start_lock_for
+from penstock.agents.starts.start_lock import FileStartLock, StartOwner, note_of
+from penstock.agents.starts.starting import Starter
+from penstock.agents.starts.store_lock import StoreStartLock, start_lock_for
 from penstock.agents.trail import Trail
 from penstock.config.agents import Agent, Pool
 from penstock.errors import AgentBusy, AgentError, StoreLocked

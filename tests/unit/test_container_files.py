@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.agents import archives, containers, server_file, socket_folders
-from penstock.agents.log_lines import MOST_CHARACTERS, lines
-from penstock.agents.unix_sockets import connected, pinned
+from penstock.agents.engine import archives, containers, server_file, socket_folders
+from penstock.agents.engine.log_lines import MOST_CHARACTERS, lines
+from penstock.agents.engine.unix_sockets import connected, pinned
 from penstock.config.agents import Agent
 from penstock.errors import AgentError
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.agents import engine_session, recipe
-from penstock.agents.containers import Containers, new_identity
-from penstock.agents.engine_faults import NO_CONNECTION, Asked, hidden, is_gone, one_line, translated
+from penstock.agents.engine import engine_session, recipe
+from penstock.agents.engine.containers import Containers, new_identity
+from penstock.agents.engine.engine_faults import NO_CONNECTION, Asked, hidden, is_gone, one_line, translated
 from penstock.config.agents import Agent, Limits, Mount
 from penstock.errors import AgentError, EngineUnreachable, ImageMissing, NoRoomForAgent
 from tests.unit.engine_rig import ID, PING, PlayedEngine, Reply, played_engine

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.agents import engine_socket
-from penstock.agents.engine_socket import (
+from penstock.agents.engine import engine_socket
+from penstock.agents.engine.engine_socket import (
     DOCKER_VARIABLE,
     SOCKET_VARIABLE,
     find_socket,

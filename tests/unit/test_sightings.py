@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.agents.recipe import FINGERPRINT_LABEL, HOME_LABEL, PORT_LABEL, SOCKET_LABEL
-from penstock.agents.sightings import Seen, happened, inspected, measured, summarized
+from penstock.agents.engine.recipe import FINGERPRINT_LABEL, HOME_LABEL, PORT_LABEL, SOCKET_LABEL
+from penstock.agents.engine.sightings import Seen, happened, inspected, measured, summarized
 
 LABELS = {PORT_LABEL: "8080/tcp", HOME_LABEL: "h", FINGERPRINT_LABEL: "f"}
 RUNNING = {

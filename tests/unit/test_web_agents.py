@@ -12,10 +12,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from penstock.agents import figures, served_call
+from penstock.agents import figures
 from penstock.agents import serving as notes
-from penstock.agents.direct_call import Asked
 from penstock.agents.endpoints import EndpointFile
+from penstock.agents.quick import served_call
+from penstock.agents.quick.direct_call import Asked
 from penstock.agents.trail import Trail
 from penstock.errors import EngineUnreachable, ImageMissing
 from penstock.web import agent_door

@@ -9,9 +9,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from penstock.agents import served_call
 from penstock.agents import serving as notes
-from penstock.agents.direct_call import Asked
+from penstock.agents.quick import served_call
+from penstock.agents.quick.direct_call import Asked
 from penstock.agents.trail import Trail
 from tests.unit.agent_rig import answered, endpoint_of, placed
 from tests.unit.model_rig import Call, wire

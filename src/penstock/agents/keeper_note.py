@@ -86,7 +86,7 @@ class KeeperNote:
         self._close()
 
     def _write(self, lock: int) -> None:
-        from penstock.agents.start_lock import StartOwner
+        from penstock.agents.starts.start_lock import StartOwner
 
         me = StartOwner.me()
         told = json.dumps(KeptBy(me.pid, me.command, self._fingerprint)._asdict()).encode()

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from penstock.agents import figures
-from penstock.agents.answers import seconds
+from penstock.agents.quick.answers import seconds
 from penstock.agents.trail import Trail
 
 FLUSH_S = 1.0

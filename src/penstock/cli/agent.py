@@ -84,8 +84,8 @@ def call(
     through `serve` where that runs on the same store, else straight to the container. PENSTOCK_DEBUG=1 shows
     each step with its time.
     """
-    from penstock.agents.direct_call import Asked
-    from penstock.agents.quick_call import Unfinished, text_of
+    from penstock.agents.quick.direct_call import Asked
+    from penstock.agents.quick.quick_call import Unfinished, text_of
     from penstock.agents.trail import Trail
     from penstock.cli.agent_call import finish as finish_call
 
@@ -301,7 +301,7 @@ async def _stop(config: Config, names: list[str], everything: bool, now: bool, a
 
 
 async def _stopped(session: Session, name: str, *, now: bool) -> int:
-    from penstock.agents import stopping
+    from penstock.agents.starts import stopping
 
     with agent_session.shown(f"stopping {name}") as tell:
         return await stopping.stop(session.containers, name, session.make_lock, now=now, tell=tell)

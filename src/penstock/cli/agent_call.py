@@ -1,6 +1,6 @@
 """The full path of `agent call`: reads the config, gets the agent going, and then calls it the quick way.
 
-Only one of many who come at once to an agent that is not there comes here; see agents/turns.py.
+Only one of many who come at once to an agent that is not there comes here; see agents/quick/turns.py.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.agents import figures, known_config, quick_call
-from penstock.agents.failures import Failures
-from penstock.agents.quick_call import NoEndpoint, Unfinished
+from penstock.agents import figures
+from penstock.agents.quick import known_config, quick_call
+from penstock.agents.quick.quick_call import NoEndpoint, Unfinished
+from penstock.agents.starts.failures import Failures
 from penstock.errors import AgentError
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _read(path: str | None, settings: Mapping[str, Any]) -> Config:
 
 def known_of(agent: Agent) -> known_config.Known:
     """What a quick call needs to know of it."""
-    from penstock.agents.server_file import fingerprint
+    from penstock.agents.engine.server_file import fingerprint
 
     pool = agent.pool
     return known_config.Known(
@@ -106,7 +107,7 @@ def known_of(agent: Agent) -> known_config.Known:
 
 def _stamps(agent: Agent) -> list[known_config.Stamp]:
     """The files besides the config that say what the agent is."""
-    from penstock.agents.server_file import SERVER_PATH
+    from penstock.agents.engine.server_file import SERVER_PATH
     from penstock.config.manifests import MANIFEST
 
     files = [SERVER_PATH] if agent.has_own_server else []

@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.agents.known_config import is_name
+from penstock.agents.quick.known_config import is_name
 from penstock.config.own_files import agents_dir as agents_dir
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
-    from penstock.agents.containers import Containers
     from penstock.agents.endpoints import Endpoint
-    from penstock.agents.start_lock import MakeStartLock
-    from penstock.agents.starting import Starter
+    from penstock.agents.engine.containers import Containers
+    from penstock.agents.starts.start_lock import MakeStartLock
+    from penstock.agents.starts.starting import Starter
     from penstock.agents.trail import Trail
     from penstock.config import Config
     from penstock.config.agents import Agent
@@ -87,9 +87,9 @@ class Session(NamedTuple):
 @asynccontextmanager
 async def opened(config: Config) -> AsyncIterator[Session]:
     """The engine, and who starts containers on it."""
-    from penstock.agents.containers import Containers
-    from penstock.agents.starting import Starter
-    from penstock.agents.store_lock import start_lock_for
+    from penstock.agents.engine.containers import Containers
+    from penstock.agents.starts.starting import Starter
+    from penstock.agents.starts.store_lock import start_lock_for
 
     async with AsyncExitStack() as stack:
         containers = await stack.enter_async_context(Containers(agents_dir(config)))
@@ -141,7 +141,7 @@ def doubt(containers: Containers, agent: Agent) -> None:
 async def usable(containers: Containers, agent: Agent) -> list[Endpoint]:
     """Its containers that can be called, or resumed, as the engine sees them."""
     from penstock.agents.endpoints import LEAVING, EndpointFile
-    from penstock.agents.server_file import fingerprint
+    from penstock.agents.engine.server_file import fingerprint
 
     running = {one.id for one in await containers.listed(agent=agent.name) if one.running}
     known = EndpointFile(containers.agents_dir, agent.name).read(fingerprint(agent))

@@ -8,15 +8,16 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.agents import direct_call, figures
+from penstock.agents import figures
 from penstock.agents.endpoints import Endpoint, EndpointFile
+from penstock.agents.quick import direct_call
 from penstock.cli import agent_session, render
 from penstock.errors import AgentError, UsageError
 
 if TYPE_CHECKING:
-    from penstock.agents.containers import Containers
+    from penstock.agents.engine.containers import Containers
+    from penstock.agents.engine.sightings import Seen
     from penstock.agents.figures import Sums
-    from penstock.agents.sightings import Seen
     from penstock.config import Config
     from penstock.config.agents import Agent
 

@@ -21,11 +21,11 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-from penstock.agents.answers import NO_ROOM
-from penstock.agents.calling import GRACE_S, LINES, AgentCalls, Ask, Reply, Stream
-from penstock.agents.connections import OUTPUT_LIMIT_BYTES, CallFailed, Terms, Trouble
+from penstock.agents.calls.calling import GRACE_S, LINES, AgentCalls, Ask, Reply, Stream
+from penstock.agents.calls.connections import OUTPUT_LIMIT_BYTES, CallFailed, Terms, Trouble
 from penstock.agents.endpoints import Endpoint
-from penstock.agents.engine_faults import hidden
+from penstock.agents.engine.engine_faults import hidden
+from penstock.agents.quick.answers import NO_ROOM
 from penstock.agents.recording import Count, Recorder, counted
 from penstock.clock import Clock
 from penstock.config.agents import Agent
@@ -363,12 +363,12 @@ async def _broken_off(outcome: Outcome, relay: Relay) -> Outcome:
 
 def make(host: Host, clock: Clock) -> AgentAdapter:
     """The containers' side is imported here: a rig that has another needs none of it."""
-    from penstock.agents.containers import Containers
     from penstock.agents.endpoints import EndpointFile
-    from penstock.agents.keeping import Keeper
-    from penstock.agents.start_lock import StartLock
-    from penstock.agents.starting import Starter
-    from penstock.agents.store_lock import start_lock_for
+    from penstock.agents.engine.containers import Containers
+    from penstock.agents.keeper.keeping import Keeper
+    from penstock.agents.starts.start_lock import StartLock
+    from penstock.agents.starts.starting import Starter
+    from penstock.agents.starts.store_lock import start_lock_for
 
     placement: Placement = host.options["placement"]
     agent = placement.agent

@@ -26,8 +26,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock.agents import wary_json
-from penstock.agents.calling import Reply
+from penstock.agents.calls import wary_json
+from penstock.agents.calls.calling import Reply
 from penstock.model import Outcome, Verdict
 
 LOG_CHARS = 4000

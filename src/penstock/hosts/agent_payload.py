@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from penstock.agents.calling import Ask
+from penstock.agents.calls.calling import Ask
 from penstock.config.problems import kind_of, meant
 from penstock.errors import PermanentError
 

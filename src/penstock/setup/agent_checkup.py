@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from penstock.agents import keeper_note
-from penstock.agents.server_file import fingerprint
+from penstock.agents.engine.server_file import fingerprint
 from penstock.config import Config
 from penstock.config.agents import Agent
 from penstock.config.manifests import MANIFEST, Manifest, ManifestError, read_manifest

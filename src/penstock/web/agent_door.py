@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 
 from penstock.agents import figures
-from penstock.agents.calling import LINES
+from penstock.agents.calls.calling import LINES
 from penstock.agents.endpoints import EndpointFile
 from penstock.config import Config
 from penstock.config.agent_hosts import agents_kind

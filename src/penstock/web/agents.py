@@ -10,7 +10,7 @@ from fastapi import FastAPI, Path, Request, WebSocket
 from starlette.responses import Response
 
 from penstock.agents import figures
-from penstock.agents.calling import LINES
+from penstock.agents.calls.calling import LINES
 from penstock.agents.endpoints import EndpointFile
 from penstock.config.own_files import agents_dir
 from penstock.web import agent_shapes as shapes

@@ -1,0 +1,1 @@
+"""`agent call` by the standard library alone: what a warm call needs, and nothing else."""
