@@ -93,18 +93,23 @@ def test_a_script_needs_neither_mode_nor_first_line(server: Server) -> None:
 
 
 def test_handlers_get_their_task_and_no_keys(tmp_path: Path) -> None:
-    secrets = {"PENSTOCK_AGENT_KEY": "k3y", "PENSTOCK_AGENT_PROOF": "pr00f", "PENSTOCK_AGENT_INSTANCE": "i1"}
+    # Long ones: what is drawn at random beside them holds any short one now and then.
+    secrets = {
+        "PENSTOCK_AGENT_KEY": "the-k3y-of-it",
+        "PENSTOCK_AGENT_PROOF": "the-pr00f-of-it",
+        "PENSTOCK_AGENT_INSTANCE": "instance-one",
+    }
     with Server(tmp_path, env={**secrets, "OWN": "kept"}) as server:
         answer = server.run("env", id="t-1")
-        assert answer.headers["X-Penstock-Proof"] == "pr00f"
+        assert answer.headers["X-Penstock-Proof"] == "the-pr00f-of-it"
         seen = answer.body["result"]
         assert {"PENSTOCK_TASK_ID=t-1", "PENSTOCK_COMMAND=env", "OWN=kept"} <= set(seen.splitlines())
         assert not any(secret in seen for secret in secrets.values())
-        assert server.health()["instance"] == "i1"
-        refused = server.call("GET", "/health", Authorization="Bearer k3x")
+        assert server.health()["instance"] == "instance-one"
+        refused = server.call("GET", "/health", Authorization="Bearer the-k3x-of-it")
         assert (refused.status, refused.body["error"]["code"]) == (401, "unauthorized")
-        assert refused.headers["X-Penstock-Proof"] == "pr00f"
-        assert server.call("GET", "/health", Authorization="Basic k3y").status == 401
+        assert refused.headers["X-Penstock-Proof"] == "the-pr00f-of-it"
+        assert server.call("GET", "/health", Authorization="Basic the-k3y-of-it").status == 401
 
 
 def test_handlers_by_option_and_a_runner_for_the_rest(tmp_path: Path) -> None:
