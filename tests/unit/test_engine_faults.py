@@ -90,6 +90,13 @@ WORDS: list[tuple[int, str, type[AgentError], str]] = [
 ]
 
 
+def test_an_engine_that_is_away_is_told_in_the_systems_words() -> None:
+    words = (
+        "Cannot connect to Docker Engine via x [Cannot connect to unix socket x ssl:default [No such file]]"
+    )
+    assert "does not answer: No such file: start one" in str(translated(NO_CONNECTION, words, ASKED))
+
+
 @pytest.mark.parametrize(
     ("status", "words", "kind", "told"), WORDS, ids=[words[:40] for _, words, *_ in WORDS]
 )

@@ -142,7 +142,9 @@ def translated(status: int, message: str, asked: Asked) -> AgentError:
     """The error for what the engine answered."""
     told = one_line(message, asked.secrets)
     if status == NO_CONNECTION:
-        return unreachable(asked, told)
+        # aiodocker quotes aiohttp, which quotes the system, each in brackets: the system says what is wrong.
+        inmost = re.search(r"\[([^\[\]]+)\]+$", told)
+        return unreachable(asked, told if inmost is None else inmost[1])
     if asked.image and _IMAGE.search(told):
         return image_missing(asked)
     for fault in _FAULTS:
