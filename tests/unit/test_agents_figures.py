@@ -90,7 +90,8 @@ def test_b9_fifty_processes_lose_nothing_while_others_fold(tmp_path: Path) -> No
     assert sums.counts["calls"] == sums.counts["answered"] == calls * processes
     assert sums.counts["misses"] == calls * processes // 10
     assert (tmp_path / "figures.json").is_file(), "it was never folded"
-    assert log_of(tmp_path).stat().st_size < 16_000
+    log = log_of(tmp_path)  # there is none where the last line was the one that had it folded
+    assert not log.exists() or log.stat().st_size < 16_000
     assert {path.name for path in tmp_path.iterdir()} <= {"figures.log", "figures.json"}, "drafts are left"
 
 
