@@ -53,6 +53,7 @@ COMMANDS = {
     "watch": "watch",
     "agent-server": "agent_server",
     "agent": "agent",
+    "council": "council",
     "token": "tokens",
     "systemd": "systemd",
 }
