@@ -49,6 +49,7 @@ TASK_OWNERS: Mapping[str, str] = {
 # Who may catch everything. Only code that runs what users wrote does, and it records what it caught.
 CATCH_ALL: Mapping[str, str] = {
     "src/penstock/agents/keeper/keeping.py": "a keeper that fails is logged whole, and begins anew",
+    "src/penstock/council/library/formats.py": "a damaged PDF makes its reader raise anything: it is told",
     "src/penstock/dispatcher/background.py": "a thread's error is raised where somebody waits for it",
     "src/penstock/dispatcher/health.py": "a plug-in's check: whatever it raises is an answer",
     "src/penstock/dispatcher/probes.py": "a user's probe: whatever it raises is a failed reading",
