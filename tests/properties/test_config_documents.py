@@ -105,6 +105,9 @@ counts = st.integers(1, 1000)
 texts = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S"]), min_size=1, max_size=8)
 
 
+SPEAKER = "council-member"  # a host and its kind, by a name that no other has
+
+
 def some(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     """A table with any of these keys."""
     return st.fixed_dictionaries({}, optional=fields)
@@ -135,6 +138,63 @@ def valid_hosts(draw: st.DrawFn) -> dict[str, Any]:
         host |= draw(some(models=st.lists(named, max_size=3)))
     option = sorted(AVAILABLE[type_] or ())[0]
     return {"type": type_} | host | draw(some(**{option: st.lists(texts, max_size=2)}))
+
+
+member_names = texts.filter(lambda name: not {"/", ","} & set(name))
+
+
+@st.composite
+def valid_councils(draw: st.DrawFn) -> dict[str, Any]:
+    member = some(
+        emoji=st.sampled_from(["🥋", "👩\u200d🔬", ""]),
+        role=texts,
+        persona=texts.map(lambda text: f"{text}\n{text}"),
+        model=st.just("m"),
+        host=st.just(SPEAKER),
+        temperature=st.floats(0, 2),
+        max_tokens=st.integers(1, 8191),
+        timeout_s=seconds,
+        weight=st.floats(0.01, 1000),
+        context_tokens=st.integers(8192, 10**6),
+    )
+    asked = draw(st.lists(member_names, min_size=1, max_size=4, unique_by=str.casefold))
+    members = [{"name": name, "kind": SPEAKER} | draw(member) for name in asked]
+    other = member_names.filter(lambda name: name.casefold() not in {one.casefold() for one in asked})
+    chairs = (
+        st.sampled_from([*asked, *(name.swapcase() for name in asked if name.swapcase().swapcase() == name)])
+        | other
+        | st.builds(lambda name, rest: {"name": name, "kind": SPEAKER} | rest, other, member)
+    )
+    words = st.integers(20, 600)
+    retrieval = st.builds(
+        lambda rest, place, size: {"collection": "notes"} | rest | place | size,
+        some(top=st.integers(1, 20)),
+        st.sampled_from([{}, {"path": "lib"}, {"url": "http://127.0.0.1:8000/"}]),
+        words.flatmap(
+            lambda most: some(chunk_words=st.just(most), overlap_words=st.integers(0, min(most, 500) - 1))
+        ),
+    )
+    limits = st.dictionaries(
+        st.sampled_from(["quick", "council", "thorough"]), some(cost_usd=seconds, time_s=seconds)
+    )
+    return {"members": members} | draw(
+        some(
+            chair=chairs,
+            min_answers=st.integers(1, len(asked)),
+            patience_s=st.floats(0, 100),
+            mode=st.sampled_from(["quick", "council", "thorough"]),
+            retrieval=retrieval,
+            quick=some(
+                members=st.lists(st.sampled_from(asked), max_size=2),
+                unsure_below=st.floats(0, 100),
+                agree_at_least=st.floats(0, 1),
+                risk_words=st.lists(texts, max_size=3),
+            ),
+            rubric=st.lists(texts, min_size=1, max_size=3, unique_by=str.casefold),
+            limits=limits,
+            slots=counts,
+        )
+    )
 
 
 @st.composite
@@ -177,9 +237,11 @@ def valid_documents(draw: st.DrawFn) -> dict[str, Any]:
             prices=st.dictionaries(
                 texts, st.fixed_dictionaries({"input": seconds, "output": seconds}), max_size=2
             ),
-            councils=st.dictionaries(names, some(chair=texts), max_size=1),
         )
     )
+    if councils := draw(st.dictionaries(names.filter("library".__ne__), valid_councils(), max_size=2)):
+        top["councils"] = councils
+        hosts[SPEAKER] = {"type": "simulated", "serves": [SPEAKER, "chat"], "slots": 4, "model": "m"}
     return top | {"hosts": hosts, "lanes": lanes, "gates": gates}
 
 
@@ -240,6 +302,7 @@ def base() -> dict[str, Any]:
             "headroom": {"lane": "fpf", "max_running": 10, "holds": {"lanes": ["gptr"]}},
             "cpu": {"probe": "psutil:cpu_percent", "max": 90, "holds": {"hosts": ["surtr"]}},
         },
+        "councils": {"shenron": {"members": [{"name": "GOKU", "kind": "chat", "host": "surtr"}]}},
     }
 
 
@@ -269,6 +332,13 @@ MISTAKES: dict[KeyPath, Any] = {
     ("gates", "cpu", "on_error"): "shut",
     ("gates", "cpu", "holds", "host"): ["surtr"],
     ("gates", "empty"): {},
+    ("councils", "shenron", "chair"): 3,
+    ("councils", "shenron", "slots"): 0,
+    ("councils", "shenron", "quorum"): 1,
+    ("councils", "shenron", "limits", "fast"): {},
+    ("councils", "shenron", "retrieval", "collection"): "kb",
+    ("councils", "shenron", "quick", "unsure_below"): 101,
+    ("councils", "library"): {},
 }
 
 

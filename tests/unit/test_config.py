@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock import config
 from penstock.config import AVAILABLE, Config, find, load, parse
 from penstock.config.agents import Agent
+from penstock.config.councils import Council, Member
 from penstock.config.keys import KEYS
 from penstock.errors import ConfigError
 from penstock.model import AutoSlots, BreakerRule, Fallback, Gate, Host, Lane, OnCrash, Plant, Rate, RetryRule
@@ -69,6 +69,9 @@ holds = { hosts = ["surtr"], kinds = ["reasoning"] }
 
 [councils.shenron]
 chair = "shenron"
+[[councils.shenron.members]]
+name = "GOKU"
+kind = "reasoning"
 
 [agents.reports]
 image = "localhost/reports:latest"
@@ -119,7 +122,7 @@ def test_c1_c7_every_key_is_read(tmp_path: Path) -> None:
                     auto=AutoSlots(1, 8),
                     fallback=Fallback(30.0, 5.0),
                     options={"argv": ["ask", "{question}"]},
-                    leaves=("reports",),
+                    leaves=("reports", "council-shenron", "council-library"),
                 ),
                 Host(
                     "reports",
@@ -129,6 +132,15 @@ def test_c1_c7_every_key_is_read(tmp_path: Path) -> None:
                     options={"agent": "reports"},
                     takes_calls=False,
                 ),
+                Host(
+                    "council-shenron",
+                    "council",
+                    slots=32,
+                    serves=("council-shenron",),
+                    options={"council": "shenron", "calls_lane": "calls"},
+                    takes_calls=False,
+                ),
+                Host("council-library", "library", serves=("council-library",), takes_calls=False),
             ),
             lanes=(
                 Lane("gptr", 11, {"surtr": {"slots": 1, "vram_gb": 8.0}, "cloud": {"slots": 1}}, 2.0),
@@ -157,8 +169,10 @@ def test_c1_c7_every_key_is_read(tmp_path: Path) -> None:
         on_crash=OnCrash.BLOCK,
         payload_limit_bytes=1000,
         path=file,
-        sections={
-            "councils": {"shenron": {"chair": "shenron"}},
+        councils={
+            "shenron": Council(
+                "shenron", (Member("GOKU", kind="reasoning"),), Member("shenron", kind="reasoning")
+            )
         },
         agents={"reports": Agent("reports", "localhost/reports:latest")},
     )
@@ -217,11 +231,6 @@ def test_a_plug_in_adds_its_type() -> None:
     assert parse(text, FILE, types={"mine": None}) == found
     with pytest.raises(ConfigError, match="nob: unknown key; did you mean 'knob'"):
         parse(text.replace("knob", "nob"), FILE, types={"mine": ("knob",)})
-
-
-def test_sections_of_other_parts_stay_untouched() -> None:
-    section = {"shenron": {"members": [{"name": "GOKU", "key": 1}], "anything": None}}
-    assert config.read_document({"councils": section}).sections == {"councils": section}
 
 
 def test_every_key_is_named_once_and_known() -> None:
@@ -655,14 +664,15 @@ def test_settings_change_single_keys(full: Config) -> None:
             "councils.shenron.chair": "goku",
         }
     )
-    surtr, cloud, _ = changed.plant.hosts
+    surtr, cloud, *_ = changed.plant.hosts
     assert (surtr.slots, surtr.serves, surtr.model) == (4, ("*",), "llama-3")
     assert cloud.fallback == Fallback(1.0, 5.0)
     assert changed.plant.lanes[0].max_running == 3
     assert changed.plant.gates[1].max == 50.5
     assert changed.plant.retry.retries == 0
     assert changed.keep_days == 7
-    assert changed.sections["councils"] == {"shenron": {"chair": "goku"}}
+    council = changed.councils["shenron"]
+    assert council.chair is council.members[0]
     assert full == parse(FULL, full.path), "the config itself stays as it was"
 
 
@@ -678,7 +688,8 @@ def test_names_with_dots_can_be_set() -> None:
 
 def test_a_new_host_can_be_tried(full: Config) -> None:
     changed = full.with_settings({"hosts.extra.slots": "2", "hosts.extra.type": "simulated"})
-    assert changed.plant.hosts[-1] == Host("extra", "simulated", slots=2, leaves=("reports",))
+    leaves = ("reports", "council-shenron", "council-library")
+    assert changed.plant.hosts[3] == Host("extra", "simulated", slots=2, leaves=leaves)
 
 
 @pytest.mark.parametrize(

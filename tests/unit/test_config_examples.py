@@ -50,7 +50,7 @@ def test_every_key_stands_in_a_table_of_the_docs() -> None:
         elif line.startswith("| `"):
             key = line.split("`")[1]
             found.add(key if f"{key}." == heading else heading + key)
-    assert set(KEYS) - found == {"councils"}
+    assert not set(KEYS) - found
 
 
 def test_defaults_in_the_docs_are_the_defaults() -> None:

@@ -7,6 +7,8 @@ hosts.py rules.py server.py telemetry.py beads.py crosschecks.py
                 the tables, and what must hold between them
 agents.py agent_tables.py manifests.py agent_hosts.py
                 container agents: what one is, how it is read, and the host it implies
+councils.py council_tables.py council_members.py council_hosts.py council_reach.py
+                councils: what one is, how it is read, the hosts it implies, and whether its members can be asked
 settings.py     single keys laid over a config (`--set`)
 tasks.py        whether a task could ever run here
 tables.py problems.py places.py

@@ -13,6 +13,9 @@ from penstock.config.agent_hosts import with_agents, without_usual_slots
 from penstock.config.agent_tables import agent_document, read_agents
 from penstock.config.agents import Agent
 from penstock.config.beads import Beads, beads_document, check_beads, read_beads
+from penstock.config.council_hosts import is_implied, with_councils
+from penstock.config.council_tables import council_document, read_councils
+from penstock.config.councils import Council
 from penstock.config.crosschecks import Parts, cross_check
 from penstock.config.hosts import given, host_document, read_host
 from penstock.config.keys import AVAILABLE, HostTypes
@@ -58,8 +61,8 @@ class Config:
     telemetry: Telemetry = field(default_factory=Telemetry)
     beads: Beads = field(default_factory=Beads)
     agents: Mapping[str, Agent] = field(default_factory=dict)
+    councils: Mapping[str, Council] = field(default_factory=dict)
     path: Path | None = None  # the file it came from
-    sections: Mapping[str, Any] = field(default_factory=dict)  # tables that belong to other parts
 
     @property
     def outputs(self) -> str:
@@ -91,6 +94,10 @@ def read_document(
     """
     problems = Problems()
     config = _read(Table(document, (), problems, any_names=any_names), path, types)
+    if not problems and config.councils:
+        from penstock.config.council_reach import check_councils
+
+        check_councils(config, problems)
     if not problems and not any_names:  # what is replayed makes no calls
         from penstock.config.deadlocks import check_own_calls
 
@@ -107,6 +114,7 @@ def read_document(
 def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
     _check_top(top)
     folder = Path.cwd() if path is None else path.parent.absolute()
+    store = _store(top, folder)
     prices = read_prices(top)
     hosts = {
         name: read_host(name, table, types, folder, prices)
@@ -114,6 +122,8 @@ def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
     }
     agents = read_agents(top, folder, hosts)
     with_agents(hosts, agents, top)
+    councils = read_councils(top, folder, store)
+    with_councils(hosts, councils, top)
     most_lanes = keys.MAX_LANES + (DEFAULT_LANE in _declared(top, "lanes"))  # that one is always there
     lanes = {name: read_lane(name, table) for name, table in top.named_tables("lanes", most_lanes)}
     lanes.setdefault(DEFAULT_LANE, Lane(DEFAULT_LANE))
@@ -133,7 +143,7 @@ def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
             aging_s=top.number("aging_s", default.plant.aging_s, keys.SECONDS),
             retry=retry,
         ),
-        store=_store(top, folder),
+        store=store,
         timeout_s=top.number("timeout_s", default.timeout_s, keys.SECONDS),
         keep_days=_keep_days(top, default.keep_days),
         heartbeat_s=top.number("heartbeat_s", default.heartbeat_s, keys.HEARTBEAT),
@@ -146,20 +156,17 @@ def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
         telemetry=read_telemetry(top),
         beads=beads,
         agents=agents,
+        councils=councils,
         path=path,
-        sections={name: top.raw[name] for name in keys.SECTIONS if name in top},
     )
 
 
 def _check_top(top: Table) -> None:
-    known = (*keys.TOP, *keys.SECTIONS)
     for key in top.raw:
         if key in keys.LATER_SECTIONS:
             top.refuse(f"section [{key}] is not available in this version; remove it", key)
-        elif key not in known:
-            top.refuse("unknown key", key, near=Near(key, known))
-    for key in keys.SECTIONS:
-        top.table(key, f"[{key}.NAME]")
+        elif key not in keys.TOP:
+            top.refuse("unknown key", key, near=Near(key, keys.TOP))
 
 
 def _declared(top: Table, section: str) -> frozenset[str]:
@@ -212,7 +219,9 @@ def as_document(config: Config) -> dict[str, Any]:
             retries=retry.retries, base_s=retry.base_s, max_s=retry.max_s, host_faults=retry.host_faults
         ),
         "hosts": {
-            host.name: without_usual_slots(host, host_document(host), config.agents) for host in plant.hosts
+            host.name: without_usual_slots(host, host_document(host), config.agents)
+            for host in plant.hosts
+            if not is_implied(host, config.councils)
         },
         "lanes": {lane.name: lane_document(lane) for lane in plant.lanes},
         "gates": {gate.name: gate_document(gate) for gate in plant.gates},
@@ -222,4 +231,7 @@ def as_document(config: Config) -> dict[str, Any]:
         "telemetry": telemetry_document(config.telemetry),
         "beads": beads_document(config.beads),
         "agents": {name: agent_document(agent) for name, agent in config.agents.items()},
-    } | dict(config.sections)
+        "councils": {
+            name: council_document(council, config.store) for name, council in config.councils.items()
+        },
+    }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.config import keys
+from penstock.config.councils import COUNCIL_TYPE, LIBRARY_TYPE
 from penstock.config.keys import HostTypes
 from penstock.config.problems import Near, quoted
 from penstock.config.tables import Table
@@ -31,7 +32,8 @@ def read_host(
         model = _local_model(options.get("gguf"))
     is_run = type_ in keys.RUN_TYPES
     has_models = type_ in keys.MODEL_TYPES or is_run
-    if is_run or type_ == keys.AGENT_TYPE:
+    takes_calls = not is_run and type_ not in (keys.AGENT_TYPE, COUNCIL_TYPE, LIBRARY_TYPE)
+    if not takes_calls:
         _refuse_calls(table, serves)
     return Host(
         name=name,
@@ -48,7 +50,7 @@ def read_host(
         # What comes back to us is paid where it is answered, and would be counted twice.
         prices=(prices or {}) if has_models and not (is_run and "url" not in options) else {},
         options=options,
-        takes_calls=not is_run and type_ != keys.AGENT_TYPE,
+        takes_calls=takes_calls,
     )
 
 
@@ -66,7 +68,12 @@ def _type(table: Table, types: HostTypes) -> str:
     type_ = table.text("type", "")
     if type_ and type_ not in types:
         available = f"available: {', '.join(sorted(types))}"
-        if type_ in keys.OPTIONS:
+        if type_ in (COUNCIL_TYPE, LIBRARY_TYPE):
+            message = (
+                "hosts of this type are there by themselves, with a table [councils.NAME]; remove this one"
+            )
+            table.refuse(message, "type")
+        elif type_ in keys.OPTIONS:
             table.refuse(f"host type {quoted(type_)} is not available in this version; {available}", "type")
         else:
             near = Near(type_, list(types), "available")

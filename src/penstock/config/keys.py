@@ -29,6 +29,7 @@ TOP = (
     "telemetry",
     "beads",
     "agents",
+    "councils",
 )
 RETRY = ("retries", "base_s", "max_s", "host_faults")
 HOST = ("type", "slots", "units", "serves", "model", "models", "rate", "fallback", "breaker")
@@ -98,9 +99,37 @@ AGENT = (
 )
 AGENT_LIMITS = ("cpus", "memory_mb", "pids", "tmp_mb")
 MOUNT = ("source", "target", "read_only")
+COUNCIL = (
+    "chair",
+    "members",
+    "min_answers",
+    "patience_s",
+    "mode",
+    "retrieval",
+    "quick",
+    "rubric",
+    "limits",
+    "calls_lane",
+    "slots",
+)
+MEMBER = (
+    "name",
+    "emoji",
+    "role",
+    "persona",
+    "model",
+    "kind",
+    "host",
+    "temperature",
+    "max_tokens",
+    "timeout_s",
+    "weight",
+    "context_tokens",
+)
+RETRIEVAL = ("collection", "top", "path", "url", "embeddings", "chunk_words", "overlap_words")
+QUICK = ("members", "unsure_below", "agree_at_least", "risk_words")
+MODE_LIMITS = ("cost_usd", "time_s")
 
-# Read by other parts: kept as they stand.
-SECTIONS = ("councils",)
 LATER_SECTIONS = ("engine",)
 
 FOREVER = "forever"  # keep_days: nothing is ever forgotten
@@ -251,6 +280,17 @@ AGENT_PORT = Bounds(1, 65_535)
 CONTAINERS = Bounds(1, 1000)
 PAUSED = Bounds(0, 1000)
 
+TEMPERATURE = Bounds(0, 2)
+TOKENS_HELD = Bounds(1, 1e8)
+WEIGHT = Bounds(0, 1000, above=True)
+PERCENT = Bounds(0, 100)
+SHARE = Bounds(0, 1)
+PASSAGES = Bounds(1, 20)
+CHUNK_WORDS = Bounds(20, 10_000)
+OVERLAP_WORDS = Bounds(0, 9_999)
+QUESTIONS = Bounds(1, 10_000)
+SPENT = Bounds(0, 1e9, above=True)
+
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_HOSTS = 10_000
 MAX_LANES = 10_000
@@ -268,6 +308,16 @@ MAX_MOUNTS = 100
 MAX_WORDS = 1_000  # of one argv
 MAX_WORD = 131_072  # what the kernel takes as one
 MAX_VARIABLES = 1_000
+MAX_COUNCILS = 32
+MAX_MEMBERS = 32
+MAX_COUNCIL_NAME = 56  # with what goes before it, it is the name of a host and of a kind
+MAX_MEMBER_NAME = 64
+MAX_EMOJI = 16
+MAX_ROLE = 256
+MAX_PERSONA = 20_000
+MAX_RISK_WORDS = 200
+MAX_RUBRIC = 12
+MAX_RUBRIC_WORD = 48
 
 TOLERANCE = 1e-9  # units are fractions: 0.1 + 0.2 must fit into 0.3
 TOKENS = "tokens"  # a need that is counted against a host's rate, never held
@@ -306,6 +356,7 @@ def _documented() -> tuple[str, ...]:
         "telemetry",
         "beads",
         "agents",
+        "councils",
     )
     return tuple(
         [key for key in TOP if key not in tables]
@@ -327,7 +378,11 @@ def _documented() -> tuple[str, ...]:
         + _under("agents.NAME", AGENT)
         + _under("agents.NAME.limits", AGENT_LIMITS)
         + _under("agents.NAME.mounts", MOUNT)
-        + list(SECTIONS)
+        + _under("councils.NAME", COUNCIL)
+        + _under("councils.NAME.members", MEMBER)
+        + _under("councils.NAME.retrieval", RETRIEVAL)
+        + _under("councils.NAME.quick", QUICK)
+        + _under("councils.NAME.limits.MODE", MODE_LIMITS)
     )
 
 

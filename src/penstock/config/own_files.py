@@ -1,8 +1,9 @@
 """Penstock's own files: what no task may have read to a model, and no result may replace. One list for both.
 
 They are the config, the store and all whose names are its with more behind a dot or a dash, the folders that hosts
-work in, the files with keys, and `penstock.env` beside the config, where a service has its secrets. Folders are
-compared as what they are, not by their names, so that it does not matter which links a path was written with.
+work in, those of councils' collections, the files with keys, and `penstock.env` beside the config, where a service
+has its secrets. Folders are compared as what they are, not by their names, so that it does not matter which links a
+path was written with.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock.config.document import Config
+from penstock.config.store_place import beside_store, tag_of
 from penstock.model import Host
 
 SECRETS_FILE = "penstock.env"
@@ -76,17 +78,12 @@ def work_dir(config: Config, host: Host) -> str:
 
 def agents_dir(config: Config) -> str:
     """Where what is known of container agents lies: beside the store, or in the user's own folder."""
-    if "://" not in config.store:
-        return f"{os.path.abspath(config.store)}.agents"
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return os.path.join(state, "penstock", f"{store_tag(config)}.agents")
+    return beside_store(config.store, "agents")
 
 
 def store_tag(config: Config) -> str:
     """Marks the processes of this store's dispatchers, so that a new one finds what a killed one left."""
-    import hashlib
-
-    return hashlib.blake2b(config.store.encode(), digest_size=8).hexdigest()
+    return tag_of(config.store)
 
 
 def folder_of(config: Config) -> str:
@@ -104,6 +101,9 @@ def _paths(config: Config) -> Iterator[tuple[str, bool]]:
         yield os.path.abspath(config.store), True
     else:
         yield agents_dir(config), False
+    for council in config.councils.values():
+        if council.retrieval is not None and council.retrieval.path:
+            yield council.retrieval.path, False
     for host in config.plant.hosts:
         if isinstance(key := host.options.get("key_file"), str):
             yield os.path.normpath(os.path.join(home, os.path.expanduser(key))), False

@@ -10,15 +10,16 @@ import datetime
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from penstock.config.councils import COUNCIL_PREFIX
 from penstock.config.keys import ALIASES
 from penstock.config.places import KeyPath
 from penstock.config.problems import Near, Problems, file_shown, quoted
 from penstock.errors import ConfigError
 from penstock.model import DEFAULT_LANE
 
-_NAMED = ("hosts", "lanes", "gates", "agents")
+_NAMED = ("hosts", "lanes", "gates", "agents", "councils")
 # One of these is what a new one cannot be without.
-_NEEDED = {"hosts": ("type",), "agents": ("image", "path")}
+_NEEDED = {"hosts": ("type",), "agents": ("image", "path"), "councils": ("members",)}
 
 
 def apply_settings(
@@ -142,11 +143,14 @@ def _refuse_newcomer(
     path: KeyPath, paths: list[KeyPath], document: Mapping[str, Any], problems: Problems
 ) -> None:
     """A misspelt name would quietly make a lane nobody uses, or a host without a type."""
-    if len(path) < 3 or path[0] not in ("hosts", "lanes", "agents"):
+    if len(path) < 3 or path[0] not in ("hosts", "lanes", "agents", "councils"):
         return
     section, name = str(path[0]), str(path[1])
     known = document.get(section, {})
     if name in known or (section == "lanes" and name == DEFAULT_LANE):
+        return
+    if section == "hosts" and (council := name.removeprefix(COUNCIL_PREFIX)) in document.get("councils", {}):
+        problems.add(path, f"that host has no table of its own; what can be set is councils.{council}.slots")
         return
     if not any((section, name, key) in paths for key in _NEEDED.get(section, ())):
         what = section[:-1]

@@ -72,6 +72,15 @@ class Table:
             return value
         return default
 
+    def name(self, key: str, default: D) -> str | D:
+        value = self.text(key, None)
+        if value is None:
+            return default
+        if not self.any_names and not NAME.fullmatch(value):
+            self.refuse(f"{quoted(value)} is not a name: {NAME_RULE}", key)
+            return default
+        return value
+
     def choice(self, key: str, default: str, choices: tuple[str, ...]) -> str:
         value = self.raw.get(key, default)
         if value not in choices:

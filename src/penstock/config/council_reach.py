@@ -1,0 +1,57 @@
+"""Whether the members of councils can be asked at all: by hosts that are there, for models that they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.config.councils import LIBRARY, Council, Member
+from penstock.config.document import Config
+from penstock.config.keys import CALLS_LANE
+from penstock.config.places import KeyPath
+from penstock.config.problems import Near, Problems, quoted
+from penstock.config.tasks import TaskChecker
+from penstock.model import CALL_KINDS, DEFAULT_LANE, Host, Task
+
+_EMBEDDING = CALL_KINDS[2]
+
+
+def check_councils(config: Config, problems: Problems) -> None:
+    """Called when all else is right."""
+    lanes = [lane.name for lane in config.plant.lanes]
+    checker = TaskChecker(config, own_calls=True)
+    kinds = {LIBRARY, *(council.kind for council in config.councils.values())}
+    for council in config.councils.values():
+        place: KeyPath = ("councils", council.name)
+        lane = council.calls_lane if council.calls_lane in lanes else DEFAULT_LANE
+        if council.calls_lane not in (*lanes, CALLS_LANE):
+            message = f"no lane {quoted(council.calls_lane)}"
+            problems.add((*place, "calls_lane"), message, Near(council.calls_lane, lanes, "lanes"))
+        for where, member in _speakers(council):
+            if member.kind in kinds:
+                problems.add(
+                    (*place, *where, "kind"), "is that of a council, which asks no other; name another"
+                )
+                continue
+            task = Task(member.kind, host=member.host, model=member.model, lane=lane)
+            for field, what in checker.problems(task):
+                problems.add((*place, *where, *((field,) if field != "lane" else ())), what)
+        retrieval = council.retrieval
+        if retrieval is not None and retrieval.embeddings is not None:
+            task = Task(_EMBEDDING, model=retrieval.embeddings, lane=lane)
+            for _, what in checker.problems(task):
+                problems.add((*place, "retrieval", "embeddings"), what)
+
+
+def hosts_of(member: Member, config: Config) -> list[Host]:
+    """Those that can answer what it is asked."""
+    return config.plant.hosts_for(member.kind, member.host, member.model)
+
+
+def _speakers(council: Council) -> Iterator[tuple[KeyPath, Member]]:
+    for number, member in enumerate(council.members):
+        yield ("members", number), member
+    by_first = council.members[0]
+    chair = council.chair
+    told = (chair.kind, chair.host, chair.model) == (by_first.kind, by_first.host, by_first.model)
+    if chair not in council.members and not told:  # what is wrong with the first is told once
+        yield ("chair",), chair
