@@ -102,6 +102,7 @@ class Tuner:
         self._born: dict[str, int] = {}  # live attempt -> the generation of the limit it started under
         self._generation = 0
         self._full = False
+        self._need = 0  # calls that make a window
         self._left_at = -1.0  # when it was full last; filled again in the same instant it never stopped being
         self.limit = self._within(slots)
         self._forget()
