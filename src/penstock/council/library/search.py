@@ -1,0 +1,161 @@
+"""The search in both indexes, and how two rankings become one; what is amiss is said, never passed over.
+
+Reciprocal rank fusion: a passage gets `1 / (K + rank)` from each ranking it is in, so that scores of different
+kinds need not be compared. K and the number of candidates are those that did best in `benchmarks/retrieval.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.council.library.collection import Collection, Embeddings
+from penstock.council.library.passages import StoredPassage
+from penstock.council.library.vectors import BrokenCollection, MissingCollection
+from penstock.errors import PermanentError, TemporaryError
+
+CANDIDATES = 30  # of each ranking
+K = 10.0
+INGEST = "ingest documents with `penstock council ingest DIR`"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    passage: StoredPassage
+    score: float  # 1: first in every ranking
+    vectors: int | None  # its rank there, from 1
+    words: int | None
+
+
+@dataclass(slots=True)
+class _Rankings:
+    """What each index says, best first; None: it could not be asked."""
+
+    vectors: list[StoredPassage] | None = None
+    words: list[StoredPassage] | None = None
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def how(self) -> str:
+        if self.vectors is not None and self.words is not None:
+            return "hybrid"
+        if self.vectors is not None:
+            return "vectors"
+        return "words" if self.words is not None else "none"
+
+
+def search(collection: Collection, embeddings: Embeddings | str, query: str, top: int) -> dict[str, Any]:
+    """The best passages with their sources; `embeddings` may be the reason why there are none to be had."""
+    rankings = _Rankings()
+    _by_vectors(collection, embeddings, query, max(CANDIDATES, top), rankings)
+    _by_words(collection, query, max(CANDIDATES, top), rankings)
+    found = fuse(rankings.vectors or [], rankings.words or [], top)
+    return {
+        "passages": [_told(n, one) for n, one in enumerate(found, 1)],
+        "how": rankings.how,
+        "problem": "; ".join(rankings.problems) or None,
+        "collection": collection.stand.shelf.collection,
+    }
+
+
+def fuse(
+    vectors: Sequence[StoredPassage], words: Sequence[StoredPassage], top: int, k: float = K
+) -> list[Found]:
+    """The best of both rankings; what says the same in several places comes once."""
+    places: dict[str, list[int | None]] = {}
+    passages: dict[str, StoredPassage] = {}
+    for which, ranking in enumerate((words, vectors)):
+        for rank, passage in enumerate(ranking, 1):
+            places.setdefault(passage.id, [None, None])[which] = rank
+            passages.setdefault(passage.id, passage)
+    most = sum(1 / (k + 1) for ranking in (vectors, words) if ranking)
+    found = [
+        Found(
+            passages[id], sum(1 / (k + rank) for rank in ranks if rank is not None) / most, ranks[1], ranks[0]
+        )
+        for id, ranks in places.items()
+    ]
+    found.sort(key=lambda one: (-one.score, one.vectors or len(found) + 1, one.passage.id))
+    once: dict[bytes, Found] = {}
+    for one in found:
+        once.setdefault(_same(one.passage.text), one)
+    return list(once.values())[:top]
+
+
+def _same(text: str) -> bytes:
+    return hashlib.sha256(" ".join(text.casefold().split()).encode("utf-8", "surrogatepass")).digest()
+
+
+def _told(n: int, found: Found) -> dict[str, Any]:
+    passage = found.passage
+    return {
+        "n": n,
+        "id": passage.id,
+        "source": passage.source,
+        "heading": passage.heading,
+        "text": passage.text,
+        "score": round(found.score, 4),
+        "ranks": {"vectors": found.vectors, "words": found.words},
+    }
+
+
+def _by_vectors(
+    collection: Collection, embeddings: Embeddings | str, query: str, most: int, rankings: _Rankings
+) -> None:
+    try:
+        vectors = collection.vectors()
+        dimension = vectors.dimension()
+        if dimension is None:
+            rankings.vectors = []
+            rankings.problems.append(f"{collection.stand.shelf} is empty; {INGEST}")
+            return
+        wanted = collection.stand.embeddings
+        if vectors.model is not None and vectors.model != wanted:
+            rankings.problems.append(
+                f"{collection.stand.shelf} was made with embeddings of {vectors.model}, not of {wanted}: "
+                f"vectors were not searched; {INGEST} again, or correct `embeddings`"
+            )
+            return
+        if isinstance(embeddings, str):
+            rankings.problems.append(f"vectors were not searched: {embeddings}")
+            return
+        row = embeddings.embed([query])[0]
+        if len(row) != dimension:
+            rankings.problems.append(
+                f"{collection.stand.shelf} has vectors of {dimension} dimensions, and {wanted} makes {len(row)}: "
+                "vectors were not searched; set `embeddings` to the model that it was made with"
+            )
+            return
+        rankings.vectors = _whole(collection, vectors.query(row, most))
+    except MissingCollection as error:
+        rankings.problems.append(f"{error}; {INGEST}")
+    except BrokenCollection as error:
+        collection.give_up()
+        rankings.problems.append(str(error))
+    except (PermanentError, TemporaryError) as error:
+        rankings.problems.append(str(error))
+
+
+def _whole(collection: Collection, found: list[StoredPassage]) -> list[StoredPassage]:
+    """Chroma has parts of long passages; the whole text is in our own index, where there is one."""
+    try:
+        index = collection.passages()
+        whole = index.named([one.id for one in found]) if index is not None else {}
+    except (PermanentError, TemporaryError):
+        return found  # told by the search for words
+    return [whole.get(one.id, one) for one in found]
+
+
+def _by_words(collection: Collection, query: str, most: int, rankings: _Rankings) -> None:
+    try:
+        index = collection.passages()
+        if index is not None:
+            rankings.words = index.search(query, most)
+        elif rankings.vectors:
+            rankings.problems.append(
+                f"{collection.stand.shelf} has no full-text index: only vectors were searched; {INGEST} to have one"
+            )
+    except (PermanentError, TemporaryError) as error:
+        rankings.problems.append(str(error))
