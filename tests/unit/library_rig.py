@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.council.library.librarian import Librarian, Order, Place
+from penstock.council.library.librarian import GivenPassage, Librarian, Order, Place
 
 TEXTS = {
     "pumps.md": [
@@ -41,7 +41,8 @@ class Shelves:
         return self.librarian.perform(Order(do=do, place=self.place, **order))
 
     def upsert(self, source: str, texts: Sequence[str], hash: str = "h1", **order: Any) -> int:
-        passages = [{"text": text, "heading": "", "position": n} for n, text in enumerate(texts)]
+        first = order.pop("first", 0)
+        passages = [GivenPassage(text, "", n) for n, text in enumerate(texts, first)]
         return int(self.ask("upsert", source=source, hash=hash, passages=passages, **order)["passages"])
 
     def fill(self, texts: Mapping[str, Sequence[str]] = TEXTS) -> None:

@@ -336,7 +336,7 @@ def _index() -> Passages:
         _INDEX.append(Passages(f"{path}/w.sqlite3", make=True))
         texts = [text for its in TEXTS.values() for text in its]
         stored = [StoredPassage(str(n), "s", "", text, n) for n, text in enumerate(texts)]
-        _INDEX[0].close_source("s", SourceAccount("h", "", "m", 0), stored)
+        _INDEX[0].close_source("s", SourceAccount("h", "m", 0), stored)
         shutil.rmtree(path)  # what is open stays readable
     return _INDEX[0]
 

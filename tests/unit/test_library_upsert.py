@@ -86,6 +86,21 @@ def test_a_source_without_passages_is_in_the_account(shelves: Shelves) -> None:
     assert shelves.ask("manifest")["sources"]["empty.txt"] == "e"
 
 
+def test_a_long_source_comes_in_parts(shelves: Shelves) -> None:
+    """What it had before is found until all parts are there, in whatever order they come, some of them twice."""
+    shelves.upsert("book.txt", ["The old whale."])
+    shelves.upsert("book.txt", ["Of an edition that never came."], hash="h0", part=1, parts=3)
+    for number, text in ((2, "The third whale."), (0, "The first whale."), (2, "The third whale.")):
+        shelves.upsert("book.txt", [text], hash="h2", part=number, parts=3, first=number)
+        assert shelves.found("whale") == ["The old whale."]
+        assert shelves.ask("manifest")["sources"] == {"book.txt": ""}
+    shelves.upsert("book.txt", ["The second whale."], hash="h2", part=1, parts=3, first=1)
+    assert shelves.ask("manifest")["sources"] == {"book.txt": "h2"}
+    words, vectors = contents(shelves)
+    assert [row[2] for row in words] == ["The first whale.", "The second whale.", "The third whale."]
+    assert sorted(row[1] for row in vectors) == [row[2] for row in words]
+
+
 def test_the_same_passage_twice_in_one_source_is_two(shelves: Shelves) -> None:
     shelves.upsert("a.md", ["Again.", "Again."])
     words, vectors = contents(shelves)
@@ -100,9 +115,9 @@ class _Died(BaseException):
 STEPS = [
     (Passages, "open_sources"),
     (Vectors, "put"),
-    (Vectors, "_delete"),
+    (Passages, "stage"),
+    (Vectors, "keep"),
     (Passages, "close_source"),
-    (Vectors, "remove"),
     (Passages, "remove"),
 ]
 
@@ -151,22 +166,27 @@ def test_vectors_that_somebody_took_are_made_anew(shelves: Shelves) -> None:
     shelves.fill()
     shelves.librarian.close()
     vectors = Vectors(shelves.place.stand().shelf)
-    vectors.remove("pumps.md")
+    vectors.keep("pumps.md", ())
     vectors.close()
     assert shelves.ask("manifest")["sources"] == {"café.md": "h1", "garden.md": "h1", "pumps.md": ""}
 
 
-def test_other_chunks_or_another_model_make_all_anew(shelves: Shelves) -> None:
+def test_another_model_makes_all_anew(shelves: Shelves) -> None:
     shelves.fill()
-    assert set(shelves.reopened(cut="200/50").ask("manifest")["sources"].values()) == {""}
     other = shelves.reopened(embeddings="elsewhere")
     assert set(other.ask("manifest")["sources"].values()) == {""}
     for source, texts in TEXTS.items():
         other.upsert(source, texts, vectors={text: [float(len(text)), 1.0] for text in texts})
     assert set(other.ask("manifest")["sources"].values()) == {"h1"}
     assert other.search("basil", vectors={"basil": [1.0, 1.0]})["how"] == "hybrid"
+    other.upsert("half.md", ["One."], part=0, parts=2, vectors={"One.": [0.0, 1.0]})
     back = other.reopened(embeddings=None)
     assert set(back.ask("manifest")["sources"].values()) == {""}
+    back.upsert("half.md", ["Two."], part=1, parts=2, first=1)  # the first part has no vector of this model
+    assert back.ask("manifest")["sources"]["half.md"] == ""
+    back.fill()
+    assert back.ask("manifest")["sources"] == dict.fromkeys(TEXTS, "h1") | {"half.md": ""}
+    back.librarian.close()
 
 
 def test_vectors_of_a_model_elsewhere_are_asked_for(shelves: Shelves) -> None:

@@ -1,12 +1,13 @@
 """One collection in two indexes, kept in step: vectors in Chroma, words in the full-text index beside it.
 
 The order of every change is: the source is marked as open, Chroma is changed, the source is closed together with
-its words. Each step can be done twice. So a crash anywhere leaves a source that says of itself that it must be
-made anew, and whoever ingests next does that.
+its words. Each step can be done twice, and does the same. So a crash anywhere leaves a source that says of itself
+that it must be made anew, and whoever ingests next does that.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,7 +18,6 @@ from penstock.council.library.passages import (
     SourceAccount,
     StoredPassage,
     is_there,
-    passage_id,
 )
 from penstock.council.library.vectors import Entry, MissingCollection, Shelf, Vectors
 from penstock.errors import PermanentError
@@ -42,7 +42,17 @@ class Stand:
     shelf: Shelf
     words: str
     embeddings: str
-    cut: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePart:
+    """Some of a source's passages, or all; `number` counts from 0, and `of` says how many parts there are."""
+
+    source: str
+    hash: str
+    passages: Sequence[StoredPassage]
+    number: int = 0
+    of: int = 1
 
 
 class Collection:
@@ -92,7 +102,7 @@ class Collection:
         """Every source with its hash; an empty one where it is to be made anew, whatever its file holds."""
         stand = self.stand
         passages = self.passages()
-        sources = passages.sources(stand.cut, stand.embeddings) if passages is not None else {}
+        sources = passages.sources(stand.embeddings) if passages is not None else {}
         for source in self._out_of_step(passages.vectors() if passages is not None else {}):
             sources[source] = OPEN
         count = passages.count() if passages is not None else 0
@@ -115,20 +125,27 @@ class Collection:
 
     # ---- changing it
 
-    def upsert(
-        self, source: str, hash: str, passages: Sequence[StoredPassage], embeddings: Embeddings
-    ) -> int:
-        """These are the source's passages, and no others; the same ones again change nothing."""
-        parts = [(passage, part) for passage in passages for part in embeddings.parts(passage.text)]
-        rows = embeddings.embed([_embedded(passage, part) for passage, part in parts]) if parts else []
-        entries = _entries(parts, rows)
+    def upsert(self, part: SourcePart, embeddings: Embeddings) -> int:
+        """With the last of its parts, these are the source's passages, and no others."""
+        source = part.source
+        pieces = [(passage, text) for passage in part.passages for text in embeddings.parts(passage.text)]
+        rows = embeddings.embed([_embedded(passage, text) for passage, text in pieces]) if pieces else []
+        count = Counter(passage.id for passage, _ in pieces)
         index = self.passages(make=True)
         assert index is not None
         index.open_sources([source])
-        self._writable(index, len(rows[0]) if len(rows) else None).put(source, entries)
-        account = SourceAccount(hash, self.stand.cut, self.stand.embeddings, len(entries))
-        index.close_source(source, account, passages)
-        return len(passages)
+        vectors = self._writable(index, len(rows[0]) if len(rows) else None)
+        vectors.put(_entries(pieces, rows))
+        there = index.stage(
+            source, part.hash, part.number, [(passage, count[passage.id]) for passage in part.passages]
+        )
+        if there >= part.of:
+            staged = index.staged(source)
+            ids = {_entry_id(passage.id, nth) for passage, its in staged.items() for nth in range(its)}
+            vectors.keep(source, ids)
+            account = SourceAccount(part.hash, self.stand.embeddings, len(ids))
+            index.close_source(source, account, staged)
+        return len(part.passages)
 
     def remove(self, sources: Sequence[str]) -> None:
         index = self.passages()
@@ -140,7 +157,7 @@ class Collection:
             pass
         else:
             for source in sources:
-                vectors.remove(source)
+                vectors.keep(source, ())
         if index is not None:
             index.remove(sources)
 
@@ -168,27 +185,19 @@ class Collection:
         return self._vectors
 
 
-def stored(source: str, passages: Sequence[dict[str, Any]]) -> list[StoredPassage]:
-    """Passages as a task brings them; one that comes twice at the same place is one."""
-    made: dict[str, StoredPassage] = {}
-    for place, passage in enumerate(passages):
-        heading = str(passage.get("heading") or "")
-        position = int(passage.get("position", place))
-        text = str(passage["text"])
-        id = passage_id(source, position, heading, text)
-        made[id] = StoredPassage(id, source, heading, text, position)
-    return list(made.values())
-
-
 def _embedded(passage: StoredPassage, part: str) -> str:
     """What a vector is made of: the heading says what the text is about."""
     return f"{passage.heading}\n{part}" if passage.heading else part
 
 
-def _entries(parts: Sequence[tuple[StoredPassage, str]], rows: Any) -> list[Entry]:
+def _entries(pieces: Sequence[tuple[StoredPassage, str]], rows: Any) -> list[Entry]:
     entries: list[Entry] = []
-    number: dict[str, int] = {}
-    for (passage, part), row in zip(parts, rows, strict=True):
-        nth = number[passage.id] = number.get(passage.id, -1) + 1
-        entries.append(Entry(f"{passage.id}.{nth}" if nth else passage.id, passage, part, row))
+    number: Counter[str] = Counter()
+    for (passage, text), row in zip(pieces, rows, strict=True):
+        entries.append(Entry(_entry_id(passage.id, number[passage.id]), passage, text, row))
+        number[passage.id] += 1
     return entries
+
+
+def _entry_id(passage: str, nth: int) -> str:
+    return f"{passage}.{nth}" if nth else passage

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.council.library.collection import Collection, Embeddings, Stand, stored
+from penstock.council.library.collection import Collection, Embeddings, SourcePart, Stand
 from penstock.council.library.embedding import LOCAL_MODEL, local_model
+from penstock.council.library.passages import StoredPassage, passage_id
 from penstock.council.library.search import search
 from penstock.council.library.vectors import BrokenCollection, Shelf
 from penstock.errors import PermanentError
@@ -27,11 +28,18 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str = ""
     url: str | None = None
     embeddings: str | None = None
-    cut: str = ""
 
     def stand(self) -> Stand:
         shelf = Shelf(self.collection, self.path, self.url)
-        return Stand(shelf, self.words, self.embeddings or LOCAL_MODEL, self.cut)
+        return Stand(shelf, self.words, self.embeddings or LOCAL_MODEL)
+
+
+class GivenPassage(msgspec.Struct, frozen=True):
+    """As a task brings it."""
+
+    text: str
+    heading: str = ""
+    position: int = 0
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,7 +51,9 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     top: int = 3
     source: str = ""
     hash: str = ""
-    passages: Sequence[Mapping[str, Any]] = ()
+    part: int = 0
+    parts: int = 1
+    passages: Sequence[GivenPassage] = ()
     sources: Sequence[str] = ()
     answers: Sequence[Mapping[str, str]] = ()
     vectors: Mapping[str, Sequence[float]] = {}
@@ -93,10 +103,7 @@ class Librarian:
             found = search(self._collection(order), embeddings, order.query, order.top)
             return {**found, "took_s": round(time.perf_counter() - began, 4)}
         if order.do == "upsert":
-            passages = stored(order.source, list(order.passages))  # type: ignore[arg-type]
-            collection = self._collection(order)
-            count = collection.upsert(order.source, order.hash, passages, _embeddings(order))
-            return {"passages": count}
+            return {"passages": self._collection(order).upsert(_part(order), _embeddings(order))}
         if order.do == "remove":
             self._collection(order).remove(order.sources)
             return {"removed": len(order.sources)}
@@ -116,6 +123,15 @@ class Librarian:
             self.close()  # Chroma shares what it has open among all collections of a folder
         stand = order.place.stand()
         return self._open.setdefault(stand, Collection(stand))
+
+
+def _part(order: Order) -> SourcePart:
+    """One passage that comes twice is one."""
+    made: dict[str, StoredPassage] = {}
+    for given in order.passages:
+        id = passage_id(order.source, given.position, given.heading, given.text)
+        made[id] = StoredPassage(id, order.source, given.heading, given.text, given.position)
+    return SourcePart(order.source, order.hash, list(made.values()), order.part, order.parts)
 
 
 def _embeddings(order: Order) -> Embeddings:

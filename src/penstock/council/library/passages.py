@@ -1,9 +1,11 @@
 """The full-text index of a collection, and the account of what is in it: an SQLite file beside Chroma's.
 
-A *source* is a file that was read; its row says by which content, which way of cutting and which embeddings its
+A *source* is a file that was read; its row says by what content, cut in what way, and by which embeddings its
 passages were made. Before anything of a source is changed in Chroma its row is marked as open, and it is closed
-together with its passages: what a crash left in between is seen as not there, and is made anew by the next
-ingest. One process at a time has the file open: the library's.
+together with its passages: what a crash left in between is made anew by the next ingest. A long source comes in
+parts, which are staged until all of them are there; what it had before is found until then.
+
+One process at a time has the file open: the library's.
 """
 
 from __future__ import annotations
@@ -27,7 +29,6 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sources (
     source TEXT PRIMARY KEY,
     hash TEXT NOT NULL,
-    cut TEXT NOT NULL,
     embeddings TEXT NOT NULL,
     vectors INTEGER NOT NULL
 ) WITHOUT ROWID;
@@ -40,6 +41,22 @@ CREATE TABLE IF NOT EXISTS passages (
     text TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS passages_of ON passages (source, position);
+CREATE TABLE IF NOT EXISTS staged_parts (
+    source TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    part INTEGER NOT NULL,
+    PRIMARY KEY (source, part)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS staged (
+    source TEXT NOT NULL,
+    part INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    heading TEXT NOT NULL,
+    text TEXT NOT NULL,
+    vectors INTEGER NOT NULL,
+    PRIMARY KEY (source, part, id)
+) WITHOUT ROWID;
 CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (
     heading, text, tokenize = "porter unicode61 remove_diacritics 2"
 );
@@ -75,7 +92,7 @@ def passage_id(source: str, position: int, heading: str, text: str) -> str:
 
 
 class Passages:
-    """One collection's file. `cut` and `embeddings` are what its passages are to be made by."""
+    """One collection's file."""
 
     def __init__(self, path: str, *, make: bool) -> None:
         self.path = path
@@ -109,11 +126,11 @@ class Passages:
 
     # ---- the account
 
-    def sources(self, cut: str, embeddings: str) -> dict[str, str]:
-        """Every source with the hash of its content; OPEN where it must be made anew, whatever its content."""
+    def sources(self, embeddings: str) -> dict[str, str]:
+        """Every source with its hash; OPEN where it must be made anew, whatever its content."""
         with _told(self.path):
-            rows = self._db.execute("SELECT source, hash, cut, embeddings FROM sources ORDER BY source")
-            return {s: h if (c, e) == (cut, embeddings) else OPEN for s, h, c, e in rows}
+            rows = self._db.execute("SELECT source, hash, embeddings FROM sources ORDER BY source")
+            return {source: hash if made == embeddings else OPEN for source, hash, made in rows}
 
     def vectors(self) -> dict[str, int]:
         """How many vectors each closed source has in Chroma."""
@@ -130,16 +147,46 @@ class Passages:
         """From here on they are to be made anew, whatever becomes of who makes them."""
         with self._transaction():
             self._db.executemany(
-                "INSERT INTO sources VALUES (?, ?, '', '', 0) "
+                "INSERT INTO sources VALUES (?, ?, '', 0) "
                 "ON CONFLICT (source) DO UPDATE SET hash = excluded.hash",
                 [(source, OPEN) for source in sources],
             )
 
     def open_all(self) -> None:
+        """As when none of them has a vector any more; what was staged has none either."""
         with self._transaction():
             self._db.execute("UPDATE sources SET hash = ?", (OPEN,))
+            for table in ("staged", "staged_parts"):
+                self._db.execute(f"DELETE FROM {table}")  # noqa: S608
 
-    def close_source(self, source: str, account: SourceAccount, passages: Sequence[StoredPassage]) -> None:
+    def stage(self, source: str, hash: str, part: int, passages: Sequence[tuple[StoredPassage, int]]) -> int:
+        """A part of a source, with how many vectors each passage has; the number of parts that are there."""
+        with self._transaction():
+            stale = "SELECT part FROM staged_parts WHERE source = ?1 AND (hash != ?2 OR part = ?3)"
+            for table in ("staged", "staged_parts"):
+                forget = f"DELETE FROM {table} WHERE source = ?1 AND part IN ({stale})"  # noqa: S608
+                self._db.execute(forget, (source, hash, part))
+            self._db.executemany(
+                "INSERT INTO staged VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [(source, part, p.id, p.position, p.heading, p.text, vectors) for p, vectors in passages],
+            )
+            self._db.execute("INSERT INTO staged_parts VALUES (?, ?, ?)", (source, hash, part))
+            (count,) = self._db.execute(
+                "SELECT count(*) FROM staged_parts WHERE source = ?", (source,)
+            ).fetchone()
+            return int(count)
+
+    def staged(self, source: str) -> dict[StoredPassage, int]:
+        """What was staged of it, with the number of vectors of each."""
+        with _told(self.path):
+            rows = self._db.execute(
+                "SELECT id, source, heading, text, position, vectors FROM staged WHERE source = ? "
+                "ORDER BY position, id",
+                (source,),
+            )
+            return {StoredPassage(*row[:-1]): row[-1] for row in rows}
+
+    def close_source(self, source: str, account: SourceAccount, passages: Iterable[StoredPassage]) -> None:
         """Its passages, in place of those it had."""
         with self._transaction():
             self._forget(source)
@@ -153,8 +200,8 @@ class Passages:
                     (number, _spaced(passage.heading), _spaced(passage.text)),
                 )
             self._db.execute(
-                "INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?, ?)",
-                (source, account.hash, account.cut, account.embeddings, account.vectors),
+                "INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?)",
+                (source, account.hash, account.embeddings, account.vectors),
             )
 
     def remove(self, sources: Iterable[str]) -> None:
@@ -167,7 +214,8 @@ class Passages:
         self._db.execute(
             "DELETE FROM words WHERE rowid IN (SELECT number FROM passages WHERE source = ?)", (source,)
         )
-        self._db.execute("DELETE FROM passages WHERE source = ?", (source,))
+        for table in ("passages", "staged", "staged_parts"):
+            self._db.execute(f"DELETE FROM {table} WHERE source = ?", (source,))  # noqa: S608
 
     # ---- the search
 
@@ -213,7 +261,6 @@ class SourceAccount:
     """By what a source's passages were made, and how many vectors they have."""
 
     hash: str
-    cut: str
     embeddings: str
     vectors: int
 

@@ -128,7 +128,7 @@ def _by_vectors(
                 "vectors were not searched; set `embeddings` to the model that it was made with"
             )
             return
-        rankings.vectors = _whole(collection, vectors.query(row, most))
+        rankings.vectors = _whole(collection, vectors.query(row, most), vectors.model is not None)
     except MissingCollection as error:
         rankings.problems.append(f"{error}; {INGEST}")
     except BrokenCollection as error:
@@ -138,14 +138,19 @@ def _by_vectors(
         rankings.problems.append(str(error))
 
 
-def _whole(collection: Collection, found: list[StoredPassage]) -> list[StoredPassage]:
-    """Chroma has parts of long passages; the whole text is in our own index, where there is one."""
+def _whole(collection: Collection, found: list[StoredPassage], are_ours: bool) -> list[StoredPassage]:
+    """Passages as our own index has them, where there is one: Chroma has parts of long ones.
+
+    What is not in it is of a source that is being changed, or came into the collection from elsewhere.
+    """
     try:
         index = collection.passages()
-        whole = index.named([one.id for one in found]) if index is not None else {}
+        whole = index.named([one.id for one in found]) if index is not None else None
     except (PermanentError, TemporaryError):
         return found  # told by the search for words
-    return [whole.get(one.id, one) for one in found]
+    if whole is None:
+        return found
+    return [whole.get(one.id, one) for one in found if one.id in whole or not are_ours]
 
 
 def _by_words(collection: Collection, query: str, most: int, rankings: _Rankings) -> None:

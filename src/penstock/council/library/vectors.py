@@ -10,7 +10,7 @@ import http.client
 import os
 import socket
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -158,10 +158,8 @@ class Vectors:
 
     # ---- changing it
 
-    def put(self, source: str, entries: Sequence[Entry]) -> None:
-        """These are the vectors of the source, and no others."""
+    def put(self, entries: Sequence[Entry]) -> None:
         with self._asked():
-            wanted = {entry.id for entry in entries}
             for first in range(0, len(entries), _AT_ONCE):
                 some = entries[first : first + _AT_ONCE]
                 self._collection.upsert(
@@ -170,24 +168,19 @@ class Vectors:
                     documents=[entry.text for entry in some],
                     metadatas=[_metadata(entry.passage) for entry in some],
                 )
-            self._delete([id for id in self._ids(source) if id not in wanted])
 
-    def remove(self, source: str) -> None:
+    def keep(self, source: str, ids: Collection[str]) -> None:
+        """Of that source these stay, and no others."""
         with self._asked():
-            self._delete(self._ids(source))
+            found = self._collection.get(where={"source": source}, include=[])["ids"]
+            gone = [id for id in found if id not in ids]
+            for first in range(0, len(gone), _AT_ONCE):
+                self._collection.delete(ids=gone[first : first + _AT_ONCE])
 
     def drop(self) -> None:
         """The collection is gone, with all that is in it."""
         with self._asked():
             self._client.delete_collection(self.shelf.collection)
-
-    def _ids(self, source: str) -> list[str]:
-        found: list[str] = self._collection.get(where={"source": source}, include=[])["ids"]
-        return found
-
-    def _delete(self, ids: Sequence[str]) -> None:
-        for first in range(0, len(ids), _AT_ONCE):
-            self._collection.delete(ids=ids[first : first + _AT_ONCE])
 
     @contextmanager
     def _asked(self) -> Iterator[None]:
