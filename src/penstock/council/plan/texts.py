@@ -49,3 +49,4 @@ class ReviewPrompt:
     response_format: Mapping[str, Any] = field(default_factory=dict)
     cut: tuple[str, ...] = ()
     spare_tokens: int = 0  # left in the model's context: what a repair may quote
+    code: str = ""  # of its fences
