@@ -67,6 +67,7 @@ class Response:
     model: str | None = None
     attempts: int | None = None
     state: str = ""
+    confidence: float | None = None
     cut: list[str] = field(default_factory=list)
 
     @property
@@ -90,17 +91,18 @@ class PassedOn:
 class Synthesis:
     by: str | None = None
     text: str | None = None
-    method: str = "list"
+    method: str | None = "list"
     dissent: list[Claim] = field(default_factory=list)
     disputes: list[Any] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     passed_on: list[PassedOn] = field(default_factory=list)
     response_time: float | None = None
+    notes: list[str] = field(default_factory=list)
 
     @property
     def told(self) -> str:
         """How the answer came about, never as more than it is."""
-        return METHODS.get(self.method, self.method).format(by=self.by or "nobody")
+        return METHODS.get(self.method or "", "not summed up").format(by=self.by or "nobody")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,7 @@ class Recorded:
     conversation: str | None = None
     asked_at: float | None = None
     retrieval: Retrieval | None = None
+    retrieval_why: str | None = None
     quorum: Quorum = Quorum()
     escalated: Escalated | None = None
     synthesis: Synthesis | None = None

@@ -56,7 +56,7 @@ def about(record: Recorded) -> list[tuple[str, str]]:
 def retrieval_told(record: Recorded) -> str:
     found = record.retrieval
     if found is None:
-        return ""
+        return record.retrieval_why or ""
     if found.problem:
         return f"nothing was read: {found.problem}"
     if not found.used:
@@ -88,13 +88,19 @@ def _synthesis(record: Recorded, synthesis: Synthesis) -> Iterator[str]:
     if synthesis.text:
         yield quoted(synthesis.text)
         yield ""
-    for passed in synthesis.passed_on:
-        yield f"- {_cell(passed.name)} was to sum up and could not: {_cell(passed.error or 'no reason was given')}"
-    if synthesis.passed_on:
-        yield ""
+    yield from _listed("", passed_on(synthesis))
     yield from _listed("### Dissent", [f"{one.name}: {one.claim}" for one in synthesis.dissent])
     yield from _listed("### In dispute", recorded.disagreements(record))
     yield from _listed("### Sources", [source_line(one) for one in synthesis.sources])
+
+
+def passed_on(synthesis: Synthesis) -> list[str]:
+    """Who was to sum up and did not, and what else is to be said of the text."""
+    told = [
+        f"{one.name} was to sum up and could not: {one.error or 'no reason was given'}"
+        for one in synthesis.passed_on
+    ]
+    return [*told, *synthesis.notes]
 
 
 def _agreement(record: Recorded, agreement: Agreement) -> Iterator[str]:
@@ -202,6 +208,7 @@ def member_told(one: Response) -> str:
         recorded.seconds(one.response_time),
         f"{recorded.count(one.tokens)} tokens" if one.tokens is not None else "",
         recorded.money(one.cost),
+        f"{one.confidence:g} % sure" if one.confidence is not None else "",
         f"{one.attempts} attempts" if (one.attempts or 0) > 1 else "",
         *one.cut,
     ]

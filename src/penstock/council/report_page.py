@@ -19,6 +19,7 @@ from penstock.council.report import (
     agreement_told,
     ballot_rows,
     member_told,
+    passed_on,
     ranking_table,
     review_told,
     source_line,
@@ -69,14 +70,10 @@ def _synthesis(record: Recorded, synthesis: Synthesis) -> str:
     took = recorded.seconds(synthesis.response_time)
     told = f"{synthesis.told}, {took}" if took else synthesis.told
     kind = "told" if synthesis.method == "synthesis" else "told warning"
-    passed = [
-        f"{one.name} was to sum up and could not: {one.error or 'no reason was given'}"
-        for one in synthesis.passed_on
-    ]
     text = _answer(synthesis.text, _linked(record, synthesis.sources)) if synthesis.text else ""
     return (
         f'<section><h2>Answer</h2><p class="{kind}">{escape(told)}</p>{text}'
-        + _listed("", passed)
+        + _listed("", passed_on(synthesis))
         + _listed("Dissent", [f"{one.name}: {one.claim}" for one in synthesis.dissent])
         + _listed("In dispute", recorded.disagreements(record))
         + _sources(synthesis.sources, record)

@@ -1,0 +1,45 @@
+"""Which council is meant, and which task is a question of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.config.councils import Council
+from penstock.config.problems import meant
+from penstock.errors import UnknownTask, UsageError
+from penstock.model import TaskRecord
+
+EXAMPLE = """[councils.shenron]
+members = [
+  { name = "GOKU", emoji = "🥋", role = "the direct thinker", model = "MODEL" },
+  { name = "VEGETA", emoji = "👑", role = "the critic", model = "MODEL" },
+]"""
+
+
+def council_named(councils: Mapping[str, Council], name: str | None) -> Council:
+    """That one; without a name the only one."""
+    if not councils:
+        raise UsageError("there is no council in this config; add a table [councils.NAME] to it")
+    if name is None:
+        if len(councils) > 1:
+            raise UsageError(f"which council? There are {', '.join(councils)}; name one with --council")
+        return next(iter(councils.values()))
+    if name not in councils:
+        raise UsageError(f"there is no council {name!r}{meant(name, list(councils), 'councils')}")
+    return councils[name]
+
+
+def must_be_question(record: TaskRecord, councils: Mapping[str, Council]) -> Council | None:
+    """The council that was asked; None where the config has it no more."""
+    kind = record.task.kind
+    found = next((one for one in councils.values() if one.kind == kind), None)
+    if found is None and not is_record(record.value):
+        raise UnknownTask(
+            f"{record.task.id!r} is a task of kind {kind!r}, no question; `penstock council history` lists those"
+        )
+    return found
+
+
+def is_record(value: Any) -> bool:
+    return isinstance(value, Mapping) and "query" in value and "responses" in value

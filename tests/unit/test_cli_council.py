@@ -1,0 +1,107 @@
+"""`penstock council` in a folder with a config: what it lists, reports and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli_rig import CONFIG, Cli, make_cli
+from tests.unit.council_rig import record
+
+COUNCIL = """
+[hosts.models]
+type = "openai"
+url = "http://127.0.0.1:9/v1"
+model = "m"
+slots = 4
+serves = ["chat"]
+
+[councils.shenron]
+chair = "VEGETA"
+retrieval = { collection = "knowledge_base" }
+members = [
+  { name = "GOKU", emoji = "🥋", role = "the direct thinker", model = "m" },
+  { name = "VEGETA", emoji = "👑", role = "the critic", model = "m" },
+]
+"""
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    made = make_cli(tmp_path, monkeypatch, capsys)
+    made.file("penstock.toml", CONFIG + COUNCIL)
+    return made
+
+
+def test_list_tells_who_answers_and_who_sums_up(cli: Cli) -> None:
+    """D2"""
+    told = cli.good("council", "list")
+    assert told.lines[0] == "shenron: mode council, quorum 1 of 2, reads 3 passages of knowledge_base"
+    assert [line.split() for line in told.lines[2:]] == [
+        ["🥋", "GOKU", "the", "direct", "thinker", "m", "chat", "answers"],
+        ["👑", "VEGETA", "the", "critic", "m", "chat", "answers,", "sums", "up"],
+    ]
+    (listed,) = cli.good("council", "list", "--json").json
+    assert [one["name"] for one in listed["members"]] == ["GOKU", "VEGETA"]
+    assert listed["chair"]["name"] == "VEGETA"
+
+
+@pytest.mark.parametrize("command", [("list",), ("history",)])
+def test_without_a_council_an_example_is_shown(cli: Cli, command: tuple[str, ...]) -> None:
+    cli.file("penstock.toml", CONFIG)
+    told = cli("council", *command)
+    assert (told.status, told.out) == (2, "")
+    assert told.told[0].startswith("penstock: there is no council in ")
+    assert "[councils.shenron]" in told.told
+
+
+def test_the_example_is_a_council(cli: Cli) -> None:
+    cli.file("penstock.toml", CONFIG)
+    shown = cli("council", "list").err.split("\n", 1)[1].replace("MODEL", "m")
+    cli.file("penstock.toml", CONFIG + COUNCIL.split("[councils", 1)[0] + shown)
+    assert "GOKU" in cli.good("council", "list").out
+
+
+def test_history_says_when_there_is_none(cli: Cli) -> None:
+    told = cli.good("council", "history")
+    assert told.out == ""
+    assert "nothing was asked yet" in told.err
+    assert cli.good("council", "history", "--json").json == []
+    assert "nothing was asked yet" in cli.bad("council", "show", "last")[0]
+
+
+def test_what_is_no_question_is_refused(cli: Cli) -> None:
+    cli.good("submit", "summarize", "{}")
+    task = cli.tasks()[0]["task_id"]
+    (told,) = cli.bad("council", "show", task)
+    assert told.startswith(f"'{task}' is a task of kind 'summarize', no question")
+
+
+def test_a_report_of_a_file(cli: Cli) -> None:
+    """D8: by the name of --out, or by --format, as Markdown or HTML."""
+    cli.file("r.json", json.dumps(record()))
+    assert cli.good("council", "report", "r.json").out.startswith("# A question to the council\n")
+    assert cli.good("council", "report", "r.json", "--format", "html").out.startswith("<!doctype html>")
+    assert cli.good("council", "report", "r.json", "-o", "r.html").out == ""
+    assert (cli.folder / "r.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{", "r.json: is not JSON: "),
+        ("[]", "r.json: is no record of a council's question: "),
+    ],
+)
+def test_a_report_of_something_else_is_refused(cli: Cli, content: str, told: str) -> None:
+    cli.file("r.json", content)
+    (said,) = cli.bad("council", "report", "r.json", "-o", "r.md")
+    assert said.startswith(told)
+    assert not (cli.folder / "r.md").exists()
+
+
+def test_a_report_of_nothing_is_refused(cli: Cli) -> None:
+    assert cli.bad("council", "report", "missing.json") == ["missing.json: No such file or directory"]
+    assert "there is no 'pdf'" in cli.bad("council", "report", "missing.json", "--format", "pdf")[0]
