@@ -158,10 +158,12 @@ def _given_up(so_far: SoFar, cast: Cast, cutoff: float) -> Cast:
     assert so_far.council.patience_s is not None
     words = TOO_SLOW.format(patience_s=so_far.council.patience_s)
     end = so_far.ended.get(cast.step)
-    was_ended = end is not None and end.state is State.CANCELLED and end.ended_at >= cutoff
-    if cast.ask is not None or (cast.vote is Vote.UNUSABLE and was_ended):
-        return Cast(cast.reviewer, cast.order, Vote.UNUSABLE, cast.step, error=cast.error or words)
-    return cast
+    was_cancelled = end is not None and end.state is State.CANCELLED and end.ended_at >= cutoff
+    if cast.ask is not None:
+        words = f"{cast.error}; there was no time to repair it" if cast.error else words
+    elif cast.vote is not Vote.UNUSABLE or not was_cancelled:
+        return cast
+    return Cast(cast.reviewer, cast.order, Vote.UNUSABLE, cast.step, error=words)
 
 
 def _cast(so_far: SoFar, of: Response, answered: Sequence[Response], passages: Sequence[Passage]) -> Cast:
