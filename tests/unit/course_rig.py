@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from penstock.config.councils import Council, Member, Mode, Retrieval
@@ -25,7 +24,7 @@ def member(name: str, **fields: Any) -> Member:
 def council(*names: str, **fields: Any) -> Council:
     """Members of these names, and a chair who only sums up unless one is given."""
     members = tuple(member(name) for name in names)
-    given = {"name": "shenron", "members": members, "chair": member("SHENRON")}
+    given: dict[str, Any] = {"name": "shenron", "members": members, "chair": member("SHENRON")}
     return Council(**given | fields)
 
 
@@ -80,9 +79,7 @@ def summed_up(text: str, asked: Question, disputes: list[str], dissent: list[dic
 
 def ballot(labels: str) -> str:
     """As a reviewer writes it, the best label first."""
-    scores = {
-        label: dict.fromkeys(RUBRIC, max(LEAST_SCORE, 5 - place)) for place, label in enumerate(labels)
-    }
+    scores = {label: dict.fromkeys(RUBRIC, max(LEAST_SCORE, 5 - place)) for place, label in enumerate(labels)}
     reasons = {label: f"{label} is in place {place}" for place, label in enumerate(labels, 1)}
     return json.dumps({"ranking": list(labels), "scores": scores, "reasons": reasons})
 
@@ -137,7 +134,7 @@ class Table:
     def _end(self, name: str, state: State, **fields: Any) -> None:
         assert name in self.asked, f"{name} was never asked"
         assert name not in self.ended, f"{name} has ended"
-        given = {"host": "surtr", "attempts": 1, "started_at": self.asked[name]}
+        given: dict[str, Any] = {"host": "surtr", "attempts": 1, "started_at": self.asked[name]}
         self.ended[name] = StepEnd(state, self.asked[name], self.now, **given | fields)
 
     def record(self) -> dict[str, Any]:
@@ -147,7 +144,3 @@ class Table:
 
     def response(self, name: str) -> dict[str, Any]:
         return next(one for one in self.record()["responses"] if one["name"] == name)
-
-
-def with_limits(of: Council, **limits: Any) -> Council:
-    return replace(of, limits=limits)

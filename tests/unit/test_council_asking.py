@@ -82,7 +82,13 @@ def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(TaskError) as told:
         read_question(PLAIN, payload, "q", 0)
     text = str(told.value)
-    for words in ("`query` is empty", "no mode 'slow'", "no member 'X\\nY'", "`use_rag` is true", "no field 'color'"):
+    for words in (
+        "`query` is empty",
+        "no mode 'slow'",
+        "no member 'X\\nY'",
+        "`use_rag` is true",
+        "no field 'color'",
+    ):
         assert words in text
     assert "\n" not in text
 

@@ -37,7 +37,9 @@ def everybody_answers(table: Table) -> None:
 
 def test_members_are_asked_together_each_with_its_own_words_model_and_time() -> None:
     """D1: in parallel, each on its host, with temperature, max_tokens and persona."""
-    goku = member("GOKU", persona="You are brief.", temperature=0.7, max_tokens=2048, timeout_s=30, host="surtr")
+    goku = member(
+        "GOKU", persona="You are brief.", temperature=0.7, max_tokens=2048, timeout_s=30, host="surtr"
+    )
     table = Table(council(members=(goku, member("VEGETA"))))
     asked = {step.name: step for step in table.look().ask}
     assert list(asked) == ["member/GOKU", "member/VEGETA"]
@@ -462,7 +464,9 @@ def test_passages_are_searched_first_and_cited_sources_are_told() -> None:
         (None, "the search failed: its value is no table"),
     ],
 )
-def test_a_search_that_finds_nothing_is_told_and_the_members_answer_without(value: object, problem: str) -> None:
+def test_a_search_that_finds_nothing_is_told_and_the_members_answer_without(
+    value: object, problem: str
+) -> None:
     """D2: never silently ignored."""
     table = Table(council("A", retrieval=LIBRARY))
     table.look()

@@ -21,9 +21,9 @@ from penstock.council.plan.answering import Response, payload_of
 from penstock.council.plan.ballots import Ballot, read_ballot
 from penstock.council.plan.calls import LEAST_ANSWERS
 from penstock.council.plan.limits import why_no_review
+from penstock.council.plan.prompts import repair_prompt, review_prompt
 from penstock.council.plan.ranking import Ranked, kendalls_w, tally
 from penstock.council.plan.replies import failure_of, read_reply
-from penstock.council.plan.reviewing import repair_prompt, review_prompt
 from penstock.council.plan.so_far import SoFar, member_step, review_step
 from penstock.council.plan.steps import Stage, Step, StepEnd
 from penstock.council.plan.texts import Message, Passage, ReviewPrompt
