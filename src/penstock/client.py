@@ -472,6 +472,10 @@ class Endings:
         """How many have not been taken."""
         return len(self._wanted)
 
+    def add(self, task_ids: Iterable[str]) -> None:
+        """More tasks of the same run, before the next `take`."""
+        self._wanted.update(task_ids)
+
     async def take(self) -> list[TaskRecord]:
         """Those that ended since the last time, in the order in which they did; none is normal."""
         if self._doubtful:

@@ -20,6 +20,7 @@
     │   ├── AgentBusy              3  somebody else starts it for too long, or keeps it from another config
     │   ├── AgentLost              3  its container went away while it worked
     │   └── NoRoomForAgent         3  no port, disk, memory or process is left for it
+    ├── LibraryError               3  the library of the councils cannot be used
     ├── IllegalStep                1  a step that lifecycle.py does not know (a defect of ours)
     └── AttemptError                  what user code and adapters may raise
         ├── TemporaryError            try again, after a backoff
@@ -117,6 +118,10 @@ class AgentLost(AgentError):
 
 class NoRoomForAgent(AgentError):
     pass
+
+
+class LibraryError(PenstockError):
+    exit_status = 3
 
 
 class IllegalStep(PenstockError):

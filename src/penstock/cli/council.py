@@ -1,4 +1,4 @@
-"""The council: `council ask`, `list`, `history`, `show`, `report`."""
+"""The council: `council ask`, `list`, `history`, `show`, `report`; `ingest` and `sources` are elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli import render
+from penstock.cli import council_ingest, render
 from penstock.cli.app import Family
 from penstock.cli.session import config_of, finish, one_of, opened, whole
 from penstock.errors import UsageError
@@ -317,3 +317,6 @@ def _report_source(context: typer.Context, question: str) -> tuple[Any, str]:
         return msgspec.json.decode(data), place
     except msgspec.DecodeError as error:
         raise UsageError(f"{place}: is not JSON: {error}") from None
+
+
+council_ingest.register(app)

@@ -117,7 +117,9 @@ def _walk(root: Path, found: Found) -> Iterator[tuple[str, os.DirEntry[str]]]:
             with os.scandir(path) as entries:
                 here = list(entries)
         except OSError as error:
-            found.failed.append(Aside(above or "./", f"cannot be listed: {error.strerror}"))
+            if not above:
+                raise UsageError(f"{root}: cannot be listed: {error.strerror}") from None
+            found.failed.append(Aside(above, f"cannot be listed: {error.strerror}"))
             continue
         for entry in here:
             source = above + entry.name

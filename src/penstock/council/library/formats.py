@@ -23,7 +23,7 @@ from penstock.council.library.sections import (
 )
 from penstock.errors import UsageError
 
-NO_TEXT = "holds no text"
+_NO_TEXT = "holds no text"
 _LONGEST_BLANK = 120  # columns; a deeper indentation than that tells nobody anything
 _BLANKS = re.compile(rf"([^\S\n]{{{_LONGEST_BLANK}}})[^\S\n]+")
 _EMPTY_LINES = re.compile(r"\n[^\S\n]*\n(?:[^\S\n]*\n)+")
@@ -33,6 +33,10 @@ _MOST_PAGES = 20_000
 
 class Unreadable(Exception):
     """A file that should be read and cannot be; the message is the reason."""
+
+
+class NoText(Unreadable):
+    """A file in which there is nothing to read, which is no fault of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ def _tidied(sections: tuple[Section, ...]) -> tuple[Section, ...]:
         for section in sections
     )
     if not any(section.text.strip() for section in kept):
-        raise Unreadable(NO_TEXT)
+        raise NoText(_NO_TEXT)
     return kept
 
 
@@ -143,7 +147,7 @@ def _pages(pypdf: Any, data: bytes) -> tuple[Section, ...]:
     )
     if not any(section.text.strip() for section in sections):
         pages = "1 page" if len(sections) == 1 else f"{len(sections)} pages"
-        raise Unreadable(f"{NO_TEXT} on its {pages}: scanned? Run it through text recognition first")
+        raise Unreadable(f"{_NO_TEXT} on its {pages}: scanned? Run it through text recognition first")
     return sections
 
 
