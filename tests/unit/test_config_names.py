@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock.config import parse
+from penstock.config.councils import Mode
 from penstock.config.names import Names
 
 HOSTS = """
@@ -33,6 +34,10 @@ ALIASES = """
 "fast" = "qwen"
 "thinker" = "reasoning"
 "nowhere" = "no-such-model"
+"""
+COUNCIL = """
+[councils.shenron]
+members = [{ name = "GOKU", model = "qwen" }]
 """
 
 
@@ -94,3 +99,30 @@ def test_an_alias_that_leads_nowhere_is_named_with_what_it_stands_for() -> None:
     assert known.unknown("nowhere") == said
     assert known.astray() == {"nowhere": said}
     assert names(ALIASES + HOSTS + ANY).astray() == {}
+
+
+def test_councils_are_names_and_each_of_their_modes() -> None:
+    """An unknown one is not handed to a host that takes any model."""
+    text = ALIASES + '"oracle" = "council:shenron"\n' + HOSTS + ANY + COUNCIL
+    config = parse(text, Path("penstock.toml"))
+    known = Names(config, config.councils.values())
+    for name, mode in (("council:shenron", None), ("council:shenron:quick", Mode.QUICK)):
+        assert known.asked(name) == name
+        assert known.councils[name].mode == mode
+        assert known.councils[name].council is config.councils["shenron"]
+        assert known.known()[name] == ["council-shenron"]
+    assert known.asked("oracle") == "council:shenron"
+    assert known.asked("council:shenrom") is None
+    assert "did you mean 'council:shenron'" in known.unknown("council:shenrom")
+    assert known.asked("whatever") == "whatever"
+    assert known.astray() == {}
+    assert Names(config).asked("council:shenron") is None, "attempts ask none"
+
+
+def test_a_council_may_be_all_there_is_to_call() -> None:
+    text = '[hosts.code]\ntype = "simulated"\n[councils.c]\nmembers = [{ name = "GOKU", kind = "build" }]\n'
+    config = parse(text, Path("penstock.toml"))
+    known = Names(config, config.councils.values())
+    assert known.has_hosts
+    assert known.asked("council:c") == "council:c"
+    assert known.asked("auto") is None

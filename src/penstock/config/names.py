@@ -1,13 +1,15 @@
 """The names that clients of the front door may give as `model`, and what each of them asks of the hosts.
 
-A name is an alias of [models], a model of some host, a kind that model hosts serve, `auto` for any of them, or,
-where a host takes any model, whatever that host's server knows.
+A name is an alias of [models], a model of some host, a kind that model hosts serve, `auto` for any of them, a
+council (`council:NAME`, `council:NAME:MODE`), or, where a host takes any model, whatever that host's server knows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+from penstock.config.councils import MODEL_PREFIX, Council, Mode
 from penstock.config.document import Config
 from penstock.config.keys import AUTO_MODEL
 from penstock.config.problems import meant, nearest
@@ -16,8 +18,16 @@ from penstock.model import ANY_MODEL
 EVERY_NAME = "*"  # as an alias: names that nothing else is known by
 
 
+class CouncilAsked(NamedTuple):
+    """What a name of a council stands for; without a mode, the one that its config says."""
+
+    council: Council
+    mode: Mode | None
+
+
 class Names:
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, councils: Iterable[Council] = ()) -> None:
+        """`councils` are those that may be asked by these names: attempts ask none."""
         self._aliases = config.models
         hosts = [host for host in config.plant.hosts if host.models and host.takes_calls]
         self._owners: dict[str, list[str]] = {}
@@ -27,7 +37,9 @@ class Names:
                     self._owners.setdefault(name, []).append(host.name)
         own = {host.model for host in hosts}
         self._stand_ins = {AUTO_MODEL, *(kind for host in hosts for kind in host.serves)} - own
-        self.has_hosts = bool(hosts)
+        self.councils = {name: asked for one in councils for name, asked in _names_of(one).items()}
+        self._owners |= {name: [asked.council.kind] for name, asked in self.councils.items()}
+        self.has_hosts = bool(hosts or self.councils)
         self._takers = [host.name for host in hosts if ANY_MODEL in host.models]
 
     def asked(self, name: str | None) -> str | None:
@@ -39,7 +51,7 @@ class Names:
             name = self._followed(self._aliases[EVERY_NAME])
             if name in self._owners:
                 return name
-        return name if self._takers else None
+        return name if self._takers and not name.startswith(MODEL_PREFIX) else None
 
     def _followed(self, name: str) -> str:
         while (
@@ -80,3 +92,9 @@ class Names:
         if not nearest(name, known):  # then all are listed: kinds and `auto` are no models
             known = {one: hosts for one, hosts in known.items() if one not in self._stand_ins} or known
         return f"the model {name[:200]!r} does not exist{meant(name, known, 'models')}"
+
+
+def _names_of(council: Council) -> dict[str, CouncilAsked]:
+    name = MODEL_PREFIX + council.name
+    with_modes = {f"{name}:{mode}": CouncilAsked(council, mode) for mode in Mode}
+    return {name: CouncilAsked(council, None), **with_modes}

@@ -7,17 +7,19 @@ never repeated, only what kind of thing they are.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.config.keys import shown
+from penstock.config.wording import kind_of as kind_of
+from penstock.config.wording import meant as meant
+from penstock.config.wording import nearest as nearest
+from penstock.config.wording import quoted as quoted
 
 if TYPE_CHECKING:
     from penstock.config.places import KeyPath, Lines
 
 MAX_TOLD = 200
-_MAX_CHOICES = 12
 
 
 class Problem(NamedTuple):
@@ -47,56 +49,6 @@ def dotted(path: KeyPath) -> str:
 
 def _is_bare(key: object) -> bool:
     return isinstance(key, str) and key.isascii() and key.replace("_", "").replace("-", "").isalnum()
-
-
-def quoted(word: object) -> str:
-    """A word of the user's, fit for one line."""
-    text = repr(str(word))
-    return text if len(text) <= 80 else f"{text[:76]}…{text[0]}"
-
-
-def kind_of(value: object) -> str:
-    """What a value is, in the words of the file; numbers and truth values themselves."""
-    match value:
-        case None:
-            return "nothing"
-        case bool() | int() | float():
-            return shown(value)
-        case str():
-            return "text" if value else "empty text"
-        case list() | tuple():
-            return "a list"
-        case Mapping():
-            return "a table"
-    return "a date or time" if type(value).__module__ == "datetime" else f"a {type(value).__name__}"
-
-
-def nearest(word: object, choices: Collection[str]) -> str:
-    """The choice that was probably meant, or ""."""
-    from difflib import get_close_matches
-
-    text = str(word)[:128]
-    begun = [choice for choice in choices if len(text) > 2 and choice.startswith(text)]
-    if len(begun) == 1:  # "prio" is too short to look like "priority"
-        return begun[0]
-    slack = 2 + len(text) // 4  # measuring thousands of names is slow; most differ too much in length
-    likely = [choice for choice in choices if abs(len(choice) - len(text)) <= slack]
-    found = get_close_matches(text, likely, n=1, cutoff=0.6)
-    if not found:
-        folded = {choice.lower(): choice for choice in likely}
-        found = [folded[match] for match in get_close_matches(text.lower(), folded, n=1, cutoff=0.6)]
-    return found[0] if found else ""
-
-
-def meant(word: object, choices: Collection[str], what: str = "known here") -> str:
-    """The end of a message about a wrong word: the near one, or those there are."""
-    if near := nearest(word, choices):
-        return f"; did you mean {near!r}?"
-    if not choices:
-        return f"; {what}: none"
-    some = sorted(choices)[:_MAX_CHOICES]
-    more = f", … ({len(choices)})" if len(choices) > len(some) else ""
-    return f"; {what}: {', '.join(some)}{more}"
 
 
 class Problems:

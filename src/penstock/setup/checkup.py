@@ -60,7 +60,10 @@ async def examine(config: Config, time_limit_s: float = TIME_LIMIT_S) -> list[Fi
     kept = store.result()
     server = await _server(config, kept)
     budgets = [Finding("budget", blind.place, WARNING, blind.detail) for blind in blind_budgets(config.plant)]
-    astray = [Finding("model", name, WRONG, what) for name, what in Names(config).astray().items()]
+    astray = [
+        Finding("model", name, WRONG, what)
+        for name, what in Names(config, config.councils.values()).astray().items()
+    ]
     agents = await asyncio.to_thread(_agents, config)
     return [
         *(host.result() for host in hosts),

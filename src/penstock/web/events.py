@@ -50,6 +50,7 @@ class Feed:
         self._news = asyncio.Event()
         self.readers = 0
         self.closed = False
+        self._closed = asyncio.Event()
 
     async def run(self) -> None:
         while True:
@@ -59,7 +60,11 @@ class Feed:
     def close(self) -> None:
         """Those who follow come to an end."""
         self.closed = True
+        self._closed.set()
         self._tell()
+
+    async def wait_closed(self) -> None:
+        await self._closed.wait()
 
     async def _listen(self) -> None:
         """While there are readers."""

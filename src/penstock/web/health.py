@@ -1,4 +1,4 @@
-"""/health and /metrics: whether the store keeps, the dispatcher starts and the hosts answer, and the figures.
+"""/health and /metrics: whether the store keeps, the dispatcher starts, hosts and councils answer; the figures.
 
 A look at the store is shared by all who ask within a second, so that asking often costs nothing.
 """
@@ -24,6 +24,7 @@ from penstock.store.status import status_record
 from penstock.telemetry.agent_metrics import AgentSums
 from penstock.telemetry.metrics import CONTENT_TYPE
 from penstock.web.auth import caller_of
+from penstock.web.council_health import is_ours, look_at_councils
 from penstock.web.refusals import JSON
 from penstock.web.shapes import HealthRecord, errors
 
@@ -37,7 +38,7 @@ _DOWN = ("down", "half-open", "probing")
 
 
 class Doctor:
-    """Looks at the store, the dispatcher and the hosts."""
+    """Looks at the store, the dispatcher, the hosts and the councils."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -56,8 +57,9 @@ class Doctor:
     async def _look(self) -> dict[str, Any]:
         store = await self._store()
         dispatcher = self._dispatcher(store)
-        hosts = self._hosts()
-        checks = {"store": store, "dispatcher": dispatcher, "hosts": hosts}
+        checks = {"store": store, "dispatcher": dispatcher, "hosts": self._hosts()}
+        if self._parts.config.councils:
+            checks["councils"] = look_at_councils(self._parts.config, self._down())
         reasons = [
             f"{name}: {check['detail']}" for name, check in checks.items() if check["state"] == "failing"
         ]
@@ -99,11 +101,17 @@ class Doctor:
     def _hosts(self) -> dict[str, Any]:
         if not self._parts.dispatching:
             return _check("ok", "", up=0, down=0)
-        states = {name: host.state for name, host in self._parts.dispatcher.statistics.hosts.items()}
-        down = sorted(name for name, state in states.items() if state in _DOWN)
+        names = [host.name for host in self._parts.config.plant.hosts if not is_ours(host)]
+        down = sorted(self._down().intersection(names))
         detail = f"down: {', '.join(down[:20])}" if down else ""
-        state = "ok" if not down else "failing" if len(down) == len(states) else "degraded"
-        return _check(state, detail, up=len(states) - len(down), down=len(down))
+        state = "ok" if not down else "failing" if len(down) == len(names) else "degraded"
+        return _check(state, detail, up=len(names) - len(down), down=len(down))
+
+    def _down(self) -> set[str]:
+        if not self._parts.dispatching:
+            return set()
+        hosts = self._parts.dispatcher.statistics.hosts
+        return {name for name, host in hosts.items() if host.state in _DOWN}
 
 
 def _check(state: str, detail: str, **figures: int) -> dict[str, Any]:

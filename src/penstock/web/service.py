@@ -240,9 +240,9 @@ class Service:
             await self._server.serve(self._sockets)
 
     def _told_to_commands(self) -> AbstractContextManager[None]:
-        """`agent call` finds us by a note, with a key of its own."""
+        """`agent call` and `council ask` find us by a note, with a key of its own."""
         parts = self.parts
-        if not parts.config.agents:
+        if not parts.config.agents and not parts.config.councils:
             return nullcontext()
         address = near_url(self._sockets[0]).removeprefix("http://")
         return serving.told(agents_dir(parts.config), address, parts.tokens.own_key())

@@ -58,6 +58,7 @@ class HealthRecord:
     store: HealthCheck | None = None
     dispatcher: HealthCheck | None = None
     hosts: HealthCheck | None = None
+    councils: HealthCheck | None = None  # where there are any
 
 
 # ---- tasks and runs

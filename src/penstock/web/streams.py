@@ -7,6 +7,7 @@ revoked, when the server stops, and when the reader takes nothing for a while.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,23 +118,30 @@ def _resumed(last_event_id: str | None, after: int | None) -> int | None:
 # ---- Server-Sent Events
 
 
-class EventStream(Response):
+class SentEvents(Response):
+    """What is sent as it comes, until it is over, its reader stalls or leaves, or its token is revoked."""
+
     media_type = "text/event-stream"
 
-    def __init__(self, parts: Parts, caller: Caller, after: int, wanted: Wanted) -> None:
+    def __init__(self, parts: Parts, caller: Caller) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._feed: Feed = parts.feed
         self._gone = parts.tokens.gone(caller)
         self._timing = parts.timing
-        self._after = after
-        self._wanted = wanted
+
+    def frames(self) -> AsyncGenerator[bytes, None]:
+        """Each is sent before the next is asked for."""
+        raise NotImplementedError
+
+    def endings(self) -> list[Coroutine[Any, Any, None]]:
+        """What ends it, besides its frames: the first that returns."""
+        return [_wait(self._gone)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with asyncio.TaskGroup() as group:
             pumping = group.create_task(self._pump(send))
-            watching = [group.create_task(_until_gone(receive)), group.create_task(_wait(self._gone))]
+            watching = [group.create_task(one) for one in (_until_gone(receive), *self.endings())]
             await asyncio.wait({pumping, *watching}, return_when=asyncio.FIRST_COMPLETED)
             for one in (pumping, *watching):
                 one.cancel()
@@ -146,7 +154,7 @@ class EventStream(Response):
                 await send(ended)
 
     async def _pump(self, send: Send) -> None:
-        """Until the feed is closed, or the reader has stalled."""
+        """Until there is no more, or the reader has stalled."""
 
         async def tell(data: bytes) -> None:
             async with asyncio.timeout(self._timing.stall_s):
@@ -154,12 +162,28 @@ class EventStream(Response):
 
         with suppress(OSError, TimeoutError):
             await tell(b"retry: 1000\n\n")
-            async for number, events in self._feed.follow(
-                self._after, self._wanted, self._timing.heartbeat_s
-            ):
-                await tell(
-                    b"".join(map(_frame, events)) if events else b": %d\nid: %d\n\n" % (number, number)
-                )
+            async with aclosing(self.frames()) as frames:
+                async for frame in frames:
+                    await tell(frame)
+
+
+class EventStream(SentEvents):
+    """The log from a place on, until the feed is closed."""
+
+    def __init__(self, parts: Parts, caller: Caller, after: int, wanted: Wanted) -> None:
+        super().__init__(parts, caller)
+        self._feed: Feed = parts.feed
+        self._after = after
+        self._wanted = wanted
+
+    async def frames(self) -> AsyncGenerator[bytes, None]:
+        following = self._feed.follow(self._after, self._wanted, self._timing.heartbeat_s)
+        async with aclosing(following):
+            async for number, events in following:
+                if events:
+                    yield b"".join(map(_frame, events))
+                else:
+                    yield b": %d\nid: %d\n\n" % (number, number)
 
 
 def _frame(event: StoredEvent) -> bytes:

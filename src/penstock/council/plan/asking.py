@@ -1,0 +1,142 @@
+"""From the payload of a question's task to the question: everything wrong with it in one line, or its defaults.
+
+"…"                                                     only the query
+{"query": "…", "mode": "council", "members": ["GOKU"],  mode, members and use_rag: the council's own where left out
+ "use_rag": true, "conversation": "c-1"}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock.config.councils import Council, Mode
+from penstock.config.wording import kind_of, meant, quoted
+from penstock.council.plan.steps import Question, Turn
+from penstock.errors import TaskError
+
+MAX_QUERY_CHARS = 32_000
+MAX_TURNS = 20  # of a conversation, the latest; prompts may hold fewer
+MAX_TURN_CHARS = 32_000
+MAX_CONVERSATION_CHARS = 128
+
+FIELDS = ("query", "mode", "members", "use_rag", "conversation")
+
+_CONVERSATION = re.compile(r"[\w.:@/+-]+", re.ASCII)
+
+
+def read_question(
+    council: Council, payload: Any, id: str, asked_at: float, turns: Sequence[Turn] = ()
+) -> Question:
+    """`turns` are those of its conversation, oldest first. TaskError: one line with all that is wrong."""
+    fields, problems = _fields(payload)
+    query = _query(fields, problems)
+    mode = _mode(council, fields.get("mode"), problems)
+    members = _members(council, fields.get("members"), problems)
+    use_rag = _use_rag(council, fields.get("use_rag"), problems)
+    conversation = _conversation(fields.get("conversation"), problems)
+    if problems:
+        raise TaskError(f"council {quoted(council.name)}: {'; '.join(problems)}")
+    kept = tuple(
+        Turn(turn.query[:MAX_TURN_CHARS], turn.answer[:MAX_TURN_CHARS]) for turn in turns[-MAX_TURNS:]
+    )
+    return Question(id, query, mode, members, use_rag, asked_at, kept, conversation)
+
+
+def _fields(payload: Any) -> tuple[Mapping[str, Any], list[str]]:
+    if isinstance(payload, str):
+        return {"query": payload}, []
+    if not isinstance(payload, Mapping):
+        return {"query": None}, [f'a question is a text or {{"query": "…"}}, not {kind_of(payload)}']
+    unknown = [name for name in payload if name not in FIELDS]
+    problems = [
+        f"no field {quoted(str(name)[:64])}{meant(name, FIELDS, 'the fields are')}" for name in unknown[:3]
+    ]
+    if len(unknown) > len(problems):
+        problems.append(f"and {len(unknown) - len(problems)} more unknown fields")
+    return payload, problems
+
+
+def _query(fields: Mapping[str, Any], problems: list[str]) -> str:
+    if "query" not in fields:
+        problems.append('`query` is missing: {"query": "what to ask"}')
+        return ""
+    query = fields["query"]
+    if not isinstance(query, str):
+        if query is not None or not problems:
+            problems.append(f"`query` must be a text, not {kind_of(query)}")
+        return ""
+    if not query.strip():
+        problems.append("`query` is empty: write what to ask")
+    elif len(query) > MAX_QUERY_CHARS:
+        problems.append(
+            f"`query` has {len(query)} characters, {MAX_QUERY_CHARS} are allowed: "
+            "shorten it, or bring long material in with `council ingest`"
+        )
+    return query.strip()
+
+
+def _mode(council: Council, given: Any, problems: list[str]) -> Mode:
+    if given is None:
+        return council.mode
+    try:
+        return Mode(given)
+    except ValueError:
+        names = [mode.value for mode in Mode]
+        what = quoted(given[:64]) if isinstance(given, str) else kind_of(given)
+        problems.append(f"no mode {what}{meant(given, names, 'the modes are')}")
+        return council.mode
+
+
+def _members(council: Council, given: Any, problems: list[str]) -> tuple[str, ...]:
+    names = [one.name for one in council.members]
+    if given is None:
+        return tuple(names)
+    if isinstance(given, str) or not isinstance(given, list | tuple):
+        problems.append(f'`members` must be a list of names such as ["{names[0]}"], not {kind_of(given)}')
+        return ()
+    if not given:
+        problems.append(
+            f"`members` is empty: name whom to ask, or leave it out; there are {', '.join(names)}"
+        )
+        return ()
+    if len(given) > 4 * len(names) + 16:
+        problems.append(f"`members` has {len(given)} names, the council has {len(names)} members")
+        return ()
+    folded = {name.casefold(): name for name in names}
+    chosen: set[str] = set()
+    for name in given:
+        found = folded.get(name.casefold()) if isinstance(name, str) else None
+        if found is None:
+            what = quoted(name[:64]) if isinstance(name, str) else kind_of(name)
+            problems.append(f"no member {what}{meant(name, names, 'there are')}")
+        else:
+            chosen.add(found)
+    return tuple(name for name in names if name in chosen)
+
+
+def _use_rag(council: Council, given: Any, problems: list[str]) -> bool:
+    if given is None:
+        return council.retrieval is not None
+    if not isinstance(given, bool):
+        problems.append(f"`use_rag` must be true or false, not {kind_of(given)}")
+        return False
+    if given and council.retrieval is None:
+        place = f"councils.{council.name}.retrieval"
+        problems.append(f"`use_rag` is true, but there is nothing to read: set {place}, or leave it out")
+    return bool(given)
+
+
+def _conversation(given: Any, problems: list[str]) -> str:
+    if given is None:
+        return ""
+    if not isinstance(given, str):
+        problems.append(f"`conversation` must be a text, not {kind_of(given)}")
+    elif len(given) > MAX_CONVERSATION_CHARS or (given and not _CONVERSATION.fullmatch(given)):
+        problems.append(
+            f"`conversation` must be an id of at most {MAX_CONVERSATION_CHARS} letters, digits and .:@/+-_"
+        )
+    else:
+        return given
+    return ""

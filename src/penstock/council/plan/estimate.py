@@ -1,0 +1,239 @@
+"""What a question would take, without asking it: calls, tokens and money of each stage, expected and at most.
+
+Prices come from the config; members without one are named, for what they cost is not known. A time is only
+told where it is known for everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.config.councils import Council, Member, Mode
+from penstock.council.plan.calls import (
+    LEAST_ANSWERS,
+    NOTHING,
+    Call,
+    Size,
+    answer_size,
+    chair_call,
+    member_call,
+    passages_size,
+    question_size,
+    review_call,
+)
+from penstock.council.plan.steps import Stage, Turn
+from penstock.model import Host, Price
+
+REVIEW_TRIES = 3  # with the form, without it, and repaired
+CHAIR_TRIES = 2  # the chair, and whom it passes on to
+
+
+@dataclass(frozen=True, slots=True)
+class StageEstimate:
+    stage: Stage
+    calls: int
+    calls_most: int
+    tokens: Size = NOTHING
+    usd: Size = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    mode: Mode
+    stages: tuple[StageEstimate, ...]
+    unpriced: tuple[str, ...]  # members whose calls count as free, because nothing says what they cost
+    seconds: float | None = None
+    limit_usd: float | None = None
+
+    @property
+    def calls(self) -> int:
+        return sum(one.calls for one in self.stages)
+
+    @property
+    def calls_most(self) -> int:
+        return sum(one.calls_most for one in self.stages)
+
+    @property
+    def tokens(self) -> Size:
+        return sum((one.tokens for one in self.stages), NOTHING)
+
+    @property
+    def usd(self) -> float:
+        return sum(one.usd.expected for one in self.stages)
+
+    @property
+    def usd_most(self) -> float:
+        return sum(one.usd.most for one in self.stages)
+
+    def as_record(self) -> dict[str, Any]:
+        stages = [
+            {
+                "stage": one.stage.value,
+                "calls": one.calls,
+                "calls_most": one.calls_most,
+                "tokens": round(one.tokens.expected),
+                "tokens_most": round(one.tokens.most),
+                "usd": round(one.usd.expected, 6),
+                "usd_most": round(one.usd.most, 6),
+            }
+            for one in self.stages
+        ]
+        return {
+            "mode": self.mode.value,
+            "stages": stages,
+            "calls": self.calls,
+            "calls_most": self.calls_most,
+            "tokens": round(self.tokens.expected),
+            "tokens_most": round(self.tokens.most),
+            "usd": round(self.usd, 6),
+            "usd_most": round(self.usd_most, 6),
+            "unpriced": list(self.unpriced),
+            "seconds": self.seconds,
+            "limit_usd": self.limit_usd,
+        }
+
+
+def estimate(
+    council: Council,
+    mode: Mode,
+    members: Sequence[str],
+    query: str,
+    prices: Mapping[str, Price],
+    *,
+    use_rag: bool = True,
+    turns: Sequence[Turn] = (),
+    seconds: Mapping[str, float] | None = None,
+) -> Estimate:
+    """`prices` and `seconds` of one call: by member's name, where they are known."""
+    asked = tuple(one for one in council.members if one.name in members)
+    question, passages = question_size(query, turns), passages_size(council, use_rag)
+    limits = council.limits.get(mode)
+    stages = (
+        *_retrieve(council, use_rag),
+        _members(council, mode, asked, question, passages, prices),
+        *_review(mode, asked, question_size(query), prices),
+        _agreement(council, mode, asked),
+        _synthesis(council, mode, asked, question, passages, prices),
+    )
+    involved = {one.name for one in (*asked, council.chair)}
+    return Estimate(
+        mode=mode,
+        stages=tuple(one for one in stages if one.calls_most),
+        unpriced=tuple(sorted(involved - prices.keys())),
+        seconds=_seconds(council, mode, asked, seconds or {}),
+        limit_usd=limits.cost_usd if limits else None,
+    )
+
+
+def prices_of(council: Council, hosts: Sequence[Host]) -> dict[str, Price]:
+    """By member: the dearest price of its model on a host that may answer for it, fallback hosts included."""
+    found: dict[str, Price] = {}
+    for member in (*council.members, council.chair):
+        prices = [price for host in hosts if (price := _price(member, host)) is not None]
+        if prices:
+            found[member.name] = max(prices, key=lambda price: (price.output, price.input))
+    return found
+
+
+def _price(member: Member, host: Host) -> Price | None:
+    if (member.host is not None and host.name != member.host) or not host.serves_kind(member.kind):
+        return None
+    if member.model is not None and host.models and not host.has_model(member.model):
+        return None
+    model = member.model if member.model in host.prices else host.model
+    return host.prices.get(model) if model is not None else None
+
+
+def _priced(
+    stage: Stage, calls: Sequence[Call], prices: Mapping[str, Price], tries: int = 1
+) -> StageEstimate:
+    tokens, usd = NOTHING, NOTHING
+    for call in calls:
+        tokens = tokens + call.tokens
+        if call.member.name in prices:
+            usd = usd + call.usd(prices[call.member.name])
+    return StageEstimate(stage, len(calls), len(calls) * tries, tokens.times(1, tries), usd.times(1, tries))
+
+
+def _retrieve(council: Council, use_rag: bool) -> tuple[StageEstimate, ...]:
+    return (StageEstimate(Stage.RETRIEVE, 1, 1),) if council.retrieval is not None and use_rag else ()
+
+
+def _members(
+    council: Council,
+    mode: Mode,
+    asked: Sequence[Member],
+    question: Size,
+    passages: Size,
+    prices: Mapping[str, Price],
+) -> StageEstimate:
+    everybody = _priced(Stage.MEMBERS, [member_call(one, question, passages) for one in asked], prices)
+    if mode is not Mode.QUICK:
+        return everybody
+    first = [member_call(one, question, passages) for one in _quick(council, asked)]
+    few = _priced(Stage.MEMBERS, first, prices)
+    return StageEstimate(
+        Stage.MEMBERS,
+        few.calls,
+        everybody.calls_most,
+        Size(few.tokens.expected, everybody.tokens.most),
+        Size(few.usd.expected, everybody.usd.most),
+    )
+
+
+def _quick(council: Council, asked: Sequence[Member]) -> Sequence[Member]:
+    return [one for one in asked if one.name in council.quick.members] or asked[:1]
+
+
+def _review(
+    mode: Mode, asked: Sequence[Member], question: Size, prices: Mapping[str, Price]
+) -> tuple[StageEstimate, ...]:
+    if mode is not Mode.THOROUGH or len(asked) < LEAST_ANSWERS:
+        return ()
+    calls = [
+        review_call(one, question, [answer_size(other) for other in asked if other is not one])
+        for one in asked
+    ]
+    return (_priced(Stage.REVIEW, calls, prices, REVIEW_TRIES),)
+
+
+def _agreement(council: Council, mode: Mode, asked: Sequence[Member]) -> StageEstimate:
+    if mode is Mode.QUICK:
+        pair = len(_quick(council, asked)) > 1
+        return StageEstimate(Stage.AGREEMENT, int(pair), int(pair) + int(len(asked) > 1))
+    several = int(len(asked) > 1)
+    return StageEstimate(Stage.AGREEMENT, several, several)
+
+
+def _synthesis(
+    council: Council,
+    mode: Mode,
+    asked: Sequence[Member],
+    question: Size,
+    passages: Size,
+    prices: Mapping[str, Price],
+) -> StageEstimate:
+    if len(asked) < 2:
+        return StageEstimate(Stage.SYNTHESIS, 0, 0)
+    call = chair_call(council.chair, question, passages, [answer_size(one) for one in asked])
+    found = _priced(Stage.SYNTHESIS, [call], prices, CHAIR_TRIES)
+    if mode is not Mode.QUICK:
+        return found
+    tokens, usd = Size(0, found.tokens.most), Size(0, found.usd.most)
+    return StageEstimate(Stage.SYNTHESIS, 0, found.calls_most, tokens, usd)
+
+
+def _seconds(
+    council: Council, mode: Mode, asked: Sequence[Member], seconds: Mapping[str, float]
+) -> float | None:
+    """The slowest of each stage, one stage after the other, as if every host were free."""
+    first = _quick(council, asked) if mode is Mode.QUICK else asked
+    needed = [one.name for one in first]
+    sums_up = mode is not Mode.QUICK and len(asked) > 1
+    if any(name not in seconds for name in (*needed, *([council.chair.name] if sums_up else []))):
+        return None
+    slowest = max((seconds[name] for name in needed), default=0.0)
+    rounds = 2 if mode is Mode.THOROUGH and len(asked) >= LEAST_ANSWERS else 1
+    return round(rounds * slowest + (seconds[council.chair.name] if sums_up else 0.0), 3)
