@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import AVAILABLE, Config, HostTypes, load
-from penstock.config.own_calls import calls_through_us, own_lanes
+from penstock.config.own_calls import needs_door, own_lanes
 from penstock.config.own_files import OwnFiles, agents_dir, folder_of, store_tag, work_dir
 from penstock.errors import ConfigError, UsageError
 from penstock.model import OnStop
@@ -120,7 +120,7 @@ def _placed(config: Config, host: Host, door: OwnDoor | None, store: Store | Non
 
         agent = config.agents[options.get("agent", host.name)]
         options["placement"] = Placement(agent, agents_dir(config), store)
-    if calls_through_us(host):
+    if needs_door(host):
         from penstock.hosts.own_door import OwnDoor
 
         options["door"] = door or OwnDoor()
@@ -196,7 +196,7 @@ def _doorway(config: Config, store: Store, door: OwnDoor) -> Doorway:
 
 def make_door(config: Config) -> OwnDoor | None:
     """The way from this config's hosts to the models of their own dispatcher, where some go it."""
-    if not any(map(calls_through_us, config.plant.hosts)):
+    if not any(map(needs_door, config.plant.hosts)):
         return None
     from penstock.config.deadlocks import lanes_without_runs
     from penstock.hosts.own_door import OwnDoor

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, TypeAlias
 
+from penstock.hosts.inner_desk import InnerDesk
 from penstock.hosts.own_door import Entrance, OwnDoor
 
 if TYPE_CHECKING:
@@ -20,14 +21,16 @@ OpenPrivately: TypeAlias = Callable[["Dispatcher"], AbstractAsyncContextManager[
 
 
 class Doorway:
-    """Without a door nobody goes through; `lanes` are those of the calls that do."""
+    """Without a door nobody goes through; `lanes` are those of calls, and of what questions ask for."""
 
     def __init__(
         self,
         door: OwnDoor | None = None,
         open_privately: OpenPrivately | None = None,
         lanes: tuple[str, ...] = (),
+        desk: InnerDesk | None = None,
     ) -> None:
+        self.desk = desk  # where questions ask for tasks of their own
         self._door = door
         self._open_privately = open_privately
         self.lanes = lanes

@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.clock import SystemClock
 from penstock.config import Config
+from penstock.council.live import Hub
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.dispatcher.chores import beat, prune
 from penstock.dispatcher.doorway import Doorway
 from penstock.dispatcher.health import HealthBook, watch_health
+from penstock.dispatcher.inner import Inner, Ways
 from penstock.dispatcher.launching import Launcher
 from penstock.dispatcher.mailbox import Mailbox, states_of
 from penstock.dispatcher.payloads import Payloads
@@ -89,7 +91,12 @@ class Dispatcher:
         self._engine = make_engine(self._report, self._on_stall)
         self._traces = traces
         self._doorway = doorway or Doorway()
-        self._payloads = Payloads(store, traced=traces is not None)
+        self.live = Hub(self._clock)  # what is heard of questions while they are answered
+        ways = Ways(self, self._tell, lambda task: self._scheduler.knows(task))
+        desk = self._doorway.desk
+        self._inner = None if desk is None else Inner(config, store, self.live, ways)
+        tap = None if self._inner is None else self._inner.tap
+        self._payloads = Payloads(store, tap, traced=traces is not None)
         self._events: list[Event] = []
         self._unwritten = 0
         self._stepping = False  # a step is scheduled
@@ -138,6 +145,7 @@ class Dispatcher:
             async with (
                 self._doorway.opened(self, entrance, answer_only=answer_only),
                 self._closing_at_the_end(),
+                self._opened_desk(),
                 asyncio.TaskGroup() as self._tasks,
             ):
                 bell, seen = await self._open(epoch, before, answer_only)
@@ -174,6 +182,14 @@ class Dispatcher:
                 await self._traces.close()
         if self._failure is not None:
             raise self._failure
+
+    @asynccontextmanager
+    async def _opened_desk(self) -> AsyncIterator[None]:
+        if self._inner is None or self._doorway.desk is None:
+            yield
+            return
+        with self._inner.opened(self._doorway.desk):
+            yield
 
     def stop(self) -> None:
         """Drain: finish what runs, start nothing. The second time: put back what runs, or block it, now."""
@@ -265,6 +281,9 @@ class Dispatcher:
             store, self._engine, self._payloads, self._config.plant, before, self._clock.now()
         )
         self._events += [e for e in events if not isinstance(e, PauseSet) or self._has(e)]
+        if self._inner is not None:
+            restored = [r.task for e in events if isinstance(e, Restored) for r in e.records]
+            self._events += self._inner.taken_in(restored, {task.id for task in restored}.__contains__)
         if self.story.is_heard:
             live = [record for e in events if isinstance(e, Restored) for record in e.records]
             died_at = None if before is None else before.ended_at
@@ -297,9 +316,9 @@ class Dispatcher:
         self._events += [PutBack(task, attempt) for task, attempt in self._launcher.unbegun]
         await self._engine.close()
         self._events += [CancelAsked(task) for task in self._calls]
-        if self._events and self._failure is None and self._scheduler.live:
+        while self._events and self._failure is None and self._scheduler.live:
             self._events.insert(0, Drain())
-            self._step()
+            self._step()  # what has ended may take tasks of its own with it, by the next
         # What was recorded before is on the disk when this is; a disk that stays full must not keep us for ever.
         flushed, _ = await asyncio.wait({self._store.record([])}, timeout=_FLUSH_S)
         for written in flushed:
@@ -318,6 +337,9 @@ class Dispatcher:
 
     def _tell_first(self, events: Sequence[Event]) -> None:
         """Before all that waits to be stepped over: they speak of tasks as they are now."""
+        if self._inner is not None:
+            new = [task for event in events if isinstance(event, Submitted) for task in event.tasks]
+            events = [*events, *self._inner.taken_in(new)]
         self._events[:0] = events
         self._poke()
 
@@ -405,6 +427,8 @@ class Dispatcher:
             self._on_decisions(decisions)
         if self.story.is_heard:
             self.story.decided(decisions)
+        if self._inner is not None:
+            self._inner.decided(decisions)
         starts = []
         for decision in decisions:
             if isinstance(decision, Start):

@@ -6,8 +6,8 @@ million queued payloads cost no memory here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -18,13 +18,16 @@ from penstock.scheduling.messages import Start
 from penstock.store.base import Arrival, Store
 from penstock.trace import attempt_context
 
+TapOf: TypeAlias = Callable[[str], Callable[[str], None] | None]
+
 _MOST_TASKS = 100_000
 _MOST_BYTES = 64 * 1024 * 1024
 
 
 class Payloads:
-    def __init__(self, store: Store, *, traced: bool = False) -> None:
+    def __init__(self, store: Store, tap: TapOf | None = None, *, traced: bool = False) -> None:
         self._store = store
+        self._tap = tap  # who hears the text of a task's answer as it comes
         self._traced = (
             traced  # attempts have spans of their own to pass on; else a caller's goes on as it came
         )
@@ -91,6 +94,8 @@ class Payloads:
                     attempt_context(task, start.attempt).text() if self._traced else task.trace,
                     task.priority,
                     task.output,
+                    task.queued_at,
+                    None if self._tap is None else self._tap(start.task),
                 )
             )
         return jobs, careful, unknown

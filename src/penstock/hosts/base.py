@@ -30,6 +30,10 @@ class Job:
     trace: str | None = None  # the W3C context to pass on, as `penstock.trace` keeps it
     priority: int = DEFAULT_PRIORITY
     output: str | None = None  # where the engine saves the value of an attempt that is done
+    queued_at: float = 0.0
+    tap: Callable[[str], None] | None = field(
+        default=None, repr=False, compare=False
+    )  # hears the answer's text as it comes, where it is streamed; called on the dispatcher's loop
 
 
 class Spent(NamedTuple):

@@ -95,6 +95,12 @@ class Assembly:
         self.model: str | None = None
         self.error: bytes | None = None  # of a tail: the last error that it told
         self._choices: dict[int, dict[str, Any]] = {}
+        self._fresh: list[str] = []
+
+    def take(self) -> str:
+        """The text of the first choice that came since it was taken last."""
+        fresh, self._fresh = "".join(self._fresh), []
+        return fresh
 
     @property
     def finished(self) -> bool:
@@ -159,6 +165,8 @@ class Assembly:
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if text:
             parts["text"].append(text)
+            if index == 0:
+                self._fresh.append(text)
         if isinstance(reasoning, str):
             parts["reasoning"].append(reasoning)
         if isinstance(delta.get("refusal"), str):

@@ -12,8 +12,9 @@ whatever breaks from then on ends the task, and is told in the stream.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from penstock.clock import Clock
 from penstock.hosts.base import Health, Job, OwnCoroutine
@@ -39,6 +40,9 @@ from penstock.model import Host, Outcome, Verdict
 _DRAIN_S = 0.2  # between a stream's [DONE] and the end of its HTTP answer
 _PASSED = frozenset({"content-type", "retry-after", "retry-after-ms", "x-request-id"})
 _PASSED_PREFIXES = ("openai-", "x-ratelimit-")
+
+
+Tap: TypeAlias = Callable[[str], None]
 
 
 class OpenAIAdapter:
@@ -70,7 +74,7 @@ class OpenAIAdapter:
         )
         ask = replace(ask, trace=job.trace)
         meter = Meter(ask, self._host, self._lengths)
-        return OwnCoroutine(lambda: self._perform(ask, meter), meter.spent)
+        return OwnCoroutine(lambda: self._perform(ask, meter, job.tap), meter.spent)
 
     async def check(self) -> Health:
         health = await read_models(self._server, self._host)
@@ -80,12 +84,12 @@ class OpenAIAdapter:
 
     # ---- tasks
 
-    async def _perform(self, ask: Ask, meter: Meter) -> Outcome:
+    async def _perform(self, ask: Ask, meter: Meter, tap: Tap | None) -> Outcome:
         try:
             async with self._server.ask(ask, meter.sent) as answer:
                 await self._raise_refusal(ask, answer)
                 if ask.streamed and answer.is_stream:
-                    return await self._assemble(ask, answer, meter)
+                    return await self._assemble(ask, answer, meter, tap)
                 return self._read(ask, await answer.whole(), meter)
         except CallFailed as failed:
             return _in_vain(failed, meter)
@@ -103,15 +107,19 @@ class OpenAIAdapter:
         meter.made(usage)
         return self._done(value, ask, model, usage)
 
-    async def _assemble(self, ask: Ask, answer: Answer, meter: Meter) -> Outcome:
+    async def _assemble(self, ask: Ask, answer: Answer, meter: Meter, tap: Tap | None) -> Outcome:
         events, parts = Events(), Assembly()
         meter.streams(parts)
         try:
             while not parts.done and (chunk := await answer.chunk()):
                 for event in events.feed(chunk):
                     parts.add(event)
+                if (fresh := parts.take()) and tap is not None:
+                    tap(fresh)
             if not parts.done and (rest := events.last()) is not None:
                 parts.add(rest)
+                if (fresh := parts.take()) and tap is not None:
+                    tap(fresh)
             if not (parts.done or parts.finished):
                 raise Unusable("a stream that ended before it was complete")
             value = parts.value()

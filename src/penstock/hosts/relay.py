@@ -15,6 +15,7 @@ from typing import Any
 from penstock.errors import PermanentError
 
 AGENT_CALL = "agent"
+COUNCIL_CALL = "council"
 Headers = Sequence[tuple[str, str]]
 
 
@@ -34,7 +35,8 @@ class ClientStalled(PermanentError):
 class Relay(ABC):
     """`endpoint` is chat/completions, completions or embeddings; `body` is what the client sent, byte for byte.
 
-    That of an agent's call is `AGENT_CALL`: it has a `payload`, which is like that of a task.
+    That of an agent's call is `AGENT_CALL`: it has a `payload`, which is like that of a task. So has that of a
+    question, `COUNCIL_CALL`, whose answer goes nowhere through here: the hub of live events has it.
     """
 
     def __init__(self, endpoint: str, body: bytes, *, streamed: bool, payload: Any = None) -> None:
