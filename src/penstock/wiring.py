@@ -201,7 +201,7 @@ def make_door(config: Config) -> OwnDoor | None:
     from penstock.config.deadlocks import lanes_without_runs
     from penstock.hosts.own_door import OwnDoor
 
-    return OwnDoor(lanes_without_runs(config.plant))
+    return OwnDoor(lanes_without_runs(config))
 
 
 def are_traced(config: Config) -> bool:

@@ -146,6 +146,7 @@ def test_c1_c7_every_key_is_read(tmp_path: Path) -> None:
                 Lane("gptr", 11, {"surtr": {"slots": 1, "vram_gb": 8.0}, "cloud": {"slots": 1}}, 2.0),
                 Lane("fpf"),
                 Lane("default"),
+                Lane("calls"),
             ),
             gates=(
                 Gate("fpf-headroom", lane="fpf", max_running=10, holds_lanes=("gptr",)),

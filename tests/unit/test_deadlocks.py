@@ -264,7 +264,7 @@ def test_a_run_is_not_counted_by_a_gate_that_holds_calls(holds: str, told: str) 
     assert told in message
     assert "gate 'g' counts lane 'fpf'" in message
     assert "submit it to another lane" in message
-    assert lanes_without_runs(config.plant).keys() == {"calls", "fpf"}
+    assert lanes_without_runs(config).keys() == {"calls", "fpf"}
     TaskChecker(config).check(Task("file_prompt", lane="plain"))
     TaskChecker(config).check(Task("chat", lane="fpf", model="qwen"))  # ends by itself
 

@@ -29,8 +29,14 @@ def with_councils(hosts: dict[str, Host], councils: Mapping[str, Council], top: 
         )
         _add(hosts, host, f"council {quoted(council.name)} has for its questions", top)
     if councils:
+        embeds = any(c.retrieval is not None and c.retrieval.embeddings for c in councils.values())
         library = Host(
-            name=LIBRARY, type=LIBRARY_TYPE, slots=1, serves=(LIBRARY,), options={}, takes_calls=False
+            name=LIBRARY,
+            type=LIBRARY_TYPE,
+            slots=1,
+            serves=(LIBRARY,),
+            options={"embeddings": True} if embeds else {},  # then it asks a model for them
+            takes_calls=False,
         )
         _add(hosts, library, "councils look things up with", top)
     kinds = [host.name for host in hosts.values() if host.type in _TYPES]

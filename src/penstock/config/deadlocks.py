@@ -1,12 +1,14 @@
 """Plants in which a run could wait for ever for its own calls, refused before it does.
 
 A run holds its slot and its place in its lane while it waits for the calls it makes through Penstock itself. It
-ends if those can always start once others have ended, so nothing that runs hold may be what a call waits for:
+ends if those can always start once others have ended, so nothing that runs hold may be what a call waits for. A
+question of a council is such a run, and what it asks of its members and of the library are its calls:
 
   - calls have lanes of their own, in which there is nothing but calls, and hosts that are no run's host;
   - no gate that counts a lane of runs holds calls; nor one that reads the memory which waiting runs fill;
   - some host that has the model has room for the lane of the calls outside of others' reserves;
-  - no host is Penstock itself: a call makes no calls.
+  - no host is Penstock itself, and no member of a council is served by a host of runs: a call makes no calls. Only
+    the library may, for embeddings: in a lane of their own, which nothing that counts its lane holds.
 
 All else that calls wait for (slots, rates, other calls, fallback, a budget's next day) passes without any run
 ending. What a config alone can tell is refused with the config, what it takes a task to tell with the task.
@@ -14,13 +16,14 @@ ending. What a config alone can tell is refused with the config, what it takes a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from penstock.config.called import Called, called, takers
 from penstock.config.crosschecks import capacity
 from penstock.config.document import Config
 from penstock.config.keys import RUN_TYPES, TOLERANCE
 from penstock.config.names import Names
-from penstock.config.own_calls import calls_lane, calls_through_us, own_lanes
+from penstock.config.own_calls import calls_lane, calls_through_us, needs_door, own_lanes
 from penstock.config.problems import Near, Problems, quoted
 from penstock.model import CALL_KINDS, DEFAULT_LANE, Gate, Host, Lane, Plant
 
@@ -29,15 +32,16 @@ _HELD_MEMORY = ("psutil:memory_free_gb", "psutil:memory_percent")
 # ---- what a task tells
 
 
-def lanes_without_runs(plant: Plant) -> dict[str, str]:
+def lanes_without_runs(config: Config) -> dict[str, str]:
     """The lanes in which no run may be, each with what is wrong about it."""
+    plant = config.plant
     ours = own_lanes(plant)
     found = {
         lane: f"lane {quoted(lane)} is for the calls that runs make, and for nothing else; name another"
         for lane in ours
     }
     for gate in plant.gates if ours else ():
-        if gate.lane is not None and (held := _held_calls(gate, plant)):
+        if gate.lane is not None and (held := _held_calls(gate, called(config))):
             found.setdefault(
                 gate.lane,
                 f"gate {quoted(gate.name)} counts lane {quoted(gate.lane)} and holds {held}, so a run there would "
@@ -46,14 +50,13 @@ def lanes_without_runs(plant: Plant) -> dict[str, str]:
     return found
 
 
-def _held_calls(gate: Gate, plant: Plant) -> str:
+def _held_calls(gate: Gate, called: Called) -> str:
     """What of a gate's may hold calls of runs, in words."""
-    if lane := next((lane for lane in gate.holds_lanes if lane in own_lanes(plant)), None):
+    if lane := next((lane for lane in gate.holds_lanes if lane in called.lanes), None):
         return f"lane {quoted(lane)} of their calls"
-    if kind := next((kind for kind in gate.holds_kinds if kind in CALL_KINDS), None):
+    if kind := next((kind for kind in gate.holds_kinds if kind in called.kinds), None):
         return f"calls of kind {quoted(kind)}"
-    takers = {host.name for host in _takers(plant)}
-    if host := next((host for host in gate.holds_hosts if host in takers), None):
+    if host := next((host for host in gate.holds_hosts if host in called.hosts), None):
         return f"host {quoted(host)}, which answers their calls"
     return ""
 
@@ -63,7 +66,7 @@ class RunRules:
 
     def __init__(self, config: Config) -> None:
         self._plant = config.plant
-        self._refused = lanes_without_runs(config.plant)
+        self._refused = lanes_without_runs(config)
         self._lanes = frozenset(own_lanes(config.plant))
         self._names = Names(config)
 
@@ -77,7 +80,7 @@ class RunRules:
         """Why no call of a run could be answered, when that is so on all hosts there are for it."""
         told = None
         for host in hosts:
-            if not calls_through_us(host):
+            if not needs_door(host):
                 return None
             told = self._unanswered(model or host.model, calls_lane(host))
             if told is None:
@@ -88,20 +91,24 @@ class RunRules:
         asked = self._names.asked(model)
         if asked is None:
             return self._names.unknown(model or "")
-        takers = self._plant.hosts_for(CALL_KINDS[0], None, asked)
-        roomy = [host for host in takers if _has_room(host, lane, self._plant)]
-        if any(_may_pay(host, lane, self._plant) for host in roomy):
-            return None
-        names = ", ".join(host.name for host in (roomy or takers)[:4])
-        if roomy:
-            return (
-                f"the hosts that have it cost money ({names}), and there is none: budgets of 0 USD let no call of "
-                f"lane {quoted(lane)} start; raise them"
-            )
+        return room_problem(self._plant.hosts_for(CALL_KINDS[0], None, asked), lane, self._plant)
+
+
+def room_problem(takers: Sequence[Host], lane: str, plant: Plant) -> str | None:
+    """Why no call of a lane could ever start on any of these hosts."""
+    roomy = [host for host in takers if _has_room(host, lane, plant)]
+    if any(_may_pay(host, lane, plant) for host in roomy):
+        return None
+    names = ", ".join(host.name for host in (roomy or takers)[:4])
+    if roomy:
         return (
-            f"other lanes reserve every slot of the hosts that have it ({names}), so no call of lane "
-            f"{quoted(lane)} could start; reserve fewer, or reserve one for {quoted(lane)}"
+            f"the hosts that have it cost money ({names}), and there is none: budgets of 0 USD let no call of "
+            f"lane {quoted(lane)} start; raise them"
         )
+    return (
+        f"other lanes reserve every slot of the hosts that have it ({names}), so no call of lane "
+        f"{quoted(lane)} could start; reserve fewer, or reserve one for {quoted(lane)}"
+    )
 
 
 def _has_room(host: Host, lane: str, plant: Plant) -> bool:
@@ -129,7 +136,11 @@ def check_own_calls(config: Config, problems: Problems) -> None:
     plant = config.plant
     for host in plant.hosts:
         _check_url(host, config, problems)
-    runs = [host for host in plant.hosts if calls_through_us(host)]
+    if config.councils:
+        from penstock.config.council_deadlocks import check_questions
+
+        check_questions(config, problems)
+    runs = [host for host in plant.hosts if needs_door(host)]
     if not runs:
         return
     lanes = {lane.name: lane for lane in plant.lanes}
@@ -139,7 +150,7 @@ def check_own_calls(config: Config, problems: Problems) -> None:
         if lane is None or lane.name == DEFAULT_LANE:
             _refuse_lane(host, lanes, problems)
             continue
-        if not _takers(plant):
+        if not takers(plant):
             message = (
                 "calls models through Penstock itself, but no host here has any; add one of type openai or local, "
                 "or give this one a url"
@@ -148,16 +159,12 @@ def check_own_calls(config: Config, problems: Problems) -> None:
         elif (wrong := rules.model_problem(None, [host])) is not None:
             problems.add(("hosts", host.name, *(("model",) if host.model else ())), wrong)
     for gate in plant.gates:
-        if gate.probe in _HELD_MEMORY and (held := _held_calls(gate, plant)):
+        if gate.probe in _HELD_MEMORY and (held := _held_calls(gate, called(config))):
             message = (
                 f"holds {held}, but runs that wait for their calls keep their memory, so it might never open; "
                 "have it hold the lane of the runs"
             )
             problems.add(("gates", gate.name, "holds"), message)
-
-
-def _takers(plant: Plant) -> list[Host]:
-    return [host for host in plant.hosts if host.takes_calls and host.models]
 
 
 def _refuse_lane(host: Host, lanes: dict[str, Lane], problems: Problems) -> None:

@@ -1,0 +1,77 @@
+"""What attempts of runs and questions wait for, in words of the config: lanes, kinds, and hosts that answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock.config.councils import LIBRARY, Council, Member
+from penstock.config.document import Config
+from penstock.config.names import Names
+from penstock.config.own_calls import needs_door, own_lanes
+from penstock.model import CALL_KINDS, Host, Plant
+
+EMBEDDING = CALL_KINDS[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    lanes: frozenset[str]
+    kinds: frozenset[str]
+    hosts: frozenset[str]
+
+
+def called(config: Config) -> Called:
+    """All that any run or question may wait for."""
+    plant = config.plant
+    kinds: set[str] = set()
+    hosts: set[str] = set()
+    if any(map(needs_door, plant.hosts)):
+        kinds.update(CALL_KINDS)
+        hosts.update(host.name for host in takers(plant))
+    for council in config.councils.values():
+        kinds.add(LIBRARY)
+        hosts.add(LIBRARY)
+        for member in speakers(council):
+            kinds.add(member.kind)
+            hosts.update(host.name for host in hosts_of(member, config))
+    embeddings = embedding_hosts(config)
+    if embeddings:
+        kinds.add(EMBEDDING)
+        hosts.update(host.name for host in embeddings)
+    return Called(frozenset(own_lanes(plant)), frozenset(kinds), frozenset(hosts))
+
+
+def takers(plant: Plant) -> list[Host]:
+    """Hosts that answer calls of /v1."""
+    return [host for host in plant.hosts if host.takes_calls and host.models]
+
+
+def speakers(council: Council) -> Iterator[Member]:
+    """All whom a question may ask: the members, and a chair who is none of them."""
+    yield from council.members
+    if council.chair not in council.members:
+        yield council.chair
+
+
+def hosts_of(member: Member, config: Config) -> list[Host]:
+    """Those that can answer what it is asked."""
+    return config.plant.hosts_for(member.kind, member.host, _asked(member.kind, member.model, config))
+
+
+def embedding_hosts(config: Config) -> list[Host]:
+    """Those that the library asks for embeddings."""
+    found: dict[str, Host] = {}
+    for council in config.councils.values():
+        model = None if council.retrieval is None else council.retrieval.embeddings
+        if model is not None:
+            hosts = config.plant.hosts_for(EMBEDDING, None, _asked(EMBEDDING, model, config))
+            found |= {host.name: host for host in hosts}
+    return list(found.values())
+
+
+def _asked(kind: str, model: str | None, config: Config) -> str | None:
+    """A name of /v1 may stand for another; that of any other kind of task is what it is."""
+    if model is None or kind not in CALL_KINDS:
+        return model
+    return Names(config).asked(model) or model
