@@ -2,7 +2,9 @@
 
 "…"                                                     only the query
 {"query": "…", "mode": "council", "members": ["GOKU"],  mode, members and use_rag: the council's own where left out
- "use_rag": true, "conversation": "c-1"}
+ "use_rag": true, "conversation": "c-1",
+ "turns": [{"query": "…", "answer": "…"}],              what was said before, where no conversation is kept of it
+ "instructions": "…"}                                   what the members are to keep in mind
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ MAX_TURNS = 20  # of a conversation, the latest; prompts may hold fewer
 MAX_TURN_CHARS = 32_000
 MAX_CONVERSATION_CHARS = 128
 
-FIELDS = ("query", "mode", "members", "use_rag", "conversation")
+FIELDS = ("query", "mode", "members", "use_rag", "conversation", "turns", "instructions")
+_TURN = ("query", "answer")
 
 _CONVERSATION = re.compile(r"[\w.:@/+-]+", re.ASCII)
 
@@ -29,19 +32,25 @@ _CONVERSATION = re.compile(r"[\w.:@/+-]+", re.ASCII)
 def read_question(
     council: Council, payload: Any, id: str, asked_at: float, turns: Sequence[Turn] = ()
 ) -> Question:
-    """`turns` are those of its conversation, oldest first. TaskError: one line with all that is wrong."""
+    """`turns` are those of its conversation, oldest first; the payload's own go before them.
+
+    TaskError: one line with all that is wrong.
+    """
     fields, problems = _fields(payload)
     query = _query(fields, problems)
     mode = _mode(council, fields.get("mode"), problems)
     members = _members(council, fields.get("members"), problems)
     use_rag = _use_rag(council, fields.get("use_rag"), problems)
     conversation = _conversation(fields.get("conversation"), problems)
+    brought = _turns(fields.get("turns"), problems)
+    instructions = _instructions(fields.get("instructions"), problems)
     if problems:
         raise TaskError(f"council {quoted(council.name)}: {'; '.join(problems)}")
     kept = tuple(
-        Turn(turn.query[:MAX_TURN_CHARS], turn.answer[:MAX_TURN_CHARS]) for turn in turns[-MAX_TURNS:]
+        Turn(turn.query[:MAX_TURN_CHARS], turn.answer[:MAX_TURN_CHARS])
+        for turn in (brought or turns)[-MAX_TURNS:]
     )
-    return Question(id, query, mode, members, use_rag, asked_at, kept, conversation)
+    return Question(id, query, mode, members, use_rag, asked_at, kept, conversation, instructions)
 
 
 def _fields(payload: Any) -> tuple[Mapping[str, Any], list[str]]:
@@ -140,3 +149,32 @@ def _conversation(given: Any, problems: list[str]) -> str:
     else:
         return given
     return ""
+
+
+def _turns(given: Any, problems: list[str]) -> list[Turn]:
+    if given is None:
+        return []
+    if not isinstance(given, list | tuple):
+        problems.append(f'`turns` must be a list of {{"query": "…", "answer": "…"}}, not {kind_of(given)}')
+        return []
+    found: list[Turn] = []
+    for place, turn in enumerate(given):
+        said = [turn.get(name, "") for name in _TURN] if isinstance(turn, Mapping) else []
+        if len(said) < 2 or set(turn) - set(_TURN) or not all(isinstance(one, str) for one in said):
+            problems.append(f'`turns.{place}` must be {{"query": "…", "answer": "…"}}, with texts')
+            return []
+        found.append(Turn(*said))
+    return found
+
+
+def _instructions(given: Any, problems: list[str]) -> str:
+    if given is None:
+        return ""
+    if not isinstance(given, str):
+        problems.append(f"`instructions` must be a text, not {kind_of(given)}")
+        return ""
+    if len(given) > MAX_QUERY_CHARS:
+        problems.append(
+            f"`instructions` has {len(given)} characters, {MAX_QUERY_CHARS} are allowed: shorten it"
+        )
+    return given.strip()

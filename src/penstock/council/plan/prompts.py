@@ -27,6 +27,7 @@ from penstock.council.plan.synthesis import mark_of
 from penstock.council.plan.texts import Answer, Message, Passage, Prompt, ReviewPrompt
 
 QUESTION = "Question:"
+KEEP_IN_MIND = "Keep this in mind:"
 TURNS = "The question may refer to earlier turns of this conversation, which are shown."
 STANDING = (
     "The members ranked each other's answers without knowing whose they were. Best first, points from 0 to 1:"
@@ -165,7 +166,10 @@ def identity(member: Member) -> str:
 
 def as_asked(question: Question, *codes: str) -> str:
     """The asker's words. They can fake no fence either, but [3] stays [3] in them: they are nobody's citation."""
-    return material(question.query, *codes, citable=range(10_000))
+    asked = question.query
+    if question.instructions:
+        asked = f"{KEEP_IN_MIND}\n{question.instructions}\n\n{asked}"
+    return material(asked, *codes, citable=range(10_000))
 
 
 def chat(system: Sequence[str], user: Sequence[str]) -> list[Message]:

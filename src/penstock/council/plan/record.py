@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.council.plan.answering import Response
@@ -16,6 +16,7 @@ from penstock.council.plan.retrieving import Retrieved
 from penstock.council.plan.so_far import SoFar, member_step
 from penstock.council.plan.steps import StepEnd
 
+_USAGE = ("prompt_tokens", "completion_tokens")
 MAX_SHARE_CHARS = 160  # of one member's failure, in the error of a question that nobody answered
 
 
@@ -39,6 +40,7 @@ def record_of(so_far: SoFar, reached: Reached) -> dict[str, Any]:
         "agreement": _agreement(reached),
         "review": reached.review.as_record() if reached.review else None,
         "tokens": _sum(end.tokens for end in so_far.ended.values()),
+        "usage": _usage(so_far.ended.values()),
         "cost": _sum(end.cost_usd for end in so_far.ended.values()),
         "limits": list(reached.notes),
         "total_time": _total_time(so_far, reached),
@@ -166,6 +168,17 @@ def _sum(figures: Iterable[float | None]) -> float | None:
     """None where nobody counted, which is not nothing."""
     known = [one for one in figures if one is not None]
     return round(sum(known), 9) if known else None
+
+
+def _usage(ends: Iterable[StepEnd]) -> dict[str, float | None]:
+    """What went in and came out, of those whose host tells them apart."""
+    told = [end.value.get("usage") for end in ends if isinstance(end.value, Mapping)]
+    rows = [row for row in told if isinstance(row, Mapping)]
+    return {name: _sum(_number(row.get(name)) for row in rows) for name in _USAGE}
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _total_time(so_far: SoFar, reached: Reached) -> float:

@@ -43,6 +43,7 @@ class Question:
     asked_at: float  # epoch seconds
     turns: tuple[Turn, ...] = ()  # of its conversation, oldest first
     conversation: str = ""
+    instructions: str = ""  # what its asker wants kept in mind, beside the question
 
 
 @dataclass(frozen=True, slots=True)
