@@ -42,6 +42,11 @@ class GivenPassage(msgspec.Struct, frozen=True):
     position: int = 0
 
 
+class GivenAnswer(msgspec.Struct, frozen=True):
+    name: str
+    text: str
+
+
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One thing to do. `vectors` are those of a model elsewhere, for the texts that were asked for before."""
 
@@ -55,8 +60,9 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parts: int = 1
     passages: Sequence[GivenPassage] = ()
     sources: Sequence[str] = ()
-    answers: Sequence[Mapping[str, str]] = ()
+    answers: Sequence[GivenAnswer] = ()
     vectors: Mapping[str, Sequence[float]] = {}
+    no_vectors: str | None = None  # why that model makes none
 
 
 class NeedsVectors(Exception):
@@ -140,6 +146,8 @@ def _embeddings(order: Order) -> Embeddings:
 
 
 def _embeddings_or_why(order: Order) -> Embeddings | str:
+    if order.no_vectors is not None:
+        return order.no_vectors
     try:
         return _embeddings(order)
     except PermanentError as error:
