@@ -15,8 +15,8 @@ from penstock.council.plan.texts import Passage
 # Some models write wide brackets. A space after the bracket makes it no mark: that is how `material` defuses one.
 CITATION = re.compile(r"([\[\u3010])([0-9]{1,4}(?:[ \t]*[,;][ \t]*[0-9]{1,4}){0,50})([\]\u3011])")
 _NUMBER = re.compile(r"[0-9]+")
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
-_SPAN = re.compile(r"(?<!`)(`{1,2})(?!`)[^\n]*?(?<!`)\1(?!`)")
+_FENCE = re.compile(r"^ {0,3}(`{3,}(?!.*`)|~{3,})")  # ```x``` is code within a line
+_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)[^\n]*?(?<!`)\1(?!`)")
 
 
 def cited(text: str, passages: Iterable[Passage], shown: Collection[int]) -> list[dict[str, Any]]:

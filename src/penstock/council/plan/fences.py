@@ -19,7 +19,7 @@ from hashlib import sha256
 
 from penstock.council.plan.citations import CITATION, numbers_of
 
-CODE_LETTERS = 12  # 48 bits: nobody guesses it within one prompt
+CODE_LETTERS = 8  # not to be guessed within one prompt, and few tokens
 OPENS, CLOSES = "<<begin", "<<end"  # what no prose, code or mail begins a line with
 REMOVED = "(removed)"
 
@@ -44,14 +44,18 @@ def code_of(question_id: str, *purpose: str) -> str:
 
 def material(text: str, *codes: str, citable: Collection[int] = ()) -> str:
     """The text as it may stand between fences. Citations stay marks where all their numbers are `citable`."""
-    text = text.encode("utf-8", "replace").decode()  # a lone surrogate is no text
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text = _UNSEEN.sub("", text)
+    text = visible(text)
     text = _TEMPLATE_MARKS.sub(lambda mark: f"{mark.group()} ", text)
     text = CITATION.sub(lambda mark: _kept_or_spread(mark, citable), text)
     for code in codes:
         text = re.sub(re.escape(code), REMOVED, text, flags=re.IGNORECASE)
     return _LIKE_A_FENCE.sub(r"\1\\", text).strip("\n")
+
+
+def visible(text: str) -> str:
+    """The text as a reader sees it: nothing hides between its letters."""
+    text = text.encode("utf-8", "replace").decode()  # a lone surrogate is no text
+    return _UNSEEN.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def one_line(text: str, *codes: str, limit: int = 200) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock.config.councils import Member
 from penstock.council.plan.budget import tokens_of
@@ -19,29 +19,34 @@ from penstock.errors import TaskError
 LEAST_ANSWER = 48  # tokens: less than that of an answer cannot be judged
 REST_LEFT_OUT = "(The rest of this answer is left out here.)"
 _JOIN_TOKENS = 2  # the empty line between two blocks
-_NOTE_TOKENS = tokens_of(REST_LEFT_OUT) + _JOIN_TOKENS
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？\n]")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of a prompt, and how a note calls it when it is left out."""
+    """A fenced piece of a prompt, and how a note calls it when it is left out."""
 
     called: str
     what: str
     body: str
     code: str
+    tokens: int  # with its fence, and the empty line after it
+
+    @classmethod
+    def of(cls, called: str, what: str, body: str, code: str) -> Block:
+        return cls(called, what, body, code, tokens_of(fenced(what, body, code)) + _JOIN_TOKENS)
 
     @property
     def text(self) -> str:
         return fenced(self.what, self.body, self.code)
 
     @property
-    def tokens(self) -> int:
-        return tokens_of(self.text) + _JOIN_TOKENS
+    def bare_tokens(self) -> int:
+        """Of the fence alone."""
+        return tokens_of(fenced(self.what, "", self.code)) + _JOIN_TOKENS
 
     def shortened_to(self, tokens: int) -> Block:
-        return replace(self, body=shortened(self.body, tokens - replace(self, body="").tokens))
+        return Block.of(self.called, self.what, shortened(self.body, tokens - self.bare_tokens), self.code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,31 +71,45 @@ class Laid:
 def lay(given: Given, left: int, reader: Member, codes: tuple[str, ...]) -> Laid:
     """What fits into `left` tokens. The first of the codes fences, and none of them stays in the material."""
     room = room_for(reader)
-    turns, passages = _turns(given.turns, codes), _passages(given.passages, codes)
     # An answer is longest with all its citations defused, as those of passages that are left out will be.
     answers = _answers(given.answers, codes, ())
-    least = sum(min(block.tokens, replace(block, body="").tokens + LEAST_ANSWER) for block in answers)
     if answers:
+        least = sum(min(block.tokens, block.bare_tokens + LEAST_ANSWER) for block in answers)
         refuse_beyond(room, room - left + least, reader, f"the question with {len(answers)} answers")
-    kept = keep(left - sum(block.tokens for block in answers), turns, passages)
-    fitting = [*turns[len(turns) - kept[0] :], *passages[: kept[1]]]
-    shown = tuple(passage.n for passage in given.passages[: kept[1]])
-    answers, short = _fitted(
-        _answers(given.answers, codes, shown), left - sum(block.tokens for block in fitting)
-    )
-    return Laid(
-        "\n\n".join(block.text for block in [*fitting, *answers]),
-        kept[0] > 0,
-        shown,
-        (*_notes(room, turns, passages, kept), *short),
-    )
+    passages = _passages(given.passages, codes)
+    fitting, spare = _first_that_fit(passages, left - sum(block.tokens for block in answers))
+    turns = _latest_that_fit(given.turns, codes, spare) if len(fitting) == len(passages) else []
+    shown = tuple(passage.n for passage in given.passages[: len(fitting)])
+    used = sum(block.tokens for block in [*turns, *fitting])
+    written, short = _fitted(_answers(given.answers, codes, shown), left - used)
+    cut = [f"{block.called}: no room in {room} tokens" for block in passages[len(fitting) :]]
+    if gone := len(given.turns) - len(turns):
+        cut.insert(0, f"the oldest {gone} of {len(given.turns)} earlier turns: no room in {room} tokens")
+    text = "\n\n".join(block.text for block in [*turns, *fitting, *written])
+    return Laid(text, bool(turns), shown, (*cut, *short))
 
 
-def _turns(turns: Sequence[Turn], codes: tuple[str, ...]) -> list[Block]:
-    def body(turn: Turn) -> str:
-        return f"Asked: {material(turn.query, *codes)}\n\nAnswered: {material(turn.answer, *codes)}"
+def _first_that_fit(blocks: Sequence[Block], room: int) -> tuple[list[Block], int]:
+    """The best passages, without a gap, and the tokens that are left."""
+    for n, block in enumerate(blocks):
+        if block.tokens > room:
+            return list(blocks[:n]), room
+        room -= block.tokens
+    return list(blocks), room
 
-    return [Block("", f"earlier turn {n}", body(turn), codes[0]) for n, turn in enumerate(turns, 1)]
+
+def _latest_that_fit(turns: Sequence[Turn], codes: tuple[str, ...], room: int) -> list[Block]:
+    """Looked at from the latest back, so that a long conversation costs no more than what fits of it."""
+    kept: list[Block] = []
+    for n in range(len(turns), 0, -1):
+        turn = turns[n - 1]
+        body = f"Asked: {material(turn.query, *codes)}\n\nAnswered: {material(turn.answer, *codes)}"
+        block = Block.of("", f"earlier turn {n}", body, codes[0])
+        room -= block.tokens
+        if room < 0:
+            break
+        kept.insert(0, block)
+    return kept
 
 
 def _passages(passages: Sequence[Passage], codes: tuple[str, ...]) -> list[Block]:
@@ -99,7 +118,7 @@ def _passages(passages: Sequence[Passage], codes: tuple[str, ...]) -> list[Block
         source, heading = one_line(passage.source, *codes), one_line(passage.heading, *codes)
         head = [f"source: {source}", *([f"heading: {heading}"] if heading else []), ""]
         body = "\n".join([*head, material(passage.text, *codes)])
-        blocks.append(Block(f"passage {passage.n} ({source})", f"passage [{passage.n}]", body, codes[0]))
+        blocks.append(Block.of(f"passage {passage.n} ({source})", f"passage [{passage.n}]", body, codes[0]))
     return blocks
 
 
@@ -107,7 +126,7 @@ def _answers(
     answers: Sequence[tuple[str, Answer]], codes: tuple[str, ...], citable: Collection[int]
 ) -> list[Block]:
     return [
-        Block(
+        Block.of(
             f"the answer of {answer.name}",
             f"answer {one_line(label, *codes)}",
             material(answer.text, *codes, citable=citable),
@@ -141,26 +160,6 @@ def refuse_beyond(room: int, tokens: int, reader: Member, what: str) -> None:
         )
 
 
-def keep(room: int, turns: Sequence[Block], passages: Sequence[Block]) -> tuple[int, int]:
-    """How many turns (the latest) and passages (the first) fit."""
-    used = sum(block.tokens for block in turns) + sum(block.tokens for block in passages)
-    first = 0
-    while used > room and first < len(turns):
-        used -= turns[first].tokens
-        first += 1
-    kept = len(passages)
-    while used > room and kept:
-        kept -= 1
-        used -= passages[kept].tokens
-    return len(turns) - first, kept
-
-
-def _notes(room: int, turns: Sequence[Block], passages: Sequence[Block], kept: tuple[int, int]) -> list[str]:
-    gone = len(turns) - kept[0]
-    told = [f"the oldest {gone} of {len(turns)} earlier turns: no room in {room} tokens"] if gone else []
-    return told + [f"{one.called}: no room in {room} tokens" for one in passages[kept[1] :]]
-
-
 def caps(room: int, sizes: Sequence[int]) -> list[int]:
     """Tokens for each of several texts that share the room: the long ones give, the short ones stay whole."""
     given = [0] * len(sizes)
@@ -172,15 +171,15 @@ def caps(room: int, sizes: Sequence[int]) -> list[int]:
     return given
 
 
-def shortened(text: str, room: int) -> str:
+def shortened(text: str, room: int, note: str = REST_LEFT_OUT) -> str:
     """The beginning of a text that fits, to the end of a paragraph or of a sentence if one is near."""
     if tokens_of(text) <= room:
         return text
-    head = text[: _longest_head(text, room - _NOTE_TOKENS)]
+    head = text[: _longest_head(text, room - tokens_of(note) - _JOIN_TOKENS)]
     sentence = max((end.end() for end in _SENTENCE_END.finditer(head)), default=-1)
     bounds = (head.rfind("\n\n"), sentence, head.rfind(" "))
     near = next((bound for bound in bounds if bound >= len(head) // 2), len(head))
-    return f"{head[:near].rstrip()}\n\n{REST_LEFT_OUT}"
+    return f"{head[:near].rstrip()}\n\n{note}"
 
 
 def _longest_head(text: str, room: int) -> int:

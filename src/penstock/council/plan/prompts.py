@@ -19,7 +19,7 @@ from penstock.config.councils import Council, Member
 from penstock.council.plan import ballots, confidence
 from penstock.council.plan.anonymity import label_of, masked, order_for, others
 from penstock.council.plan.budget import MESSAGE_TOKENS, tokens_of, tokens_of_messages
-from penstock.council.plan.fences import code_of, fenced, material, rules
+from penstock.council.plan.fences import code_of, fenced, material, rules, visible
 from penstock.council.plan.fitting import Given, lay, refuse_beyond, room_for, shortened
 from penstock.council.plan.ranking import Ranked
 from penstock.council.plan.steps import Question
@@ -51,7 +51,8 @@ REVIEW = (
 PASSAGES = (
     "The authors could read the passages that are shown. A number in brackets, such as [1], refers to them."
 )
-REPAIR_TOKENS = 400  # kept free in every review, for what is wrong with a reply
+REPAIR_TOKENS = 240  # kept free in every review, for a repair
+MOST_PROBLEM = 120  # tokens of it, for what is wrong
 LEAST_QUOTE = 40  # tokens: a shorter piece of a reply helps nobody
 
 
@@ -110,7 +111,7 @@ def review_prompt(
     by_name = {answer.name: answer for answer in others(answers, reviewer.name)}
     order = order_for(question.id, reviewer.name, by_name)
     given = [
-        (label_of(n), Answer(name, masked(by_name[name].text, council.member(name))))
+        (label_of(n), Answer(name, masked(visible(by_name[name].text), council.member(name))))
         for n, name in enumerate(order)
     ]
     words = [REVIEW, rules(code)]
@@ -140,7 +141,7 @@ def repair_prompt(asked: ReviewPrompt, reply: str, problem: str) -> ReviewPrompt
     told = "\n\n".join(
         [
             "You were asked this before, and your reply could not be counted: "
-            f"{material(problem, code, citable=range(10_000))}.",
+            f"{shortened(material(problem, code), MOST_PROBLEM, '…')}",
             "Reply with the one JSON object that was asked for, complete, and with nothing before or after it.",
         ]
     )

@@ -19,6 +19,7 @@ LONGEST_CLAIM = 500
 MOST_CLAIMS = 50
 _THINKS, _THOUGHT = "<think>", "</think>"
 _DRESSING = " \t*_=#`~>-"  # what models put round a mark on its line
+_RULE = " \t*_=-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +124,14 @@ class Trailer:
         return len(self._undressed(self._held[:end]))
 
     def _undressed(self, text: str) -> str:
-        """Without what only dresses the mark on its line, and without white space at the end."""
-        line = text.rfind("\n") + 1
-        whole_line = (
-            line > 0 or not self._shown
-        )  # else its beginning was let through: it is a line of the answer
-        return (text[:line] if whole_line and not text[line:].strip(_DRESSING) else text).rstrip()
+        """Without what only dresses the mark: on its line, rules above it, and white space at the end."""
+        lines = text.split("\n")
+        own = 1 if self._shown else 0  # the first line ends one that was let through: it is the answer's
+        if len(lines) > own and not lines[-1].strip(_DRESSING):
+            lines.pop()
+        while len(lines) > own and not lines[-1].strip(_RULE):
+            lines.pop()
+        return "\n".join(lines).rstrip()
 
 
 def _disputes(value: Any, problems: list[str]) -> list[str]:
