@@ -26,13 +26,14 @@ from penstock.config import Config, TaskChecker
 from penstock.config.problems import nearest
 from penstock.errors import TaskError, UnknownTask, Unreachable
 from penstock.lifecycle import ENDED
-from penstock.model import Attempt, OnCrash, Result, State, Task, TaskRecord
+from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, Attempt, OnCrash, Result, State, Task, TaskRecord
 from penstock.store.base import Answer, Maker, Request, Snapshot, Store, StoredEvent, TaskFilter, Token
 from penstock.store.joining import joining
 from penstock.telemetry.ambient import current as current_trace
 from penstock.wiring import Dispatching, make_dispatcher, open_store, read_config
 
 if TYPE_CHECKING:
+    from penstock.council.live import Hub
     from penstock.diagnosis.history import History
     from penstock.diagnosis.recording import Recording
     from penstock.diagnosis.summary import Summary
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from penstock.diagnosis.why.waiting import Waiting
     from penstock.dispatcher.background import BackgroundDispatcher
     from penstock.dispatcher.loop import Dispatcher
+    from penstock.questions import Asking
     from penstock.telemetry.story import Listener
 
 _BATCH = 5_000  # tasks that are looked up together
@@ -257,6 +259,37 @@ class Client:
                     return await self.result(record.task.id)
                 await watch()
 
+    # ---- councils
+
+    async def ask(self, council: str | None, query: str, **how: Any) -> dict[str, Any]:
+        """A question's record, when it is over. `how` is as in `asking`; QuestionError where there is no record."""
+        return await self.asking(council, query, **how).record()
+
+    def asking(
+        self,
+        council: str | None,
+        query: str,
+        *,
+        mode: str | None = None,
+        members: Sequence[str] | None = None,
+        use_rag: bool | None = None,
+        conversation: str | None = None,
+        priority: int = DEFAULT_PRIORITY,
+        lane: str = DEFAULT_LANE,
+    ) -> Asking:
+        """A question whose events can be iterated over while it is answered; None: the only council.
+
+        It is kept with the first event; what is wrong with it is told before. `cancel()` of what is given ends it.
+        """
+        from penstock.council.asking import Wish
+        from penstock.questions import Asking
+
+        return Asking(self, council, Wish(query, mode, members, use_rag, conversation, priority, lane))
+
+    def hub(self) -> Hub | None:
+        """Live events of questions that our own dispatcher answers."""
+        return None if self._background is None else self._background.live
+
     # ---- asking
 
     async def cancel(self, *task_ids: str) -> Answer:
@@ -363,6 +396,15 @@ class Client:
             yield watch
         finally:
             bell.close()
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    async def ensure_dispatcher(self) -> None:
+        """Where this client dispatches: so that somebody does."""
+        if self._dispatch:
+            await self._ensure_dispatcher()
 
     async def _ensure_dispatcher(self) -> None:
         """Have a dispatcher: another process's if there is one, else our own in a thread of its own."""

@@ -21,6 +21,7 @@
     │   ├── AgentLost              3  its container went away while it worked
     │   └── NoRoomForAgent         3  no port, disk, memory or process is left for it
     ├── LibraryError               3  the library of the councils cannot be used
+    ├── QuestionError              1  a council's question ended without a record
     ├── IllegalStep                1  a step that lifecycle.py does not know (a defect of ours)
     └── AttemptError                  what user code and adapters may raise
         ├── TemporaryError            try again, after a backoff
@@ -122,6 +123,10 @@ class NoRoomForAgent(AgentError):
 
 class LibraryError(PenstockError):
     exit_status = 3
+
+
+class QuestionError(PenstockError):
+    pass
 
 
 class IllegalStep(PenstockError):

@@ -53,6 +53,105 @@ def chosen(config: Config, name: str | None) -> Council:
     return council_named(config.councils, name)
 
 
+# ---- ask
+
+
+@app.command(
+    "ask",
+    epilog="\b\nExamples:\n"
+    '  penstock council ask "Is the plan sound?"\n'
+    '  penstock council ask "And in winter?" --follow-up\n'
+    "  penstock council ask - --mode thorough --out answer.html < question.txt\n"
+    '  penstock council ask "Is the plan sound?" --members GOKU,VEGETA --dry-run',
+)
+def ask(
+    context: typer.Context,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What to ask; - reads it from stdin.")],
+    council: CouncilOption = None,
+    mode: Annotated[
+        str | None,
+        typer.Option("--mode", metavar="quick|council|thorough", help="Else as the council has it."),
+    ] = None,
+    members: Annotated[
+        str | None, typer.Option("--members", metavar="A,B", help="Ask only these; else all of them.")
+    ] = None,
+    no_rag: Annotated[
+        bool, typer.Option("--no-rag", help="Without passages of the council's documents.")
+    ] = False,
+    conversation: Annotated[
+        str | None,
+        typer.Option("--conversation", metavar="ID", help="It follows this one's questions; or begins it."),
+    ] = None,
+    follow_up: Annotated[
+        bool, typer.Option("--follow-up", help="It follows the newest question of this council.")
+    ] = False,
+    priority: Annotated[
+        str | None, typer.Option("--priority", metavar="0-4", help="0 is the most urgent; else 2.")
+    ] = None,
+    lane: Annotated[str | None, typer.Option("--lane", help="Its lane.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON, at the end.")] = False,
+    as_events: Annotated[
+        bool, typer.Option("--events", help="Print everything that is heard as lines of JSON.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it would cost, and ask nobody.")
+    ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Print the question's id and leave; others answer it.")
+    ] = False,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Write it too: .json the record, .md or .html a report."
+        ),
+    ] = None,
+) -> int:
+    """Ask a council. Answers appear as they come; then who agrees, and the answer of all.
+
+    Ctrl-C cancels the question. The exit status is 1 when nobody answered. It is answered by the `serve` or `work`
+    that runs on the same store, else by this command itself.
+    """
+    from penstock.cli import council_ask
+    from penstock.council.asking import Wish, read_wish
+    from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY
+
+    if sum((as_json, as_events)) > 1:
+        raise UsageError("council ask: --json and --events exclude each other; leave one of them out")
+    if follow_up and conversation is not None:
+        raise UsageError(
+            "council ask: --follow-up and --conversation exclude each other; leave one of them out"
+        )
+    config = config_of(context)
+    path = None if out is None else Path(out)
+    council_ask.must_fit(path)
+    asked = chosen(config, council)
+    if follow_up:
+        conversation = finish(council_ask.last_conversation(config, asked))
+    wish = Wish(
+        query=council_ask.query_of(question),
+        mode=mode,
+        members=None if members is None else [name.strip() for name in members.split(",") if name.strip()],
+        use_rag=False if no_rag else None,
+        conversation=conversation,
+        priority=DEFAULT_PRIORITY if priority is None else int(one_of("--priority", priority, list("01234"))),
+        lane=lane or DEFAULT_LANE,
+    )
+    read = read_wish(asked, wish)
+    if dry_run:
+        from penstock.council.plan.estimate import estimate, prices_of
+
+        prices = prices_of(asked, config.plant.hosts)
+        made = estimate(asked, read.mode, read.members, read.query, prices, use_rag=read.use_rag)
+        if as_json:
+            render.emit(made.as_record())
+        else:
+            council_ask.print_estimate(asked, made)
+        return 0
+    if detach:
+        return finish(council_ask.detach(config, asked, wish, as_json=as_json))
+    return finish(council_ask.ask(config, asked, wish, council_ask.Shown(as_json, as_events, path)))
+
+
 # ---- list
 
 

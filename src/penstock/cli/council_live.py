@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.council_text import Pages, clean, clean_line
+from penstock.cli.council_text import clean, clean_line
 from penstock.config.councils import Council
 from penstock.diagnosis.timeline.axis import seconds
 
@@ -42,6 +42,8 @@ class Tail:
         self._in_word = False
 
     def add(self, text: str) -> None:
+        if not text:
+            return
         self.words += len(text.split()) - (self._in_word and text[:1].strip() != "")
         self._in_word = text[-1:].strip() != ""
         *full, self._rest = (self._rest + clean(text)).split("\n")
@@ -95,14 +97,16 @@ class Speaker:
 
 
 class Board:
-    """Folds live events and draws them. `pages` prints what is complete; None: nothing is printed above."""
+    """Folds live events and draws them; others print what is complete. `colour` is what they give to a name."""
 
-    def __init__(self, council: Council, console: Console, pages: Pages | None) -> None:
+    def __init__(
+        self, council: Council, console: Console, colour: Callable[[str], str] | None = None
+    ) -> None:
         from rich.live import Live
 
         self._council = council
         self._console = console
-        self._pages = pages
+        self._colour_of = colour
         self._speakers: dict[str, Speaker] = {}
         self._answered = 0
         self._asked: set[str] = set()
@@ -120,6 +124,9 @@ class Board:
 
     def close(self) -> None:
         self._live.stop()
+
+    def tell(self, text: str) -> None:
+        self._console.print(f"penstock: {text}", soft_wrap=True)
 
     # ---- events
 
@@ -197,7 +204,7 @@ class Board:
         return line
 
     def _colour(self, name: str) -> str:
-        return self._pages.colour(name) if self._pages is not None and name else "cyan"
+        return self._colour_of(name) if self._colour_of is not None and name else "cyan"
 
     def _title(self, one: Speaker) -> str:
         if not one.name:

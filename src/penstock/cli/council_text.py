@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import render
 from penstock.council import recorded
-from penstock.council.recorded import Recorded, Response
+from penstock.council.recorded import Recorded, Response, Review
 from penstock.council.report import (
     agreement_told,
     member_told,
@@ -51,7 +51,6 @@ class Pages:
         self.console = console or (render.console() if sys.stdout.isatty() else None)
         self._told: set[str] = set()
         self._colours: dict[str, str] = {}
-        self._reviewed = False
 
     def colour(self, name: str) -> str:
         return self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
@@ -66,11 +65,20 @@ class Pages:
         else:
             self.section(one.title, recorded.silence(one), "", "red")
 
-    def review(self, record: Recorded) -> None:
-        review = record.review
-        if review is None or self._reviewed:
-            return
-        self._reviewed = True
+    def record(self, record: Recorded) -> None:
+        """All of it that was not printed before; the answer last, where it is read."""
+        if problem := record.retrieval and record.retrieval.problem:
+            self.section("Documents", f"nothing was read: {problem}", "")
+        if record.escalated is not None:
+            self.section("Escalated", f"the whole council was asked: {record.escalated.why}", "")
+        for one in record.responses:
+            self.answer(one)
+        if record.review is not None:
+            self._review(record.review)
+        self._agreement(record)
+        self._synthesis(record)
+
+    def _review(self, review: Review) -> None:
         self.section("Review", review_told(review), "")
         columns, rows = ranking_table(review)
         if rows:
@@ -80,18 +88,6 @@ class Pages:
             if ballot.state not in ("counted", ""):
                 told = f": {ballot.error}" if ballot.error else ""
                 self.line(f"  ballot of {ballot.reviewer} {ballot.state}{told}")
-
-    def record(self, record: Recorded) -> None:
-        """All of it that was not printed before; the answer last, where it is read."""
-        if problem := record.retrieval and record.retrieval.problem:
-            self.section("Documents", f"nothing was read: {problem}", "")
-        if record.escalated is not None:
-            self.line(f"asked the whole council: {record.escalated.why}")
-        for one in record.responses:
-            self.answer(one)
-        self.review(record)
-        self._agreement(record)
-        self._synthesis(record)
 
     def _agreement(self, record: Recorded) -> None:
         agreement = record.agreement
@@ -112,6 +108,9 @@ class Pages:
         )
         text = f"{synthesis.by}'s answer above is all there is." if already else synthesis.text or ""
         self.section("Answer", told, text, "bold")
+        extras = passed_on(synthesis), synthesis.dissent, synthesis.sources
+        if text and any(extras):
+            self.blank()
         for told in passed_on(synthesis):
             self.line(f"  {told}")
         self._listed("dissent", [f"{one.name}: {one.claim}" for one in synthesis.dissent], most=None)
@@ -146,7 +145,7 @@ class Pages:
             head.append(f"  {told}", style="red" if colour == "red" else "dim")
         self.console.print(head)
         if text:
-            self.console.print(Markdown(clean(text), hyperlinks=False, code_theme="ansi_dark"))
+            self.console.print(Markdown(clean(text), hyperlinks=False, code_theme="ansi_dark"), style="")
 
     def blank(self) -> None:
         self.line("")

@@ -30,8 +30,6 @@ GENERATOR = '<meta name="generator" content="penstock council report">'  # by wh
 _PACKAGE = "penstock.council"
 _TITLE_LETTERS = 80
 _SHADES = 6  # of the agreement of two
-_ROW, _LABEL, _WIDTH, _TIMES = 28, 190, 860, 80  # of the picture, in its own units
-_LABEL_LETTERS = 20
 
 
 def page(record: Recorded) -> str:
@@ -217,21 +215,19 @@ def _picture(record: Recorded) -> str:
     if not known:
         return ""
     longest = max(max(took for _, took, _ in known), 1e-9)
-    rows = "".join(_bar(place, bar, longest) for place, bar in enumerate(known))
+    rows = "".join(_bar(bar, longest) for bar in known)
     return (
-        "<section><h2>Time</h2><figure>"
-        f'<svg viewBox="0 0 {_WIDTH} {_ROW * len(known)}" role="img" aria-label="How long each took">{rows}</svg>'
+        f'<section><h2>Time</h2><figure><div class="times">{rows}</div>'
         "<figcaption>From the question to the reply; dashed: no answer.</figcaption></figure></section>"
     )
 
 
-def _bar(place: int, bar: tuple[str, float, str], longest: float) -> str:
+def _bar(bar: tuple[str, float, str], longest: float) -> str:
     title, took, kind = bar
-    title = title if len(title) <= _LABEL_LETTERS else title[: _LABEL_LETTERS - 1] + "…"
-    top = place * _ROW
-    width = max(2.0, (_WIDTH - _LABEL - _TIMES) * took / longest)
+    width = max(0.5, 100 * took / longest)
     return (
-        f'<text x="0" y="{top + 18}">{escape(title)}</text>'
-        f'<rect class="{kind}" x="{_LABEL}" y="{top + 5}" width="{width:.1f}" height="{_ROW - 10}" rx="3"/>'
-        f'<text class="soft" x="{_LABEL + width + 6:.1f}" y="{top + 18}">{recorded.seconds(took)}</text>'
+        f"<span>{escape(title)}</span>"
+        '<svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect class="{kind}" width="{width:.1f}" height="10"/></svg>'
+        f'<span class="number">{recorded.seconds(took)}</span>'
     )

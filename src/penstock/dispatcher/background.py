@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TypeAlias
 
+from penstock.council.live import Hub
 from penstock.dispatcher.loop import Dispatcher
 from penstock.dispatcher.precise import run
 from penstock.store.base import Store
@@ -29,6 +30,11 @@ class BackgroundDispatcher:
         """Until it owns the store and takes work; AlreadyOwned if another does."""
         self._thread.start()
         await asyncio.wrap_future(self._started)
+
+    @property
+    def live(self) -> Hub:
+        """What is heard of questions; once it has started."""
+        return self._dispatcher.live
 
     def is_alive(self) -> bool:
         """Whether it still works; raises what ended it, if something did."""

@@ -1,0 +1,131 @@
+"""Asking a council: the task that a question becomes, and what is heard of it where only its tasks are seen.
+
+What is wrong with a question is told before it is kept, by the same rules that its attempt reads it with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from penstock.config.councils import Council
+from penstock.council.choosing import is_record
+from penstock.council.plan.asking import read_question
+from penstock.council.plan.course import partial_record
+from penstock.council.plan.steps import Question, Stage, StepEnd
+from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, State, Task, TaskRecord
+
+KEYS = "council/"  # what the keys of a question's tasks begin with; its id and the name of the step follow
+FINAL = frozenset({"done", "failed", "cancelled"})
+_STATES = {State.QUEUED: "queued", State.RUNNING: "started"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked, and how; None: as the council has it."""
+
+    query: str
+    mode: str | None = None
+    members: Sequence[str] | None = None
+    use_rag: bool | None = None
+    conversation: str | None = None
+    priority: int = DEFAULT_PRIORITY
+    lane: str = DEFAULT_LANE
+
+    def options(self) -> dict[str, Any]:
+        """All but the query, as `Client.ask` takes them."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "query"}
+
+    def payload(self) -> dict[str, Any]:
+        told = {
+            "query": self.query,
+            "mode": self.mode,
+            "members": None if self.members is None else list(self.members),
+            "use_rag": self.use_rag,
+            "conversation": self.conversation,
+        }
+        return {name: value for name, value in told.items() if value is not None}
+
+
+def read_wish(council: Council, wish: Wish, id: str = "", asked_at: float = 0.0) -> Question:
+    """The question, with its defaults; TaskError tells all that is wrong with it."""
+    return read_question(council, wish.payload(), id, asked_at)
+
+
+def question_task(council: Council, wish: Wish) -> Task:
+    """The task to submit."""
+    read_wish(council, wish)
+    return Task(
+        kind=council.kind,
+        payload=wish.payload(),
+        priority=wish.priority,
+        lane=wish.lane,
+        run=wish.conversation or "",
+    )
+
+
+# ---- what is heard of a question through its tasks alone
+
+
+class Steps:
+    """The steps of a question as the store tells of them: answers are seen whole, when their tasks have ended."""
+
+    def __init__(self, council: Council, question: Question) -> None:
+        self._council = council
+        self._question = question
+        self._asked: dict[str, float] = {}
+        self._ended: dict[str, StepEnd] = {}
+        self._states: dict[str, str] = {}
+
+    def events(self, record: TaskRecord) -> list[dict[str, Any]]:
+        """What is new of a task; nothing where it is no step of the question."""
+        prefix = f"{KEYS}{self._question.id}/"
+        if not (record.task.key or "").startswith(prefix):
+            return []
+        step = str(record.task.key).removeprefix(prefix)
+        state = _STATES.get(record.state, "ended")
+        if self._states.get(step) == state:
+            return []
+        self._states[step] = state
+        self._asked[step] = record.task.queued_at
+        place = _place(step)
+        if state != "ended":
+            return [{"event": "step", "at": record.started_at, "state": state, **place}]
+        return self._end(step, place, record)
+
+    def _end(self, step: str, place: dict[str, Any], record: TaskRecord) -> list[dict[str, Any]]:
+        at = record.ended_at or record.task.queued_at
+        self._ended[step] = StepEnd(
+            state=record.state,
+            queued_at=record.task.queued_at,
+            ended_at=at,
+            started_at=record.started_at,
+            value=record.value,
+            error=record.error,
+            host=record.host,
+            attempts=record.attempts,
+        )
+        told: list[dict[str, Any]] = [{"event": "step", "at": at, "state": "ended", **place}]
+        if place["stage"] == Stage.MEMBERS:
+            so_far = partial_record(self._council, self._question, self._asked, self._ended, at)
+            told += [
+                {"event": "answer", "at": at, "step": step, **one}
+                for one in so_far["responses"]
+                if one["name"] == place["name"]
+            ]
+        return told
+
+
+def _place(step: str) -> dict[str, Any]:
+    first, _, rest = step.partition("/")
+    stage = Stage.MEMBERS if first == "member" else Stage(first)
+    named = stage in (Stage.MEMBERS, Stage.REVIEW, Stage.SYNTHESIS)
+    return {"step": step, "name": rest.partition("/")[0] if named else None, "stage": str(stage)}
+
+
+def final_event(record: TaskRecord) -> dict[str, Any]:
+    """How a question ended: with its record, where there is one."""
+    name = {State.DONE: "done", State.CANCELLED: "cancelled"}.get(record.state, "failed")
+    told = record.value if is_record(record.value) else None
+    return {"event": name, "at": record.ended_at, "error": record.error, "record": told}
