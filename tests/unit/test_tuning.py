@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -230,3 +231,33 @@ def test_hosts_with_fixed_slots_have_no_tuner() -> None:
         now += 1.0
         told = s.apply_all([m.Finished(*run, Outcome(Verdict.DONE)) for run in s.running()], now)
         assert not [d for d in told if isinstance(d, m.HostChange)]
+
+
+def played_uneven(seed: int, calls: int = 200) -> Tuner:
+    """Calls whose work differs by 24 times, on a server that slows down for nobody, until all have ended."""
+    chance = random.Random(seed)
+    works = [float(work) for work in (16, 96, 192, 384) for _ in range(calls // 4)]
+    chance.shuffle(works)
+    tuned = tuner()
+    left: dict[str, float] = {}
+    began: dict[str, float] = {}
+    now = 0.0
+    while works or left:
+        while works and len(left) < tuned.limit:
+            task = f"t{len(began)}"
+            left[task], began[task] = works.pop(), now
+            tuned.began(task, now, len(left) >= tuned.limit and bool(works))
+        running = len(left)
+        first = min(left, key=lambda task: left[task])
+        spent = left.pop(first)
+        now += spent
+        left = {task: work - spent for task, work in left.items()}
+        full = bool(works) and len(left) >= tuned.limit
+        tuned.ended(first, now, Verdict.DONE, now - began[first], running, full, False)
+    return tuned
+
+
+def test_uneven_calls_are_not_taken_for_a_knee() -> None:
+    """C7: by chance some short calls come first; growth must not end for that on a server with room for more."""
+    limits = [played_uneven(seed).limit for seed in range(60)]
+    assert sum(limit >= 16 for limit in limits) >= 54

@@ -6,6 +6,8 @@ decides is the elasticity: how much of the added room came back as added through
 server and 0 above it.
 
 - grow: add room, twice as much each time, while it pays. Past the knee, its place follows from two throughputs.
+  Uneven calls leave that in doubt: then it looks longer, and for want of a proof goes on. The next comparison has
+  the longer look to compare with, and stopping early would cost more than a step too far.
 - hold: stay; now and then, and ever more seldom, try a little more and a little less.
 - A throughput that falls while nothing was changed moves the limit at once, by as much.
 - "Too much" (429), repeated faults and time-outs cut the limit by a third; where that happened is a ceiling, tried
@@ -32,6 +34,9 @@ _SURE = 1.5  # standard errors between a gain that pays and none
 _VERY_SURE = 2.5
 _SHIFT = 0.2  # a change of throughput that is more than a mood
 _FIRST_NOISE = 0.3
+_FEW = 8.0  # calls from whose spread the noise cannot be told
+_LONGER = 32  # calls by which a gain in doubt is measured before growth goes on, or so many turnovers:
+_LONGER_TURNOVERS = 4
 _MOST = 400  # calls in a window, or so many turnovers:
 _MOST_TURNOVERS = 16
 _PAUSE = 2  # windows between trials at first
@@ -46,6 +51,7 @@ class Point(NamedTuple):
     limit: int
     used: float  # slots in use: the limit, less what is kept for lanes that did not want it
     per_s: float
+    calls: int = _MOST  # it was measured by
 
 
 class Tuner:
@@ -96,6 +102,7 @@ class Tuner:
         self._born: dict[str, int] = {}  # live attempt -> the generation of the limit it started under
         self._generation = 0
         self._full = False
+        self._need = 0  # calls that make a window
         self._left_at = -1.0  # when it was full last; filled again in the same instant it never stopped being
         self.limit = self._within(slots)
         self._forget()
@@ -173,9 +180,13 @@ class Tuner:
             spread = sqrt(max(0.0, self._squares / count - mean_s * mean_s)) / mean_s
             self._noise = max(spread, 0.9 * self._noise)
             used = self._used / count
-            self._open(0)
             # Little's law: less ruffled by calls that end in step than counting ends by the clock.
-            self._judge(Point(self.limit, used, used / mean_s), now)
+            point = Point(self.limit, used, used / mean_s, count)
+            if self._state == GROW and self._must_look_longer(point):
+                self._need = self._turnovers(2 * count)
+                return
+            self._open(0)
+            self._judge(point, now)
 
     def _set(self, limit: int, state: int, why: str) -> None:
         """Go to a limit, for a purpose."""
@@ -248,12 +259,26 @@ class Tuner:
             return 0.0
         return (point.per_s / base.per_s - 1) / (point.used / base.used - 1)
 
+    def _must_look_longer(self, point: Point) -> bool:
+        """Whether more room seems not to pay, which may be chance, and a longer look could tell."""
+        enough = max(_LONGER, _LONGER_TURNOVERS * point.limit)
+        return point.calls < enough and self._is_in_doubt(point)
+
+    def _is_in_doubt(self, point: Point) -> bool:
+        base = self._base
+        if base is None or base.used >= point.used:
+            return False
+        elasticity = self._elasticity(point)
+        few = 1 + _FEW / min(point.calls, base.calls)  # some calls that are alike by chance show no noise
+        chance = few * self._noise * sqrt(1 / point.calls + 1 / base.calls) * point.per_s / base.per_s
+        return elasticity <= _PAYS < elasticity + _SURE * chance / (point.used / base.used - 1)
+
     def _grown(self, point: Point, now: float) -> None:
         """More room: keep it and take more while it pays."""
         base = self._base
         if base is not None and base.limit < point.limit:
             elasticity = self._elasticity(point)
-            if elasticity <= _PAYS:
+            if elasticity <= _PAYS and not self._is_in_doubt(point):
                 self._hold_at(self._knee(point), point, "past the knee")
                 return
             if elasticity >= _LINEAR and (self._linear is None or self._linear is base):
@@ -338,6 +363,7 @@ class Tuner:
             base.limit,
             base.used + (point.used - base.used) / self._weight,
             base.per_s + (point.per_s - base.per_s) / self._weight,
+            base.calls + point.calls,
         )
         self._need = self._turnovers(self._wanted())
         if self._windows >= self._pause:
