@@ -52,7 +52,8 @@ def test_what_is_commented_out_works_too() -> None:
     kept = [line for line in uncommented if not line.startswith(("Programs", "Every", "It ", "Hold"))]
     config = parse("\n".join(kept))
     assert [gate.name for gate in config.plant.gates] == ["vllm-backlog"]
-    assert [host.name for host in config.plant.hosts] == ["vllm", "cloud"]
+    hosts = ["vllm", "cloud", "council-advice", "council-library"]
+    assert [host.name for host in config.plant.hosts] == hosts
     assert "batch" in [lane.name for lane in config.plant.lanes]
     assert config.models == {"gpt-4o": "big"}
     assert not list(blind_budgets(config.plant)), "the budget of the cloud host counts"

@@ -29,7 +29,7 @@ from penstock.engine.outcomes import failure, one_line
 from penstock.errors import PenstockError
 from penstock.hosts.base import Adapter
 from penstock.model import Gate
-from penstock.setup import agent_checkup
+from penstock.setup import agent_checkup, council_checkup
 from penstock.wiring import make_adapters, open_store
 
 TIME_LIMIT_S = 15.0
@@ -41,7 +41,7 @@ WELL, WARNING, WRONG = agent_checkup.WELL, agent_checkup.WARNING, agent_checkup.
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    what: str  # host, agent, model, probe, budget, store or server
+    what: str  # host, agent, council, model, probe, budget, store or server
     name: str
     state: str  # well, warning or wrong
     detail: str
@@ -65,9 +65,11 @@ async def examine(config: Config, time_limit_s: float = TIME_LIMIT_S) -> list[Fi
         for name, what in Names(config, config.councils.values()).astray().items()
     ]
     agents = await asyncio.to_thread(_agents, config)
+    councils = await asyncio.to_thread(_councils, config)
     return [
         *(host.result() for host in hosts),
         *agents,
+        *councils,
         *astray,
         *probes.result(),
         *budgets,
@@ -97,6 +99,13 @@ def _agents(config: Config) -> list[Finding]:
     return [
         Finding("agent", name, state, one_line(detail, _MAX_DETAIL))
         for name, state, detail in agent_checkup.oddities(config, os.environ)
+    ]
+
+
+def _councils(config: Config) -> list[Finding]:
+    return [
+        Finding("council", name, state, one_line(detail, _MAX_DETAIL))
+        for name, state, detail in council_checkup.findings(config)
     ]
 
 

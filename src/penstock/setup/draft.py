@@ -31,6 +31,9 @@ _TAIL = """
 # [lanes.batch]                  # a family of work that never takes more than this
 # max_running = 2
 
+# [councils.advice]              # several members, one answer: penstock council ask "…"
+# members = [{{ name = "BUILDER", role = "proposes" }}, {{ name = "CRITIC", role = "finds what is wrong" }}]
+
 # [hosts.cloud]                  # a host of last resort, inside a budget
 # type = "openai"
 # url = "https://api.example.com/v1"

@@ -1,0 +1,81 @@
+"""Who can answer in each council, and whether there is anything to look up; how hosts are is theirs to tell."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from penstock.config import Config
+from penstock.config.council_reach import hosts_of
+from penstock.config.councils import Council, Retrieval
+from penstock.council.library.embedding import missing
+from penstock.council.library.vectors import Shelf
+from penstock.setup.agent_checkup import WARNING, WELL
+
+_MOST_HOSTS = 4  # named for one member
+_PATIENCE_S = 1.0  # for a file that somebody is writing to
+
+
+def findings(config: Config) -> Iterator[tuple[str, str, str]]:
+    """The council's name, how bad it is, and what it is with what to do."""
+    for council in config.councils.values():
+        yield council.name, WELL, _speakers(council, config)
+        if (crowd := _crowded(council, config)) is not None:
+            yield council.name, WARNING, crowd
+        if council.retrieval is not None:
+            yield council.name, *_collection(council.retrieval)
+
+
+def _speakers(council: Council, config: Config) -> str:
+    told = []
+    for member in council.members:
+        names = [host.name for host in hosts_of(member, config)]
+        more = ", …" if len(names) > _MOST_HOSTS else ""
+        told.append(f"{member.name} by {', '.join(names[:_MOST_HOSTS])}{more}")
+    return f"chair {council.chair.name}; {'; '.join(told)}"
+
+
+def _crowded(council: Council, config: Config) -> str | None:
+    """Members who cannot all answer at once, whatever else is at work."""
+    hosts = {host.name: host for member in council.members for host in hosts_of(member, config)}
+    slots = sum(host.slots if host.auto is None else host.auto.max for host in hosts.values())
+    if slots >= len(council.members):
+        return None
+    told = f"{slots} {'slot' if slots == 1 else 'slots'} of {', '.join(hosts)}"
+    return (
+        f"{len(council.members)} members share {told}: some wait for others; raise the slots if the server can do "
+        "more at a time"
+    )
+
+
+def _collection(retrieval: Retrieval) -> tuple[str, str]:
+    if (wanting := missing()) is not None:
+        return WARNING, f"members get no passages: {wanting}"
+    shelf = Shelf(retrieval.collection, retrieval.path, retrieval.url)
+    if retrieval.url is not None:
+        return WELL, f"passages come from {shelf}, which was not asked"
+    is_there = _is_there(shelf)
+    if is_there is None:
+        return WARNING, f"{shelf} cannot be read; see to its files"
+    if not is_there:
+        return (
+            WARNING,
+            f"there is no {shelf}, so members get no passages; fill it with `penstock council ingest`",
+        )
+    return WELL, f"passages come from {shelf}"
+
+
+def _is_there(shelf: Shelf) -> bool | None:
+    """By Chroma's own table, read without Chroma, whose start takes seconds; None where that cannot be told."""
+    if not os.path.exists(shelf.file):
+        return False
+    address = f"{Path(shelf.file).absolute().as_uri()}?mode=ro"
+    try:
+        with closing(sqlite3.connect(address, uri=True, timeout=_PATIENCE_S)) as file:
+            query = "SELECT count(*) FROM collections WHERE name = ?"
+            return bool(file.execute(query, (shelf.collection,)).fetchone()[0])
+    except sqlite3.Error:
+        return None

@@ -1,0 +1,107 @@
+"""What `check` says of councils: who can answer, and whether there is a collection."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from penstock.config import Config, parse
+from penstock.council.library import embedding
+from penstock.setup.council_checkup import findings
+
+HOSTS = """
+[hosts.surtr]
+type = "openai"
+url = "http://surtr:1234/v1"
+model = "qwen"
+slots = 2
+[hosts.fenrir]
+type = "simulated"
+slots = { auto = true, min = 1, max = 4 }
+"""
+
+
+def config_of(tmp_path: Path, members: str, rest: str = "") -> Config:
+    text = f"{HOSTS}\n[councils.c]\nmembers = [{members}]\n{rest}"
+    return parse(text, tmp_path / "penstock.toml")
+
+
+def test_members_are_told_with_the_hosts_that_can_answer(tmp_path: Path) -> None:
+    config = config_of(
+        tmp_path, '{ name = "GOKU", model = "qwen" }, { name = "PICCOLO" }', 'chair = "SHENRON"'
+    )
+    assert list(findings(config)) == [
+        ("c", "well", "chair SHENRON; GOKU by surtr; PICCOLO by surtr, fenrir"),
+    ]
+
+
+def test_members_that_cannot_answer_at_once_are_worth_a_word(tmp_path: Path) -> None:
+    members = ", ".join(f'{{ name = "m{number}", host = "surtr" }}' for number in range(3))
+    _, crowd = findings(config_of(tmp_path, members))
+    assert crowd[1] == "warning"
+    assert crowd[2].startswith("3 members share 2 slots of surtr: some wait for others; raise the slots")
+
+
+def test_whether_a_collection_is_there(tmp_path: Path) -> None:
+    config = config_of(tmp_path, '{ name = "GOKU" }', 'retrieval = { collection = "notes", path = "shelf" }')
+    told = list(findings(config))[1]
+    assert told[1] == "warning"
+    assert told[2].startswith(
+        f"there is no collection 'notes' in {tmp_path}/shelf, so members get no passages; fill"
+    )
+    (tmp_path / "shelf").mkdir()
+    file = tmp_path / "shelf" / "chroma.sqlite3"
+    file.write_bytes(b"no database, though as long as the header of one would be" * 9)
+    assert list(findings(config))[1][2].endswith("cannot be read; see to its files")
+    file.unlink()
+    with closing(sqlite3.connect(file)) as made:
+        made.execute("CREATE TABLE collections (name TEXT)")
+        made.execute("INSERT INTO collections VALUES ('other')")
+        made.commit()
+        assert "there is no collection 'notes'" in list(findings(config))[1][2]
+        made.execute("INSERT INTO collections VALUES ('notes')")
+        made.commit()
+    assert list(findings(config))[1] == (
+        "c",
+        "well",
+        f"passages come from collection 'notes' in {tmp_path}/shelf",
+    )
+
+
+def test_a_real_collection_is_found(tmp_path: Path) -> None:
+    """The table is Chroma's own, and could be another in a later version."""
+    from penstock.council.library.vectors import Shelf, Vectors
+
+    shelf = tmp_path / "shelf"
+    Vectors(Shelf("notes", str(shelf)), make="a model").close()
+    rest = 'retrieval = { collection = "notes", path = "shelf" }'
+    assert list(findings(config_of(tmp_path, '{ name = "GOKU" }', rest)))[1][1] == "well"
+
+
+def test_a_server_is_not_asked(tmp_path: Path) -> None:
+    rest = 'retrieval = { collection = "notes", url = "http://127.0.0.1:9" }'
+    told = list(findings(config_of(tmp_path, '{ name = "GOKU" }', rest)))[1]
+    assert told == (
+        "c",
+        "well",
+        "passages come from collection 'notes' on http://127.0.0.1:9, which was not asked",
+    )
+
+
+def test_what_is_not_installed_is_named_with_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "_NEEDED", ("no_such_package",))
+    rest = 'retrieval = { collection = "notes" }'
+    told = list(findings(config_of(tmp_path, '{ name = "GOKU" }', rest)))[1]
+    assert told[1] == "warning"
+    assert told[2].startswith(
+        "members get no passages: no_such_package is not installed; install what retrieval"
+    )
+
+
+def test_no_councils_nothing_to_say() -> None:
+    assert list(findings(parse(HOSTS))) == []
