@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config, TaskChecker
 from penstock.config.problems import nearest
-from penstock.errors import TaskError, UnknownTask, Unreachable
+from penstock.errors import TaskError, UnknownTask, Unreachable, UsageError
 from penstock.lifecycle import ENDED
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, Attempt, OnCrash, Result, State, Task, TaskRecord
 from penstock.store.base import Answer, Maker, Request, Snapshot, Store, StoredEvent, TaskFilter, Token
@@ -33,6 +33,7 @@ from penstock.telemetry.ambient import current as current_trace
 from penstock.wiring import Dispatching, make_dispatcher, open_store, read_config
 
 if TYPE_CHECKING:
+    from penstock.council.library.ingested import Ingested
     from penstock.council.live import Hub
     from penstock.diagnosis.history import History
     from penstock.diagnosis.recording import Recording
@@ -315,6 +316,41 @@ class Client:
 
     async def set_slots(self, host: str, slots: int) -> Answer:
         return await self._ask("slots", {"host": host, "slots": slots})
+
+    # ---- the library of councils
+
+    async def ingest(
+        self,
+        folder: Path | str,
+        *,
+        council: str | None = None,
+        by: str = "words",
+        chunk_words: int | None = None,
+        overlap_words: int | None = None,
+        name: str | None = None,
+        dry_run: bool = False,
+        may_empty: bool = False,
+    ) -> Ingested:
+        """Put what changed of a folder's documents into a council's collection, as `council ingest` does."""
+        from penstock.council.library.chunks import By
+        from penstock.council.library.door import council_of
+        from penstock.council.library.ingested import make_options
+        from penstock.council.library.ingesting import Ingestion
+
+        if by not in list(By):
+            raise UsageError(f"by: {by!r} must be words or headings")
+        chosen = council_of(self.config.councils, council)
+        options = make_options(
+            chosen,
+            self.config.payload_limit_bytes,
+            by=by,
+            chunk_words=chunk_words,
+            overlap_words=overlap_words,
+            name=name,
+            dry_run=dry_run,
+            may_empty=may_empty,
+        )
+        return await Ingestion(self, chosen, Path(folder), options).run()
 
     # ---- tokens
 

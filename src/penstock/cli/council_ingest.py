@@ -87,6 +87,7 @@ def ingest(
     when a file could not be put in; each is told.
     """
     from penstock.council.library.chunks import By
+    from penstock.council.library.ingesting import checked
 
     config = config_of(context)
     chosen = _council(config, council)
@@ -100,6 +101,7 @@ def ingest(
         dry_run=dry_run,
         may_empty=empty,
     )
+    checked(chosen, Path(folder), options)
     return finish(
         _ingest(config, chosen, Path(folder), options, context.obj.command, as_json=as_json, quiet=quiet)
     )
@@ -215,15 +217,17 @@ def sources(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """List what a council's collection holds: its sources, and those that must be ingested again."""
+    from penstock.council.library.door import collection_of
+
     config = config_of(context)
-    return finish(_sources(config, _council(config, council), as_json))
+    chosen = _council(config, council)
+    return finish(_sources(config, chosen, collection_of(chosen), as_json))
 
 
-async def _sources(config: Config, council: Council, as_json: bool) -> int:
-    from penstock.council.library.door import collection_of, manifest
+async def _sources(config: Config, council: Council, collection: str, as_json: bool) -> int:
+    from penstock.council.library.door import manifest
     from penstock.wiring import Dispatching
 
-    collection = collection_of(council)
     run = time.strftime(f"sources-{council.name}-%Y%m%d-%H%M%S")
     async with opened(config, dispatching=Dispatching(command="penstock council sources")) as client:
         _, held = await manifest(client, council, run)

@@ -114,6 +114,7 @@ class _Told:
         self._pace = Pace()
         self._began = time.time()
         self._command: Callable[[str], str] = "penstock {}".format
+        self._asked_at: float | None = None
         self._has_told_why = False
 
     def open(self, command: Callable[[str], str]) -> None:
@@ -125,7 +126,10 @@ class _Told:
         return told(progress, self._pace)
 
     def why(self, progress: Progress, now: float) -> str | None:
-        if progress.phase != "asking" or self._has_told_why or now - self._began < _SLOW_S:
+        if progress.phase != "asking" or self._has_told_why:
+            return None
+        self._asked_at = self._asked_at or now
+        if now - self._asked_at < _SLOW_S:
             return None
         self._has_told_why = True
         asks = self._command(f"why {progress.run}") if progress.run else self._command("status")

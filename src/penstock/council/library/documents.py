@@ -85,14 +85,20 @@ def form_of(name: str) -> Form | None:
     return _BY_ENDING.get(PurePosixPath(lower).suffix.removeprefix("."))
 
 
-def find(folder: Path, *, most_bytes: int = MOST_BYTES) -> Found:
-    """All documents below a folder, in the order of their sources."""
+def resolved(folder: Path) -> Path:
+    """The folder itself, whatever links lead to it."""
     try:
         root = folder.resolve(strict=True)
     except OSError as error:
         raise UsageError(f"{folder}: {error.strerror}; give a folder that is there") from None
     if not root.is_dir():
         raise UsageError(f"{folder}: is not a folder; give the one that the documents are in")
+    return root
+
+
+def find(folder: Path, *, most_bytes: int = MOST_BYTES) -> Found:
+    """All documents below a folder, in the order of their sources."""
+    root = resolved(folder)
     found = Found()
     links: list[tuple[str, Path]] = []
     for source, entry in _walk(root, found):

@@ -49,9 +49,8 @@ class Ingestion:
     """One folder's. `run()` does all of it; `stop()` ends it soon, and leaves what is under way to the queue."""
 
     def __init__(self, door: Door, council: Council, folder: Path, options: Options) -> None:
+        self._root = checked(council, folder, options)
         self._collection = collection_of(council)
-        if (wrong := options.chunking.problem()) is not None:
-            raise UsageError(f"ingest: {wrong}")
         self.progress = Progress()
         self._door = door
         self._council = council
@@ -74,7 +73,7 @@ class Ingestion:
     async def run(self) -> Ingested:
         began = time.monotonic()
         found = await asyncio.to_thread(documents.find, self._folder)
-        root = ingest.root_of(str(self._folder.resolve()), self._options.name)
+        root = self._root
         stamps = await asyncio.to_thread(self._stamps, root, found)
         await self._wait_for_others()
         self.progress.phase = "asking"
@@ -298,6 +297,14 @@ class Ingestion:
         self.progress.bytes_done += file.size_bytes
         if self.progress.failed >= _GIVE_UP_AFTER and not self.progress.files_done:
             self._told.gave_up = True
+
+
+def checked(council: Council, folder: Path, options: Options) -> ingest.Root:
+    """What the folder is in its collection; whatever is wrong with the request is told before anything begins."""
+    collection_of(council)
+    if (wrong := options.chunking.problem()) is not None:
+        raise UsageError(f"ingest: {wrong}")
+    return ingest.root_of(str(documents.resolved(folder)), options.name)
 
 
 def _is_unseen(root: ingest.Root, found: Found, source: str) -> bool:
