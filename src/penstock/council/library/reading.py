@@ -49,6 +49,7 @@ class Reader:
             if self._child is None:
                 self._child = await asyncio.create_subprocess_exec(
                     sys.executable,
+                    "-P",
                     "-m",
                     _CHILD,
                     stdin=PIPE,
