@@ -99,7 +99,7 @@ async def ask(config: Config, council: Council, wish: Wish, shown: Shown) -> int
             last = await follower.follow(interrupts)
             status = _over(last, asking, view, shown, interrupted=follower.interrupted)
             view.close()
-            await _leave(client, interrupts)
+            await _leave(client, asking.id, interrupts)
     return status
 
 
@@ -192,14 +192,16 @@ def write(out: Path, record: Mapping[str, Any]) -> None:
         file.write(data)
 
 
-async def _leave(client: Client, interrupts: Interrupts) -> None:
-    """Ours is answered; others may have tasks in our dispatcher."""
+async def _leave(client: Client, question: str, interrupts: Interrupts) -> None:
+    """Ours is answered; others may have tasks in our dispatcher. The end of ours may not be written yet."""
     from penstock.model import State
     from penstock.store.base import TaskFilter
 
     if not client.dispatches:
         return
-    if await client.tasks(TaskFilter(states=(State.RUNNING,), limit=1)):
+    run = (await client.get(question)).task.run
+    running = await client.tasks(TaskFilter(states=(State.RUNNING,)))
+    if any(record.task.run != run for record in running):
         render.note("tasks of others are running here; they finish first (Ctrl-C puts them back)")
     async with asyncio.TaskGroup() as group:
         group.create_task(client.stop_dispatching())

@@ -108,7 +108,7 @@ def ingest(
 
 
 def _council(config: Config, name: str | None) -> Council:
-    from penstock.cli.council import chosen
+    from penstock.cli.council_session import chosen
     from penstock.council.library.door import council_of
 
     return council_of(config.councils, name) if config.councils else chosen(config, name)

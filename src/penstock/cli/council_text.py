@@ -120,8 +120,8 @@ class Pages:
         """The last lines: what it took, and what can be done with it."""
         self.blank()
         told = recorded.figures(record)
-        if documents := retrieval_told(record):
-            told.append(documents)
+        if record.retrieval is not None and record.retrieval.used:
+            told.append(retrieval_told(record))
         self.line(" · ".join(told), "dim")
         for note in record.limits:
             self.line(f"limit: {note}", "dim")
