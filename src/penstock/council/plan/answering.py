@@ -111,7 +111,7 @@ def _asks(
     ask: list[Step] = []
     unaskable: dict[str, str] = {}
     for one in circle.members:
-        if member_step(one.name) in so_far.asked or so_far.is_late:
+        if member_step(one.name) in so_far.asked:
             continue
         try:
             ask.append(_ask(so_far, one, circle, passages))

@@ -25,7 +25,7 @@ from penstock.council.plan.record import error_of, record_of
 from penstock.council.plan.retrieving import retrieve
 from penstock.council.plan.so_far import AGREEMENT, SoFar
 from penstock.council.plan.steps import Moves, Question, Stage, StepEnd
-from penstock.council.plan.voting import vote_on
+from penstock.council.plan.voting import close, vote_on
 from penstock.model import Price
 
 OUT_OF_TIME = "time limit: the question had {time_s:g} s, and what was there by then is the result"
@@ -45,6 +45,7 @@ def moves(
     refused = refusal(so_far)
     if refused is not None:
         reached = Reached(Stage.RETRIEVE, responses=not_asked(so_far, refused), notes=[refused])
+        reached.agreement = unmeasured("nobody was asked")
         return Moves(record=record_of(so_far, reached), error=refused)
     reached = follow(so_far)
     if reached.settled:
@@ -52,7 +53,7 @@ def moves(
     if so_far.is_late:
         assert so_far.limits.time_s is not None
         reached.notes.append(OUT_OF_TIME.format(time_s=so_far.limits.time_s))
-        _close(reached)
+        _close(so_far, reached)
         return _over(so_far, reached)
     wakes = [at for at in (*reached.wakes, so_far.limit_at) if at is not None]
     return Moves(tuple(reached.ask), tuple(reached.cancel), min(wakes, default=None))
@@ -114,7 +115,8 @@ def _circle(so_far: SoFar, reached: Reached) -> Circle | None:
             enough=min(max(so_far.council.min_answers, len(answered) + 1), len(so_far.members)),
         )
         others = [one for one in so_far.members if one.name not in look.names]
-        dear = why_no_escalation(so_far, others, reached.passages)
+        # A risk word made it the council's question before it was found to be affordable.
+        dear = why_no_escalation(so_far, others, reached.passages) if look.answering else None
         if dear is None:
             reached.escalated = look.why
             return wider
@@ -151,9 +153,11 @@ def _sum_up(so_far: SoFar, reached: Reached) -> None:
     reached.conclude(conclusion, settled=conclusion.settled and is_measured)
 
 
-def _close(reached: Reached) -> None:
+def _close(so_far: SoFar, reached: Reached) -> None:
     """Out of time: what is there is the result."""
     answered = reached.material.answered
+    if reached.review is not None:
+        reached.review = close(so_far, reached.review, answered)
     if reached.conclusion is not None and reached.conclusion.settled:
         return
     passed_on = reached.conclusion.passed_on if reached.conclusion else ()

@@ -7,7 +7,7 @@ told where it is known for everybody.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.config.councils import Council, Member, Mode
@@ -23,6 +23,7 @@ from penstock.council.plan.calls import (
     question_size,
     review_call,
 )
+from penstock.council.plan.quick import quick_members, risk_word
 from penstock.council.plan.steps import Stage, Turn
 from penstock.model import Host, Price
 
@@ -106,10 +107,17 @@ def estimate(
     turns: Sequence[Turn] = (),
     seconds: Mapping[str, float] | None = None,
 ) -> Estimate:
-    """`prices` and `seconds` of one call: by member's name, where they are known."""
+    """`prices` and `seconds` of one call: by member's name, where they are known.
+
+    A quick question that holds a risk word is one for the council from the start.
+    """
+    if mode is Mode.QUICK and risk_word(council, query) is not None:
+        found = estimate(
+            council, Mode.COUNCIL, members, query, prices, use_rag=use_rag, turns=turns, seconds=seconds
+        )
+        return replace(found, mode=mode, limit_usd=_limit_usd(council, mode))
     asked = tuple(one for one in council.members if one.name in members)
     question, passages = question_size(query, turns), passages_size(council, use_rag)
-    limits = council.limits.get(mode)
     stages = (
         *_retrieve(council, use_rag),
         _members(council, mode, asked, question, passages, prices),
@@ -123,8 +131,13 @@ def estimate(
         stages=tuple(one for one in stages if one.calls_most),
         unpriced=tuple(sorted(involved - prices.keys())),
         seconds=_seconds(council, mode, asked, seconds or {}),
-        limit_usd=limits.cost_usd if limits else None,
+        limit_usd=_limit_usd(council, mode),
     )
+
+
+def _limit_usd(council: Council, mode: Mode) -> float | None:
+    limits = council.limits.get(mode)
+    return limits.cost_usd if limits else None
 
 
 def prices_of(council: Council, hosts: Sequence[Host]) -> dict[str, Price]:
@@ -172,7 +185,7 @@ def _members(
     everybody = _priced(Stage.MEMBERS, [member_call(one, question, passages) for one in asked], prices)
     if mode is not Mode.QUICK:
         return everybody
-    first = [member_call(one, question, passages) for one in _quick(council, asked)]
+    first = [member_call(one, question, passages) for one in quick_members(council, asked)]
     few = _priced(Stage.MEMBERS, first, prices)
     return StageEstimate(
         Stage.MEMBERS,
@@ -181,10 +194,6 @@ def _members(
         Size(few.tokens.expected, everybody.tokens.most),
         Size(few.usd.expected, everybody.usd.most),
     )
-
-
-def _quick(council: Council, asked: Sequence[Member]) -> Sequence[Member]:
-    return [one for one in asked if one.name in council.quick.members] or asked[:1]
 
 
 def _review(
@@ -201,7 +210,7 @@ def _review(
 
 def _agreement(council: Council, mode: Mode, asked: Sequence[Member]) -> StageEstimate:
     if mode is Mode.QUICK:
-        pair = len(_quick(council, asked)) > 1
+        pair = len(quick_members(council, asked)) > 1
         return StageEstimate(Stage.AGREEMENT, int(pair), int(pair) + int(len(asked) > 1))
     several = int(len(asked) > 1)
     return StageEstimate(Stage.AGREEMENT, several, several)
@@ -229,7 +238,7 @@ def _seconds(
     council: Council, mode: Mode, asked: Sequence[Member], seconds: Mapping[str, float]
 ) -> float | None:
     """The slowest of each stage, one stage after the other, as if every host were free."""
-    first = _quick(council, asked) if mode is Mode.QUICK else asked
+    first = quick_members(council, asked) if mode is Mode.QUICK else asked
     needed = [one.name for one in first]
     sums_up = mode is not Mode.QUICK and len(asked) > 1
     if any(name not in seconds for name in (*needed, *([council.chair.name] if sums_up else []))):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.config.councils import Member, Mode
+from penstock.config.councils import Council, Member, Mode
 from penstock.council.plan.answering import Answering, Circle, Response, answering
 from penstock.council.plan.measuring import agreement_ask, agreement_of
 from penstock.council.plan.replies import one_line
@@ -37,27 +37,27 @@ class QuickLook:
         return frozenset(one.name for one in self.answering.responses) if self.answering else frozenset()
 
 
-def risk_word(so_far: SoFar) -> str | None:
+def risk_word(council: Council, query: str) -> str | None:
     """The first configured word that the question holds as a word of its own, however it is written."""
-    query = so_far.question.query.casefold()
-    for word in so_far.council.quick.risk_words:
-        if re.search(rf"(?<!\w){re.escape(word.casefold())}(?!\w)", query):
+    folded = query.casefold()
+    for word in council.quick.risk_words:
+        if re.search(rf"(?<!\w){re.escape(word.casefold())}(?!\w)", folded):
             return word
     return None
 
 
-def quick_members(so_far: SoFar) -> tuple[Member, ...]:
+def quick_members(council: Council, asked: Sequence[Member]) -> tuple[Member, ...]:
     """Those the config names, as far as the question lets them be asked; else its first member."""
-    named = tuple(one for one in so_far.members if one.name in so_far.council.quick.members)
-    return named or so_far.members[:1]
+    named = tuple(one for one in asked if one.name in council.quick.members)
+    return named or tuple(asked[:1])
 
 
 def quick_look(so_far: SoFar, passages: Sequence[Passage]) -> QuickLook:
     assert so_far.question.mode is Mode.QUICK
-    word = risk_word(so_far)
+    word = risk_word(so_far.council, so_far.question.query)
     if word is not None:
         return QuickLook(settled=True, why=f"risk word: {word}")
-    members = quick_members(so_far)
+    members = quick_members(so_far.council, so_far.members)
     asked = answering(so_far, Circle(members, frozenset(one.name for one in members)), passages)
     if not asked.settled:
         return QuickLook(settled=False, answering=asked, ask=asked.ask)

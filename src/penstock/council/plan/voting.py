@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from penstock.config.councils import Member
-from penstock.council.plan.answering import Response, payload_of
+from penstock.council.plan.answering import TIME_LIMIT, Response, payload_of
 from penstock.council.plan.ballots import Ballot, read_ballot
 from penstock.council.plan.calls import LEAST_ANSWERS
 from penstock.council.plan.limits import why_no_review
@@ -127,6 +127,17 @@ def vote_on(so_far: SoFar, answered: Sequence[Response], passages: Sequence[Pass
             cancel=live if is_over else (),
             wake_at=None if is_over else cutoff,
         )
+    return _counted(so_far, casts, answered)
+
+
+def close(so_far: SoFar, review: Review, answered: Sequence[Response]) -> Review:
+    """Out of time: the ballots that are there count."""
+    if review.settled:
+        return review
+    casts = [
+        replace(one, vote=Vote.UNUSABLE, error=TIME_LIMIT, ask=None) if one.vote is Vote.AWAITED else one
+        for one in review.casts
+    ]
     return _counted(so_far, casts, answered)
 
 
