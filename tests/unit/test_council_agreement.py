@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -165,8 +164,7 @@ def test_d4_real_embeddings_see_a_paraphrase() -> None:
         ]
     )
     assert (found["measured"], found["how"], found["score"]) == (True, "embeddings", 0.5)
-    conflicts: Any = found["conflicts"]
-    assert conflicts[0]["claims"] == ["The bridge was opened in 1932.", "The bridge opened in 1923."]
+    assert found["conflicts"][0]["claims"] == ["The bridge was opened in 1932.", "The bridge opened in 1923."]
 
 
 def test_without_the_model_words_are_compared_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

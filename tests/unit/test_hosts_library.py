@@ -112,6 +112,12 @@ async def test_a_process_of_its_own_does_it_all(tmp_path: Path) -> None:
             assert await lib.do("remove", sources=["pumps.md"]) == {"removed": 1}
             told = await lib.do("manifest")
             assert told["sources"] == {"café.md": "h1", "garden.md": "h1"}
+            answers = [
+                {"name": "A", "text": TEXTS["garden.md"][0]},
+                {"name": "B", "text": TEXTS["garden.md"][0]},
+            ]
+            agreed = await lib.do("agreement", "plain", answers=answers)
+            assert (agreed["measured"], agreed["how"], agreed["score"]) == (True, "embeddings", 1.0)
             assert lib.pid == pid
             theirs = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
             assert f"socket:[{os.fstat(ours.fileno()).st_ino}]" not in theirs

@@ -22,11 +22,11 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-import penstock
 from penstock.council.library.librarian import Order
 from penstock.errors import HostError
 from penstock.hosts.library_child import LENGTH_BYTES, Answer
 
+_PACKAGES = Path(__file__).parents[2]  # where ours is, wherever it was started
 _START = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from penstock.hosts.library_child import main; main(int(sys.argv[2]))"
@@ -59,7 +59,7 @@ class _Child:
         try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-c", _START),
-                *(str(Path(penstock.__file__).parent.parent), str(os.getpid())),
+                *(str(_PACKAGES), str(os.getpid())),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -14,9 +14,11 @@ import msgspec
 
 from penstock.council.library.collection import Collection, Embeddings, SourcePart, Stand
 from penstock.council.library.embedding import LOCAL_MODEL, local_model
+from penstock.council.library.likeness import agreement
 from penstock.council.library.passages import StoredPassage, passage_id
 from penstock.council.library.search import search
 from penstock.council.library.vectors import BrokenCollection, Shelf
+from penstock.council.plan.texts import Answer
 from penstock.errors import PermanentError
 
 
@@ -115,6 +117,8 @@ class Librarian:
             return {"removed": len(order.sources)}
         if order.do == "manifest":
             return self._collection(order).manifest()
+        if order.do == "agreement":
+            return agreement([Answer(one.name, one.text) for one in order.answers])
         raise PermanentError(f"the library does not know how to {order.do!r}")
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ model's, and one of unknown scale would make the figure mean something else.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from penstock.council.library.embedding import local_model
 from penstock.council.plan.agreement import BY_WORDS, Likeness, by_embeddings, measure
@@ -26,7 +27,7 @@ def by_meaning() -> Likeness:
     return by_embeddings(cosines)
 
 
-def agreement(answers: Sequence[Answer]) -> dict[str, object]:
+def agreement(answers: Sequence[Answer]) -> dict[str, Any]:
     """The agreement part of a record; it says where it had to do without the model."""
     try:
         likeness = by_meaning()
