@@ -50,6 +50,9 @@ def masked(text: str, author: Member | None) -> str:
     if author.emoji:
         text = re.sub(re.escape(author.emoji.rstrip("\ufe0f")) + "\ufe0f?", "", text)
     tells = [author.name, author.model or "", author.role if " " in author.role.strip() else ""]
+    folded = text.casefold()  # most texts name nobody, and to look is cheaper than to replace
     for tell in sorted({tell.strip() for tell in tells} - {""}, key=len, reverse=True):
+        if tell.casefold() not in folded:
+            continue
         text = re.sub(rf"(?<!\w){re.escape(tell)}(?!\w)", MASK, text, flags=re.IGNORECASE)
     return text

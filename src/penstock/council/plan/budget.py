@@ -11,49 +11,43 @@ the three figures, for prose, code and tables in some twenty languages and scrip
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from math import ceil
 
 from penstock.council.plan.texts import Message
 
 MESSAGE_TOKENS = 8  # what a chat template puts round one message
 
-_WORD = re.compile(r" ?[A-Za-z]+")  # the space before a word belongs to it
-_SPACES = re.compile(r" +")
-_FAR = re.compile(r"[^\x00-\x7f]")
+# A word with the space before it, which belongs to it; spaces; any other character. None is long: costs are kept.
+_PIECE = re.compile(r" ?[A-Za-z]{1,32}| {1,32}|[^A-Za-z ]")
 _SHORT_WORD = 7  # common words of up to so many letters are nearly always one token
 
 
 def tokens_of(text: str) -> int:
     """At least as many as nearly every tokenizer makes of the text."""
-    words = _WORD.findall(text)
-    rest = _WORD.sub("\0", text)
-    spaces = _SPACES.findall(rest)
-    far = [] if text.isascii() else _FAR.findall(rest)
-    # What is left are digits, marks and line ends: a token each.
-    tokens = float(len(rest) - len(words) - sum(map(len, spaces)) - len(far))
-    for pieces, cost in ((words, _word_tokens), (spaces, _run_tokens), (far, _far_tokens)):
-        tokens += sum(count * cost(piece) for piece, count in Counter(pieces).items())
-    return ceil(tokens)
+    return ceil(sum(map(_cost, _PIECE.findall(text))))
 
 
 def tokens_of_messages(messages: Iterable[Message]) -> int:
     return sum(tokens_of(message["content"]) + MESSAGE_TOKENS for message in messages)
 
 
-def _word_tokens(word: str) -> float:
-    word = word.lstrip()
+@lru_cache(maxsize=20_000)
+def _cost(piece: str) -> float:
+    word = piece.lstrip(" ")
+    if not word:
+        return 1 + len(piece) / 4
+    if not word.isascii():
+        return _far_cost(word)
+    if not word.isalpha():
+        return 1  # digits, marks and line ends
     if not (word.islower() or word.istitle()):
         return 1 + len(word) / 1.7  # CAPITALS, camelCase, pieces of hashes
     return 1.25 if len(word) <= _SHORT_WORD else len(word) / 2.5
 
 
-def _run_tokens(spaces: str) -> float:
-    return 1 + len(spaces) / 4
-
-
-def _far_tokens(character: str) -> float:
+def _far_cost(character: str) -> float:
     """A tokenizer that does not know a script falls back to its bytes, of which a character has up to four."""
     if "\u2000" <= character <= "\u9fff":
         return 2.0  # marks, kana, Chinese: what every vocabulary knows in part

@@ -47,8 +47,10 @@ def material(text: str, *codes: str, citable: Collection[int] = ()) -> str:
     text = visible(text)
     text = _TEMPLATE_MARKS.sub(lambda mark: f"{mark.group()} ", text)
     text = CITATION.sub(lambda mark: _kept_or_spread(mark, citable), text)
+    folded = text.casefold()
     for code in codes:
-        text = re.sub(re.escape(code), REMOVED, text, flags=re.IGNORECASE)
+        if code.casefold() in folded:
+            text = re.sub(re.escape(code), REMOVED, text, flags=re.IGNORECASE)
     return _LIKE_A_FENCE.sub(r"\1\\", text).strip("\n")
 
 

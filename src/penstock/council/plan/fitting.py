@@ -66,6 +66,7 @@ class Laid:
     has_turns: bool
     shown: tuple[int, ...]
     cut: tuple[str, ...]
+    spare: int  # tokens that are left
 
 
 def lay(given: Given, left: int, reader: Member, codes: tuple[str, ...]) -> Laid:
@@ -80,13 +81,14 @@ def lay(given: Given, left: int, reader: Member, codes: tuple[str, ...]) -> Laid
     fitting, spare = _first_that_fit(passages, left - sum(block.tokens for block in answers))
     turns = _latest_that_fit(given.turns, codes, spare) if len(fitting) == len(passages) else []
     shown = tuple(passage.n for passage in given.passages[: len(fitting)])
-    used = sum(block.tokens for block in [*turns, *fitting])
-    written, short = _fitted(_answers(given.answers, codes, shown), left - used)
+    left -= sum(block.tokens for block in [*turns, *fitting])
+    written, short = _fitted(_answers(given.answers, codes, shown), left) if shown else _fitted(answers, left)
     cut = [f"{block.called}: no room in {room} tokens" for block in passages[len(fitting) :]]
     if gone := len(given.turns) - len(turns):
         cut.insert(0, f"the oldest {gone} of {len(given.turns)} earlier turns: no room in {room} tokens")
     text = "\n\n".join(block.text for block in [*turns, *fitting, *written])
-    return Laid(text, bool(turns), shown, (*cut, *short))
+    spare = left - sum(block.tokens for block in written)
+    return Laid(text, bool(turns), shown, (*cut, *short), spare)
 
 
 def _first_that_fit(blocks: Sequence[Block], room: int) -> tuple[list[Block], int]:

@@ -122,15 +122,14 @@ def review_prompt(
     laid = lay(Given(question.turns, passages, given), room - most, reviewer, (code,))
     words += [PASSAGES] if laid.shown else []
     words += [TURNS] if laid.has_turns else []
-    messages = chat(words, [laid.text, *ask])
     return ReviewPrompt(
         reviewer.name,
-        messages,
+        chat(words, [laid.text, *ask]),
         reviewer.max_tokens,
         order,
         ballots.response_format(len(order), council.rubric),
         laid.cut,
-        room - tokens_of_messages(messages),
+        laid.spare + REPAIR_TOKENS,
         code,
     )
 
