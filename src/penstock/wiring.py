@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import AVAILABLE, Config, HostTypes, load
-from penstock.config.own_calls import needs_door, own_lanes
-from penstock.config.own_files import OwnFiles, agents_dir, folder_of, store_tag, work_dir
+from penstock.config.councils import COUNCIL_TYPE
+from penstock.config.own_calls import calls_lane, needs_desk, needs_door, own_lanes
+from penstock.config.own_files import OwnFiles, agents_dir, folder_of, library_dir, store_tag, work_dir
 from penstock.errors import ConfigError, UsageError
 from penstock.model import OnStop
 
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from penstock.dispatcher.loop import Dispatcher
     from penstock.engine.base import MakeEngine
     from penstock.hosts.base import Adapter
+    from penstock.hosts.inner_desk import InnerDesk
     from penstock.hosts.own_door import Entrance, OwnDoor
-    from penstock.model import Host
+    from penstock.model import Host, Task
     from penstock.store.base import Store
     from penstock.telemetry.traces import Traces
 
@@ -36,7 +38,9 @@ MakeAdapter = Callable[["Host", "Clock"], "Adapter"]
 _ADAPTERS = {
     "agent": "penstock.hosts.agent:make",
     "command": "penstock.hosts.command:make",
+    "council": "penstock.hosts.council:make",
     "file_prompt": "penstock.hosts.file_prompt:make",
+    "library": "penstock.hosts.library:make",
     "local": "penstock.hosts.local:make",
     "openai": "penstock.hosts.openai:make",
     "python": "penstock.hosts.python:make",
@@ -77,19 +81,29 @@ def open_store(config: Config) -> Store:
     return SQLiteStore(config.store, max_payload_bytes=config.payload_limit_bytes)
 
 
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How attempts reach the dispatcher that runs them, where their hosts need it."""
+
+    door: OwnDoor | None = None  # for calls of models
+    desk: InnerDesk | None = None  # for tasks of questions
+
+
+NO_WAYS = Ways()
+
+
 def make_adapters(
-    config: Config, clock: Clock, door: OwnDoor | None = None, store: Store | None = None
+    config: Config, clock: Clock, ways: Ways = NO_WAYS, store: Store | None = None
 ) -> dict[str, Adapter]:
     """One adapter per host; everything wrong with their options is told at once.
 
-    `door` is how hosts that call models themselves reach those of this dispatcher. By the `store` machines agree
-    that share an engine for containers.
+    By the `store` machines agree that share an engine for containers, and councils know earlier turns.
     """
     adapters: dict[str, Adapter] = {}
     problems: list[str] = []
     for host in config.plant.hosts:
         try:
-            adapters[host.name] = _maker(host.type)(_placed(config, host, door, store), clock)
+            adapters[host.name] = _maker(host.type)(_placed(config, host, ways, store), clock)
         except ConfigError as error:
             problems += error.problems
     if problems:
@@ -97,7 +111,7 @@ def make_adapters(
     return adapters
 
 
-def _placed(config: Config, host: Host, door: OwnDoor | None, store: Store | None = None) -> Host:
+def _placed(config: Config, host: Host, ways: Ways, store: Store | None = None) -> Host:
     """The host with what its adapter must know of the config it stands in."""
     options = dict(host.options)
     if host.type == "python" and config.path is not None:
@@ -123,8 +137,29 @@ def _placed(config: Config, host: Host, door: OwnDoor | None, store: Store | Non
     if needs_door(host):
         from penstock.hosts.own_door import OwnDoor
 
-        options["door"] = door or OwnDoor()
+        options["door"] = ways.door or OwnDoor()
+    if needs_desk(host):
+        options["placement"] = _at_the_desk(config, host, ways, store)
     return replace(host, options=options) if options != host.options else host
+
+
+def _at_the_desk(config: Config, host: Host, ways: Ways, store: Store | None) -> object:
+    """The placement of a host whose attempts ask their dispatcher for tasks."""
+    from penstock.hosts.inner_desk import InnerDesk
+
+    desk = ways.desk or InnerDesk()
+    if host.type == COUNCIL_TYPE:
+        from penstock.hosts.council import Placement
+
+        return Placement(config.councils[host.options["council"]], config.plant.hosts, desk, store)
+    from penstock.engine.trees import MARKER, worker_mark
+    from penstock.hosts.library import LibraryPlacement
+
+    async def call(task: Task, endpoint: str, body: bytes) -> bytes:
+        return await desk.inner.call(task, endpoint, body)
+
+    environment = {MARKER: worker_mark(store_tag(config), host.name, 0)}
+    return LibraryPlacement(config.councils, library_dir(config), call, calls_lane(host), environment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +208,9 @@ def make_dispatcher(
 
     owner = Owner(os.getpid(), platform.node(), dispatching.named(command))
     traces = make_traces(config) if traced else None
-    door = make_door(config)
-    make_engine = _local_engine(config, door, store)
-    doorway = None if door is None else _doorway(config, store, door)
+    ways = Ways(make_door(config), make_desk(config))
+    make_engine = _local_engine(config, ways, store)
+    doorway = _doorway(config, store, ways)
     if dispatching.has_threads:
         from penstock.engine.kinds import thread_per_kind
 
@@ -184,14 +219,16 @@ def make_dispatcher(
     return Dispatcher(config, store, make_engine, owner, traces, OnStop(dispatching.on_stop), doorway)
 
 
-def _doorway(config: Config, store: Store, door: OwnDoor) -> Doorway:
+def _doorway(config: Config, store: Store, ways: Ways) -> Doorway | None:
+    if ways == NO_WAYS:
+        return None
     from penstock.dispatcher.doorway import Doorway
 
     def open_privately(dispatcher: Dispatcher) -> AbstractAsyncContextManager[Entrance]:
         opened: AbstractAsyncContextManager[Entrance] = _named(_PRIVATE_DOOR)(config, store, dispatcher)
         return opened
 
-    return Doorway(door, open_privately, own_lanes(config.plant))
+    return Doorway(ways.door, open_privately, own_lanes(config.plant), ways.desk)
 
 
 def make_door(config: Config) -> OwnDoor | None:
@@ -202,6 +239,15 @@ def make_door(config: Config) -> OwnDoor | None:
     from penstock.hosts.own_door import OwnDoor
 
     return OwnDoor(lanes_without_runs(config))
+
+
+def make_desk(config: Config) -> InnerDesk | None:
+    """Where questions of this config's councils ask for tasks, where it has any."""
+    if not any(map(needs_desk, config.plant.hosts)):
+        return None
+    from penstock.hosts.inner_desk import InnerDesk
+
+    return InnerDesk()
 
 
 def are_traced(config: Config) -> bool:
@@ -232,7 +278,7 @@ def make_traces(config: Config) -> Traces | None:
     return Traces(endpoint)
 
 
-def _local_engine(config: Config, door: OwnDoor | None, store: Store) -> MakeEngine:
+def _local_engine(config: Config, ways: Ways, store: Store) -> MakeEngine:
     from penstock.clock import SystemClock
     from penstock.config.outputs import OutputRules
     from penstock.engine.base import Ended, Engine, Report, Stall
@@ -240,7 +286,8 @@ def _local_engine(config: Config, door: OwnDoor | None, store: Store) -> MakeEng
     from penstock.engine.outputs import Outputs
 
     clock = SystemClock()
-    adapters = make_adapters(config, clock, door, store)
+    adapters = make_adapters(config, clock, ways, store)
+    door = ways.door
     slots = {h.name: h.slots for h in config.plant.hosts}
     tag = store_tag(config)
     outputs = Outputs(OutputRules(config))

@@ -17,7 +17,7 @@ from penstock.hosts.file_prompt import FilePromptAdapter, make, order_of
 from penstock.hosts.own_door import Guest, OwnDoor
 from penstock.hosts.rooted_files import RootedFiles
 from penstock.model import Host, Outcome, Price, Verdict
-from penstock.wiring import _placed
+from penstock.wiring import NO_WAYS, _placed
 from tests.unit.model_rig import Call, chat, http, wire
 
 CLOSE = (("Connection", "close"),)
@@ -280,7 +280,7 @@ def test_files_are_read_beside_the_config_and_secrets_are_not(tmp_path: Path) ->
         type = "file_prompt"
     """
     config = parse(text, tmp_path / "penstock.toml")
-    options = _placed(config, config.plant.hosts[1], None).options
+    options = _placed(config, config.plant.hosts[1], NO_WAYS).options
     assert options["root"] == str(tmp_path)
     for name in ("penstock.toml", "penstock.db", "penstock.db-shm", "m.key", "penstock.env"):
         assert options["own_files"].has(str(tmp_path), name), name

@@ -12,7 +12,7 @@ from penstock.errors import PermanentError, TemporaryError
 from penstock.hosts.base import Job
 from penstock.hosts.own_door import Access, Guest, OwnDoor
 from penstock.model import Host, Plant
-from penstock.wiring import _placed, make_door
+from penstock.wiring import Ways, _placed, make_door
 
 
 class Hall:
@@ -110,6 +110,6 @@ def test_hosts_that_call_models_through_us_share_the_door_of_their_dispatcher() 
     config = Config(plant=Plant(hosts), path=Path("penstock.toml"))
     door = make_door(config)
     assert door is not None
-    placed = [_placed(config, host, door).options.get("door") for host in hosts]
+    placed = [_placed(config, host, Ways(door)).options.get("door") for host in hosts]
     assert placed == [door, door, None]
     assert make_door(Config(plant=Plant(hosts[2:]))) is None

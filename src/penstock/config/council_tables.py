@@ -28,12 +28,11 @@ from penstock.config.councils import (
     Retrieval,
 )
 from penstock.config.problems import Near, quoted
-from penstock.config.store_place import beside_store
+from penstock.config.store_place import LIBRARY_FOLDER, beside_store
 from penstock.config.tables import Table
 
 _MODES = tuple(mode.value for mode in Mode)
 _USUAL = Council("", (), Member(""))
-_LIBRARY_FOLDER = "library"  # beside the store
 _COLLECTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*")  # as Chroma has it
 _FEWEST_LETTERS, _MOST_LETTERS = 3, 63
 _LIMITS_LIKE = "{ quick = { cost_usd = 0.05, time_s = 60 } }"
@@ -106,7 +105,7 @@ def _retrieval(table: Table, folder: Path, store: str) -> Retrieval | None:
     embeddings = inner.text("embeddings", None)
     if embeddings is not None and len(embeddings) > keys.MAX_MODEL:
         inner.refuse(f"must be the name of a model, at most {keys.MAX_MODEL} characters", "embeddings")
-    own = beside_store(store, _LIBRARY_FOLDER) if path is None else folder / os.path.expanduser(path)
+    own = beside_store(store, LIBRARY_FOLDER) if path is None else folder / os.path.expanduser(path)
     return Retrieval(
         collection=_collection(inner),
         top=inner.whole("top", usual.top, keys.PASSAGES),
@@ -257,7 +256,7 @@ def council_document(council: Council, store: str) -> dict[str, Any]:
 
 
 def _retrieval_document(retrieval: Retrieval, store: str) -> dict[str, Any]:
-    usual = Retrieval("", path=os.path.normpath(beside_store(store, _LIBRARY_FOLDER)))
+    usual = Retrieval("", path=os.path.normpath(beside_store(store, LIBRARY_FOLDER)))
     if retrieval.url is not None:
         usual = replace(usual, path="")
     table = _unusual(retrieval, usual, keys.RETRIEVAL)

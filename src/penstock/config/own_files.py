@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock.config.document import Config
-from penstock.config.store_place import beside_store, tag_of
+from penstock.config.store_place import LIBRARY_FOLDER, beside_store, tag_of
 from penstock.model import Host
 
 SECRETS_FILE = "penstock.env"
@@ -79,6 +79,11 @@ def work_dir(config: Config, host: Host) -> str:
 def agents_dir(config: Config) -> str:
     """Where what is known of container agents lies: beside the store, or in the user's own folder."""
     return beside_store(config.store, "agents")
+
+
+def library_dir(config: Config) -> str:
+    """Where the library keeps what it knows of collections that are on servers."""
+    return beside_store(config.store, LIBRARY_FOLDER)
 
 
 def store_tag(config: Config) -> str:

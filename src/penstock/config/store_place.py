@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+LIBRARY_FOLDER = "library"  # of collections, beside the store
+
 
 def beside_store(store: str, what: str) -> str:
     if "://" not in store:

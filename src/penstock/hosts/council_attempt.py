@@ -1,0 +1,154 @@
+"""One attempt of a question: asks the plan what is next, has it done, waits for what ends, until there is a record.
+
+Nothing is decided here. What is known of a question is what its tasks came to, and those are in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from penstock.clock import Clock
+from penstock.config.councils import Council
+from penstock.council.plan.course import moves
+from penstock.council.plan.steps import Moves, Question, Stage, Step, StepEnd
+from penstock.errors import PermanentError
+from penstock.hosts.base import Job
+from penstock.hosts.council_news import News
+from penstock.hosts.inner_desk import Inner
+from penstock.model import Outcome, Price, Task, Verdict
+from penstock.store.ids import new_ids
+
+KEY = "council/{question}/{step}"
+_SOONEST_S = 0.01  # the clock and the loop's timers may differ by less
+_URGENT = (Stage.REVIEW, Stage.SYNTHESIS)  # what is begun is finished before something else is
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the attempts of a council's questions have in common."""
+
+    council: Council
+    inner: Inner
+    clock: Clock
+    prices: Mapping[str, Price]
+    since: float = 0.0  # steps that ended before, and are not done, are asked for again
+
+
+class QuestionAttempt:
+    """Listens to its own tasks; all of it on the dispatcher's loop."""
+
+    def __init__(self, given: Circumstances, question: Question, job: Job) -> None:
+        self._council = given.council
+        self._inner = given.inner
+        self._clock = given.clock
+        self._prices = given.prices
+        self._since = given.since
+        self._question = question
+        self._job = job
+        self._news = News(given.inner.live, given.council, question)
+        self._steps: dict[str, str] = {}  # task -> step
+        self._tasks: dict[str, str] = {}  # step -> task
+        self._asked: dict[str, float] = {}
+        self._ends: dict[str, StepEnd] = {}  # by task
+        self._told: set[str] = set()  # ends of steps that followers were told of
+        self._unwanted: set[str] = set()
+        self._heard = asyncio.Event()
+
+    async def run(self) -> Outcome:
+        try:
+            while True:
+                next_ = self._next()
+                if next_.record is not None:
+                    self._cancel(next_.cancel)
+                    self._news.concluded(next_.record)
+                    if next_.error is not None:
+                        return Outcome(Verdict.PERMANENT, dict(next_.record), error=next_.error)
+                    return Outcome(Verdict.DONE, dict(next_.record))
+                self._cancel(next_.cancel)
+                wanted = [step for step in next_.ask if step.name not in self._asked]
+                if wanted:
+                    await self._ask(wanted)
+                else:
+                    await self._wait(next_.wake_at)
+        finally:
+            self._inner.leave(self)
+
+    def _next(self) -> Moves:
+        self._heard.clear()
+        ended = self._ended()
+        now = self._clock.now()
+        for step in ended:
+            if step not in self._told:
+                self._told.add(step)
+                self._news.ended(step, self._asked, ended, now)
+        return moves(self._council, self._question, self._asked, ended, now, self._prices)
+
+    def _ended(self) -> dict[str, StepEnd]:
+        return {step: self._ends[task] for step, task in self._tasks.items() if task in self._ends}
+
+    async def _wait(self, wake_at: float | None) -> None:
+        """Until something ends, or the plan wants to look again."""
+        if wake_at is None and all(task in self._ends for task in self._tasks.values()):
+            raise PermanentError("a defect of Penstock: the question has nothing left to wait for")
+        delay_s = None if wake_at is None else max(_SOONEST_S, wake_at - self._clock.now())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(delay_s):
+                await self._heard.wait()
+
+    def _cancel(self, steps: Iterable[str]) -> None:
+        tasks = [self._tasks[step] for step in steps if step in self._tasks]
+        wanted = [task for task in tasks if task not in self._unwanted and task not in self._ends]
+        self._unwanted.update(wanted)
+        self._inner.cancel(wanted)
+
+    async def _ask(self, steps: Sequence[Step]) -> None:
+        tasks = [self._task(step, id) for step, id in zip(steps, new_ids(len(steps)), strict=True)]
+        for step, task in zip(steps, tasks, strict=True):
+            self._steps[task.id] = step.name  # before it can start
+            self._news.asked(step)
+        found = await self._inner.submit(self._question.id, tasks, self, self._since)
+        for step, task, asked in zip(steps, tasks, found, strict=True):
+            if asked.id != task.id:
+                del self._steps[task.id]
+                self._steps[asked.id] = step.name
+            self._tasks[step.name] = asked.id
+            self._asked[step.name] = asked.queued_at
+            if asked.end is not None:
+                self._ends[asked.id] = asked.end
+
+    def _task(self, step: Step, id: str) -> Task:
+        job = self._job
+        done = (self._tasks[name] for name in step.after if name in self._tasks)
+        return Task(
+            kind=step.kind,
+            payload=step.payload,
+            priority=max(0, job.priority - 1) if step.stage in _URGENT else job.priority,
+            lane=self._council.calls_lane,
+            run=job.run,
+            after=tuple(task for task in done if task in self._ends and self._ends[task].is_done),
+            host=step.host,
+            model=step.model,
+            timeout_s=step.timeout_s,
+            retries=step.retries,
+            key=KEY.format(question=self._question.id, step=step.name),
+            id=id,
+            queued_at=self._clock.now(),
+            trace=job.trace,
+        )
+
+    # ---- what the desk tells
+
+    def started(self, task: str, host: str, attempt: int, at: float) -> None:
+        if (step := self._steps.get(task)) is not None:
+            self._news.started(step, host, attempt)
+
+    def text(self, task: str, piece: str) -> None:
+        if (step := self._steps.get(task)) is not None:
+            self._news.text(step, piece)
+
+    def ended(self, task: str, end: StepEnd) -> None:
+        self._ends[task] = end
+        self._heard.set()
