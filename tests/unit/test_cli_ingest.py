@@ -102,14 +102,21 @@ def test_progress_tells_rate_and_rest_once_they_are_known() -> None:
     pace.add(working(2, 120, 200), 102.0)
     assert told(working(2, 120, 200), pace) == "2 of 10 files · 120 passages · 60/s · about 8.0 s left"
     pace.add(working(10, 130, 1000, 1), 132.0)
-    assert told(working(10, 130, 1000, 1), pace) == "10 of 10 files, 1 failed · 130 passages · 0.3/s"
+    assert told(working(10, 130, 1000, 1), pace) == "10 of 10 files, 1 failed · 130 passages · 4.1/s"
 
 
 def test_the_rate_is_that_of_late() -> None:
     pace = Pace()
-    for second in range(100):
-        pace.add(working(0, second * 10 if second < 50 else 500 + second, second), float(second))
+    for second in range(200):
+        pace.add(working(0, second * 10 if second < 100 else 1000 + second, second), float(second))
     assert pace.passages_per_s() == pytest.approx(1.0, abs=0.1)
+
+
+def test_failures_foretell_nothing() -> None:
+    pace = Pace()
+    pace.add(working(0, 0, 0), 100.0)
+    pace.add(working(0, 0, 10, failed=1), 105.0)
+    assert pace.left_s(working(0, 0, 10, failed=1)) is None
 
 
 def test_lines_are_told_when_something_changed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,6 +128,7 @@ def test_lines_are_told_when_something_changed(capsys: pytest.CaptureFixture[str
     for at in (6.0, 7.0):
         lines.update(Progress("asking", "ingest-r"), began + at)
     lines.update(working(1, 4, 100), began + 8.0)
+    lines.update(working(2, 5, 200), began + 8.5)  # it is too early for another line
     assert capsys.readouterr().err.splitlines() == [
         "   0 ms  asking the library what it holds",
         "penstock: the library has not answered yet; `penstock -c x.toml why ingest-r` says what it waits for",
@@ -188,7 +196,8 @@ def test_a_dry_run_lists_what_would_be_done() -> None:
 
 
 def test_an_interrupted_one_says_how_to_go_on() -> None:
-    told = ingested(stopped=True, plan=Plan(add=("docs/a", "docs/b", "docs/c")), added=["docs/a"])
+    told = ingested(stopped=True, plan=Plan(add=("docs/a", "docs/b", "docs/c", "docs/d")), added=["docs/a"])
+    told.failed = [Aside("d", "no room")]
     assert "interrupted with 2 files to go; the same command goes on" in list(summary(told))
 
 

@@ -145,7 +145,7 @@ async def test_a_long_file_comes_in_parts(docs: Path) -> None:
     door = Door()
     told = await ingest(door, docs)
     long = door.sources["docs/long.txt"]
-    assert long.wanted == len(long.parts) == 4
+    assert long.wanted == len(long.parts) == 16
     assert set(long.text.split()) == {str(number) for number in range(5000)}
     assert told.passages == 3 + 125
 

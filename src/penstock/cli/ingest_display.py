@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from penstock.council.library.ingested import Progress
 
 _BAR_WIDTH = 30
-_RATE_OVER_S = 15.0
+_RATE_OVER_S = 60.0
+_LINES_SHARE = 0.1  # of the time so far, that passes between two lines
 _SLOW_S = 5.0  # of waiting, before it is said what for
 
 
@@ -61,7 +62,8 @@ class Pace:
     def left_s(self, progress: Progress) -> float | None:
         """None while that would be a guess."""
         spent = self._spent()
-        if spent is None or (done := self._seen[-1][2] - self._seen[0][2]) <= 0:
+        done = self._seen[-1][2] - self._seen[0][2] if self._seen else 0
+        if spent is None or done <= 0 or not self.passages_per_s():  # files that failed tell nothing
             return None
         return max(0, progress.bytes - progress.bytes_done) * spent / done
 
@@ -142,13 +144,18 @@ class Lines(_Told):
     def __init__(self) -> None:
         super().__init__()
         self._last = ""
+        self._phase = ""
+        self._told_at = 0.0
 
     def update(self, progress: Progress, now: float) -> None:
         if (why := self.why(progress, now)) is not None:
             self.tell(why)
         line = self.line(progress, now)
-        if line != self._last:
-            self._last = line
+        phase = progress.phase
+        # A line a second is fine for a minute and too much for an hour.
+        is_due = phase != self._phase or now - self._told_at >= _LINES_SHARE * (now - self._began)
+        if line != self._last and is_due:
+            self._last, self._phase, self._told_at = line, phase, now
             sys.stderr.write(f"{seconds(now - self._began):>7}  {line}\n")
             sys.stderr.flush()
 

@@ -61,7 +61,8 @@ def _done(told: Ingested) -> Iterator[str]:
     passages = f" ({counted(told.passages, 'passage')})" if told.passages else ""
     yield f"{told.name} in {told.collection}: {', '.join(what)}{passages} in {seconds(told.took_s)}"
     if told.stopped:
-        left = len(told.plan.todo) - len(told.added) - len(told.changed)
+        failed = {f"{told.name}/{one.source}" for one in told.failed}
+        left = len({*told.plan.todo} - {*told.added, *told.changed} - failed)
         yield f"interrupted with {counted(left, 'file')} to go; the same command goes on"
 
 

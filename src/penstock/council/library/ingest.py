@@ -22,7 +22,7 @@ _READING = 1  # raised when the same bytes are read or cut otherwise: all files 
 _NAME = re.compile(r"[^/\\\s][^/\\]{0,99}")
 _FROM = "@"  # between a content's hash and its folder's
 
-MOST_PASSAGES = 32  # of one task: a question that comes meanwhile waits for no more than these
+MOST_PASSAGES = 8  # of one task: a question that comes meanwhile waits for no more than these
 MOST_BYTES = 1024 * 1024  # of one task's texts
 MOST_REMOVED = 500  # sources of one task
 
