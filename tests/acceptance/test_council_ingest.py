@@ -1,4 +1,4 @@
-"""`council ingest` with real Chroma and real embeddings: every format is found, and whatever ends it, it goes on."""
+"""`council ingest` with real Chroma and real embeddings: all forms are found, and whatever ends it, it goes on."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def many(folder: Path) -> Iterator[list[subprocess.Popen[str]]]:
         process.communicate()
 
 
-_MANY = 2000 if os.environ.get("PENSTOCK_SOAK") else 120
+_MANY = 2000 if os.environ.get("PENSTOCK_SOAK") else 80
 
 
 def begun(started: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
