@@ -136,9 +136,12 @@ class Asking:
                             ear = None
                             await watch()
                     for event in [heard] if heard is not None else await self._looked(ear):
+                        is_last = event.get("event") in FINAL
+                        if is_last:
+                            await self._kept(watch)
                         if self._is_new(event):
                             yield dict(event)
-                        if event.get("event") in FINAL:
+                        if is_last:
                             return
             finally:
                 if ear is not None:
@@ -155,6 +158,11 @@ class Asking:
             return HubEar(hub, self.id)
         served = await asyncio.to_thread(serving.found, agents_dir(self._asker.config))
         return None if served is None else await ServedEar.open(served, self.council.name, self.id)
+
+    async def _kept(self, watch: Callable[[], Awaitable[None]]) -> None:
+        """Its end is in the store: whoever asks again at once, in the same conversation, finds it there."""
+        while (await self._asker.get(self.id)).state not in ENDED:
+            await watch()
 
     def _is_new(self, event: Event) -> bool:
         if event.get("event") == "text":

@@ -92,9 +92,9 @@ async def ask(config: Config, council: Council, wish: Wish, shown: Shown) -> int
         interrupts = stack.enter_context(hearing_interrupts())
         stack.enter_context(telling(view.tell))
         stack.callback(view.close)
+        view.open()
         async with opened(config, dispatching=Dispatching(command="penstock council ask")) as client:
             asking = client.asking(council.name, wish.query, **wish.options())
-            view.open()
             follower = _Follower(client, asking, view)
             last = await follower.follow(interrupts)
             status = _over(last, asking, view, shown, interrupted=follower.interrupted)

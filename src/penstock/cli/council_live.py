@@ -6,9 +6,11 @@ answer that is complete leaves it, and is printed whole above.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.council_text import clean, clean_line
@@ -113,17 +115,20 @@ class Board:
         self._note = "asking"
         self._began = time.monotonic()
         self._drawn_at = 0.0
+        self._terminal = ExitStack()
         # What others print meanwhile goes above it; it leaves nothing behind.
         self._live = Live(
             console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )
 
     def open(self) -> None:
+        self._terminal.enter_context(_no_caret())
         self._live.start()
         self.draw()
 
     def close(self) -> None:
         self._live.stop()
+        self._terminal.close()
 
     def tell(self, text: str) -> None:
         self._console.print(f"penstock: {text}", soft_wrap=True)
@@ -220,3 +225,23 @@ class Board:
         from rich.text import Text
 
         return Text(line, style=style, no_wrap=True, overflow="ellipsis")
+
+
+@contextmanager
+def _no_caret() -> Iterator[None]:
+    """Ctrl-C is not echoed as ^C, which would leave a line of the region behind."""
+    import termios
+
+    try:
+        before = termios.tcgetattr(sys.stdin)
+    except (OSError, ValueError, termios.error):  # it is no terminal
+        yield
+        return
+    during = [*before]
+    during[3] &= ~termios.ECHOCTL
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, during)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

@@ -1,0 +1,96 @@
+"""`penstock council ask` as a process, on a real terminal and in a pipe, against real model servers (D7)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from penstock.testing import Fault, ModelServer
+from penstock.testing.calls import ModelRequest
+from tests.acceptance.test_cli_processes import Folder, on_terminal, rest, seen
+from tests.unit.test_questions import ANSWERS, CONFIG, behaviour
+
+QUESTION = "Does the dam hold?"
+
+
+class Asked(AsyncExitStack):
+    """A folder with a council whose members a server in this process plays."""
+
+    def __init__(self, path: Path, faults: Callable[[ModelRequest], Fault | None] = lambda _: None) -> None:
+        super().__init__()
+        self.folder = Folder(path)
+        self._path = path
+        self.server = ModelServer(behaviour(faults))
+
+    async def __aenter__(self) -> Asked:
+        await self.enter_async_context(self.server)
+        (self._path / "penstock.toml").write_text(CONFIG.format(url=self.server.url), encoding="utf-8")
+        return self
+
+
+def hanging(request: ModelRequest) -> Fault | None:
+    return Fault.hang(after_chunks=4) if request.model == "vegeta" else None
+
+
+async def test_answers_appear_as_they_come_and_ctrl_c_cancels(tmp_path: Path) -> None:
+    """D7: on a terminal, one is printed whole while another still writes; Ctrl-C cancels and says so."""
+    async with (
+        Asked(tmp_path, hanging) as asked,
+        on_terminal(asked.folder, "council", "ask", QUESTION, NO_COLOR="1") as (process, terminal, stream),
+    ):
+        told = await seen(stream, ANSWERS["goku"], "VEGETA, the critic", "1 of 2 answered", "The dam does")
+        os.write(terminal.ours, b"\x03")
+        told += await seen(stream, "cancelling the question", "is cancelled")
+        assert await process.wait() == 130
+        await asked.server.wait_for(lambda stats: stats.disconnected == 1)
+        assert ANSWERS["vegeta"] not in told
+        assert not re.search(r"\x1b\[3[0-7]m", told), "no colours were wanted"
+        (one,) = await asked.folder.json("council", "history")
+        assert (one["state"], one["query"]) == ("cancelled", QUESTION)
+
+
+async def test_in_a_pipe_and_as_a_record(tmp_path: Path) -> None:
+    """D7, D8: sections in the order of their ends, `-` for stdin, the record as JSON, and a report of it."""
+    async with Asked(tmp_path) as asked:
+        process = await asked.folder.start(
+            "council", "ask", "-", "--out", "answer.html", stdin=asyncio.subprocess.PIPE
+        )
+        assert process.stdin is not None
+        process.stdin.write(QUESTION.encode())
+        process.stdin.close()
+        status, out, err = await rest(process)
+        assert (status, err) == (0, "")
+        heads = [line.split(" · ")[0] for line in out.splitlines() if line.startswith("## ")]
+        assert sorted(heads[:2]) == ["## 👑 VEGETA", "## 🥋 GOKU"]
+        assert heads[2:] == ["## Agreement", "## Answer"]
+        assert ANSWERS["chair"] in (tmp_path / "answer.html").read_text(encoding="utf-8")
+        record = await asked.folder.json("council", "show", "last")
+        assert (record["query"], record["success_count"]) == (QUESTION, 2)
+        again = await asked.folder.json(
+            "council", "ask", "And in winter?", "--follow-up", "--members", "goku"
+        )
+        assert again["conversation"] == (await asked.folder.json("council", "history"))[1]["conversation"]
+
+
+async def test_nobody_answered(tmp_path: Path) -> None:
+    """D2: exit status 1, each failure is told, and the question's record is there all the same."""
+    async with Asked(tmp_path, lambda _: Fault.refuse(400)) as asked:
+        status, out, err = await rest(await asked.folder.start("council", "ask", QUESTION))
+        assert status == 1
+        assert out.count(" · failed: ") == 2
+        assert "no member answered" in err
+        assert len(err.splitlines()) == 1
+
+
+async def test_a_question_that_others_answer(tmp_path: Path) -> None:
+    """D7: --detach only leaves it; whoever dispatches answers it."""
+    async with Asked(tmp_path) as asked:
+        status, out, err = await rest(await asked.folder.start("council", "ask", QUESTION, "--detach"))
+        assert (status, "nobody dispatches" in err) == (0, True)
+        worker = await asked.folder.start("work", "--drain")
+        assert (await rest(worker))[0] == 0
+        assert (await asked.folder.json("council", "show", out.strip()))["success_count"] == 2
