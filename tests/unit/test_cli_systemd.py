@@ -134,6 +134,20 @@ def test_a_researcher_has_its_folder_and_its_secrets(cli: Cli) -> None:
     assert [str(cli.folder.parent / "runs")] in folders
 
 
+def test_a_council_may_write_to_its_collection(cli: Cli) -> None:
+    (cli.folder.parent / "shelf").mkdir()
+    members = 'members = [{ name = "GOKU" }]'
+    cli.file(
+        "penstock.toml",
+        '[hosts.h]\ntype = "simulated"\n'
+        f'[councils.a]\n{members}\nretrieval = {{ collection = "notes", path = "../shelf" }}\n'
+        f'[councils.b]\n{members}\nretrieval = {{ collection = "notes" }}\n'
+        f'[councils.c]\n{members}\nretrieval = {{ collection = "notes", url = "http://h:1" }}\n',
+    )
+    folders = [shlex.split(value) for value in values(cli.good("systemd").out, "ReadWritePaths")]
+    assert folders == [[str(cli.folder)], [str(cli.folder.parent / "shelf")]]
+
+
 def test_an_agent_has_its_queue_and_its_secrets(cli: Cli) -> None:
     (cli.folder.parent / "made").mkdir()
     cli.file(

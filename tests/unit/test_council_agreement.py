@@ -104,6 +104,20 @@ def test_what_is_said_twice_is_shared_once() -> None:
     assert found["score"] == 1.0
 
 
+def test_texts_are_compared_in_an_order_of_their_own() -> None:
+    """A model's figures depend, by a hair, on what it is asked beside: the order of answers must not decide."""
+    asked: list[Sequence[str]] = []
+
+    def noted(texts: Sequence[str]) -> list[list[float]]:
+        asked.append(list(texts))
+        return _counted(texts)
+
+    for answers in (MEMBERS, MEMBERS[::-1]):
+        measure(answers, Likeness("embeddings", 0.7, noted))
+    assert asked[0] == asked[1]
+    assert len(asked[0]) == len(set(asked[0])) == 5, "each text once, whoever holds it"
+
+
 def test_how_it_was_matched_is_the_likeness_own_word() -> None:
     answers = [Answer("a", "Water is wet today."), Answer("b", "Nothing of the kind at all.")]
     found = measure(answers, Likeness("embeddings", 0.5, lambda texts: [[0.0] * len(texts)] * len(texts)))

@@ -159,17 +159,17 @@ def _full(path: Path | str) -> Path:
 
 
 def _folders(config: Config) -> Iterator[Path]:
-    """Where the store lies (journal and bells lie beside it), where outputs are written and where hosts work."""
+    """Where the store lies (journal and bells lie beside it), outputs go, hosts work and passages are kept."""
     if "://" not in config.store:
         yield _full(config.store).parent
     yield _full(config.outputs)
     for host in config.plant.hosts:
         if isinstance(given := host.options.get("work_dir"), str):
             yield _full(given)
-    for agent in config.agents.values():
-        if agent.queue is not None:
-            queue = _full(agent.queue)
-            yield queue if queue.is_dir() else queue.parent  # it is made there
+    shelves = [council.retrieval for council in config.councils.values() if council.retrieval is not None]
+    kept = [*(agent.queue for agent in config.agents.values()), *(one.path for one in shelves)]
+    for folder in map(_full, filter(None, kept)):
+        yield folder if folder.is_dir() else folder.parent  # it is made there
 
 
 def _secrets(config: Config) -> Iterator[str]:
