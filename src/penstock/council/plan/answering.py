@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from penstock.config.councils import Member
 from penstock.council.plan.confidence import read_confidence
-from penstock.council.plan.prompts import member_prompt
+from penstock.council.plan.remembered import member_prompt
 from penstock.council.plan.replies import Reply, read_reply
 from penstock.council.plan.so_far import RETRIEVE, SoFar, member_step
 from penstock.council.plan.steps import Stage, Step, StepEnd
@@ -207,7 +207,7 @@ def _why_cancelled(so_far: SoFar, end: StepEnd, reply: Reply, cutoff: float | No
 
 def _ask(so_far: SoFar, member: Member, circle: Circle, passages: Sequence[Passage]) -> Step:
     is_quick = member.name in circle.quick
-    prompt = member_prompt(so_far.council, so_far.question, member, passages, quick=is_quick)
+    prompt = member_prompt(so_far, member, passages, quick=is_quick)
     return Step(
         name=member_step(member.name),
         stage=Stage.MEMBERS,

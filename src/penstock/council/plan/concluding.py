@@ -14,7 +14,7 @@ from penstock.config.councils import Member
 from penstock.council.plan.answering import Response, Standing, payload_of
 from penstock.council.plan.citations import cited
 from penstock.council.plan.limits import why_no_synthesis
-from penstock.council.plan.prompts import chair_prompt
+from penstock.council.plan.remembered import chair_prompt
 from penstock.council.plan.replies import Reply, one_line, read_reply
 from penstock.council.plan.so_far import RETRIEVE, SoFar, member_step, synthesis_step
 from penstock.council.plan.steps import Stage, Step, StepEnd
@@ -122,7 +122,7 @@ def _prompt(so_far: SoFar, who: Member, material: Material) -> Prompt | str:
     if dear is not None:
         return dear
     try:
-        return chair_prompt(so_far.council, so_far.question, who, answers, material.passages, ranking)
+        return chair_prompt(so_far, who, answers, material.passages, ranking)
     except TaskError as error:  # the answers are too long for its model
         return f"not asked: {error}"
 

@@ -9,8 +9,8 @@ from penstock.council.plan.answering import Response
 from penstock.council.plan.citations import cited
 from penstock.council.plan.concluding import Conclusion, Method
 from penstock.council.plan.measuring import unmeasured
-from penstock.council.plan.prompts import member_prompt
 from penstock.council.plan.reached import Reached
+from penstock.council.plan.remembered import member_prompt
 from penstock.council.plan.replies import one_line
 from penstock.council.plan.retrieving import Retrieved
 from penstock.council.plan.so_far import SoFar, member_step
@@ -88,7 +88,7 @@ def _shown(so_far: SoFar, reached: Reached, response: Response) -> tuple[tuple[i
     if response.end is None:
         return (), ()
     is_quick = response.name in reached.quick_names
-    prompt = member_prompt(so_far.council, so_far.question, response.member, reached.passages, quick=is_quick)
+    prompt = member_prompt(so_far, response.member, reached.passages, quick=is_quick)
     return prompt.shown, prompt.cut
 
 

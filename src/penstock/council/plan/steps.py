@@ -31,7 +31,7 @@ class Turn:
     answer: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Question:
     """What is asked, as the question's task says it, with its defaults filled in."""
 

@@ -21,8 +21,9 @@ from penstock.council.plan.answering import TIME_LIMIT, Response, payload_of
 from penstock.council.plan.ballots import Ballot, read_ballot
 from penstock.council.plan.calls import LEAST_ANSWERS
 from penstock.council.plan.limits import why_no_review
-from penstock.council.plan.prompts import repair_prompt, review_prompt
+from penstock.council.plan.prompts import repair_prompt
 from penstock.council.plan.ranking import Ranked, kendalls_w, tally
+from penstock.council.plan.remembered import review_prompt
 from penstock.council.plan.replies import failure_of, read_reply
 from penstock.council.plan.so_far import SoFar, member_step, review_step
 from penstock.council.plan.steps import Stage, Step, StepEnd
@@ -185,7 +186,7 @@ def _cast(so_far: SoFar, of: Response, answered: Sequence[Response], passages: S
     if so_far.is_live(name):
         return Cast(member.name, (), Vote.AWAITED, name)
     try:
-        prompt = review_prompt(so_far.council, so_far.question, member, others, passages)
+        prompt = review_prompt(so_far, member, others, passages)
     except TaskError as error:  # the answers are too long for its model
         return Cast(member.name, (), Vote.UNUSABLE, name, error=f"not asked: {error}")
     after = tuple(member_step(one.name) for one in answered if one.name != of.name)
@@ -202,10 +203,12 @@ def _cast(so_far: SoFar, of: Response, answered: Sequence[Response], passages: S
     if isinstance(read, Cast):
         return read
     reply, flaw = read
-    repair = repair_prompt(prompt, reply, flaw)
     repaired = f"{review_step(member.name)}/repair"
     end = so_far.ended.get(repaired)
+    if so_far.is_live(repaired):
+        return Cast(member.name, prompt.order, Vote.AWAITED, repaired, error=flaw)
     if end is None:
+        repair = repair_prompt(prompt, reply, flaw)
         step = _step(member, repaired, repair.messages, prompt, (name,), is_formed)
         return _awaited(so_far, prompt, step, flaw)
     again = _read(so_far, prompt, end, repaired)
