@@ -102,24 +102,26 @@ def fitting(config: Config, tasks: list[Task]) -> list[Task]:
     return found
 
 
-def lived(config: Config, tasks: list[Task], seed: int, *, faults: bool, checked: bool) -> Life:
+def lived(
+    config: Config, tasks: list[Task], seed: int, *, faults: bool, checked: bool, life: type[Life] = Life
+) -> Life:
     chance = Random(seed)
-    life = Life(config, seed, faults=faults, checked=checked)
+    played = life(config, seed, faults=faults, checked=checked)
     for task in tasks:
-        life.submit(task, chance.choice([0.0, chance.uniform(0, 60)]))
+        played.submit(task, chance.choice([0.0, chance.uniform(0, 60)]))
     if faults:
         for host in config.plant.hosts:
             if chance.random() < 0.3:
-                life.trouble(host.name, chance.uniform(0, 60), chance.uniform(1, 600))
+                played.trouble(host.name, chance.uniform(0, 60), chance.uniform(1, 600))
             if host.type == "openai" and chance.random() < 0.2:
-                life.resize(host.name, 1, chance.uniform(0, 60), chance.uniform(1, 600))
+                played.resize(host.name, 1, chance.uniform(0, 60), chance.uniform(1, 600))
         if chance.random() < 0.3:
             scope, name = chance.choice([("all", ""), ("lane", chance.choice(own_lanes(config.plant)))])
-            life.pause(scope, name, chance.uniform(0, 60), chance.uniform(1, 600))
+            played.pause(scope, name, chance.uniform(0, 60), chance.uniform(1, 600))
         for task in tasks:
             if chance.random() < 0.1:
-                life.cancel(task.id, chance.uniform(0, 120))
-    return life
+                played.cancel(task.id, chance.uniform(0, 120))
+    return played
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

@@ -301,3 +301,88 @@ def test_every_host_has_its_own_lane_of_calls_if_it_names_one() -> None:
     config = read('calls_lane = "own"\n[lanes.own]\n')
     assert [calls_lane(host) for host in config.plant.hosts if calls_through_us(host)] == ["own"]
     assert [lane.name for lane in config.plant.lanes] == ["own", DEFAULT_LANE]
+
+
+# ---- questions of councils
+
+COUNCIL = """
+[councils.sages]
+%s
+[[councils.sages.members]]
+name = "A"
+model = "qwen"
+%s
+"""
+
+
+def council(top: str = "", member: str = "", more: str = "") -> str:
+    return COUNCIL % (top, member) + more
+
+
+def test_the_lane_of_a_councils_steps_is_there_by_itself_and_for_nothing_else() -> None:
+    """D1"""
+    config = read(council(), MODELS)
+    assert own_lanes(config.plant) == ("calls",)
+    TaskChecker(config).check(Task("council-sages", "why?"))
+    assert "'calls' is for the calls" in wrong(config, Task("council-sages", "why?", lane="calls"))
+    TaskChecker(config, own_calls=True).check(Task("chat", lane="calls", model="qwen"))
+    TaskChecker(config, own_calls=True).check(Task("council-library", lane="calls"))
+
+
+def test_embeddings_of_a_model_have_a_lane_below_that_of_the_steps() -> None:
+    config = read(council('retrieval = { collection = "texts", embeddings = "qwen" }'), MODELS)
+    assert own_lanes(config.plant) == ("calls", "council-embeddings")
+    assert "'council-embeddings' is for the calls" in wrong(
+        config, Task("council-library", lane="council-embeddings")
+    )
+    TaskChecker(config).check(Task("council-library"))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            council('calls_lane = "default"'),
+            "councils.sages.calls_lane: 'default' is the lane of tasks that name none",
+        ),
+        (
+            council(
+                'calls_lane = "council-embeddings"\nretrieval = { collection = "texts", embeddings = "qwen" }'
+            ),
+            "councils.sages.calls_lane: 'council-embeddings' is the lane of the library's own calls",
+        ),
+        (
+            council(more="[lanes.rush]\nreserve = { surtr = 2 }\n"),
+            "no host that could take it has as much: surtr 2 (2 of them reserved by other lanes)",
+        ),
+        (
+            council(more="[lanes.calls]\nbudget_usd_per_day = 0\n[prices.qwen]\ninput = 1.0\n"),
+            "the hosts that have it cost money (surtr), and there is none",
+        ),
+        (
+            council('retrieval = { collection = "texts", embeddings = "qwen" }')
+            + '[gates.g]\nlane = "calls"\nmax_running = 1\nholds = { hosts = ["surtr"] }\n',
+            "gates.g.holds: holds host 'surtr', which makes embeddings, but the gate counts lane 'calls'",
+        ),
+    ],
+)
+def test_councils_whose_questions_could_wait_for_ever_are_refused(text: str, told: str) -> None:
+    """D1, promise 7."""
+    with pytest.raises(ConfigError) as caught:
+        read(text, MODELS)
+    assert any(told in problem for problem in caught.value.problems), caught.value.problems
+
+
+def test_a_member_is_not_of_a_kind_of_runs() -> None:
+    """Its step would hold a place in the lane that its own calls wait for."""
+    text = council().replace('model = "qwen"\n', 'kind = "file_prompt"\n')
+    assert "tasks of kind 'file_prompt' may go to host 'prompts', whose own tasks wait for calls" in refusal(
+        text
+    )
+
+
+@pytest.mark.parametrize("holds", ['kinds = ["chat"]', 'kinds = ["council-library"]', 'hosts = ["surtr"]'])
+def test_a_question_is_not_counted_by_a_gate_that_holds_its_steps(holds: str) -> None:
+    config = read(council(more=GATED % holds), MODELS)
+    assert "gate 'g' counts lane 'fpf'" in wrong(config, Task("council-sages", "why?", lane="fpf"))
+    TaskChecker(config).check(Task("council-sages", "why?", lane="plain"))

@@ -63,6 +63,7 @@ class QuestionAttempt:
                 next_ = self._next()
                 if next_.record is not None:
                     self._cancel(next_.cancel)
+                    self._tell_ends()
                     self._news.concluded(next_.record)
                     if next_.error is not None:
                         return Outcome(Verdict.PERMANENT, dict(next_.record), error=next_.error)
@@ -72,19 +73,22 @@ class QuestionAttempt:
                 if wanted:
                     await self._ask(wanted)
                 else:
+                    self._tell_ends()
                     await self._wait(next_.wake_at)
         finally:
             self._inner.leave(self)
 
     def _next(self) -> Moves:
         self._heard.clear()
-        ended = self._ended()
         now = self._clock.now()
+        return moves(self._council, self._question, self._asked, self._ended(), now, self._prices)
+
+    def _tell_ends(self) -> None:
+        ended, now = self._ended(), self._clock.now()
         for step in ended:
             if step not in self._told:
                 self._told.add(step)
                 self._news.ended(step, self._asked, ended, now)
-        return moves(self._council, self._question, self._asked, ended, now, self._prices)
 
     def _ended(self) -> dict[str, StepEnd]:
         return {step: self._ends[task] for step, task in self._tasks.items() if task in self._ends}
@@ -108,8 +112,8 @@ class QuestionAttempt:
         tasks = [self._task(step, id) for step, id in zip(steps, new_ids(len(steps)), strict=True)]
         for step, task in zip(steps, tasks, strict=True):
             self._steps[task.id] = step.name  # before it can start
-            self._news.asked(step)
-        found = await self._inner.submit(self._question.id, tasks, self, self._since)
+        submitting = self._inner.submit(self._question.id, tasks, self, self._since)
+        found, _ = await asyncio.gather(submitting, self._tell_asked(steps))
         for step, task, asked in zip(steps, tasks, found, strict=True):
             if asked.id != task.id:
                 del self._steps[task.id]
@@ -118,6 +122,12 @@ class QuestionAttempt:
             self._asked[step.name] = asked.queued_at
             if asked.end is not None:
                 self._ends[asked.id] = asked.end
+
+    async def _tell_asked(self, steps: Sequence[Step]) -> None:
+        """While the disk is busy: followers are told of what ended, then of what is asked for next."""
+        self._tell_ends()
+        for step in steps:
+            self._news.asked(step)
 
     def _task(self, step: Step, id: str) -> Task:
         job = self._job
