@@ -12,7 +12,14 @@ from penstock.council.plan.ballots import read_ballot, response_format
 from penstock.council.plan.budget import tokens_of, tokens_of_messages
 from penstock.council.plan.fitting import REST_LEFT_OUT, caps, shortened
 from penstock.council.plan.objects import Flaw
-from penstock.council.plan.prompts import chair_prompt, member_prompt, repair_prompt, review_prompt
+from penstock.council.plan.prompts import (
+    FROM_PASSAGES,
+    FROM_TURNS,
+    chair_prompt,
+    member_prompt,
+    repair_prompt,
+    review_prompt,
+)
 from penstock.council.plan.ranking import Ranked
 from penstock.council.plan.steps import Turn
 from penstock.council.plan.synthesis import mark_of
@@ -60,7 +67,7 @@ def test_d2_with_context_passages_come_with_their_sources_and_the_rule_to_cite()
     assert "<<begin passage [2] " in user
     assert "source: cats.md\nheading: Age\n\nCats live 15 years.\n<<end passage [2] " in user
     assert "source: b.txt\n\nDogs less." in user
-    assert user.endswith("Question:\nHow long do cats live?")
+    assert user.endswith(f"Question:\nHow long do cats live?\n\n{FROM_PASSAGES}")
 
 
 def test_earlier_turns_are_shown_oldest_first() -> None:
@@ -69,6 +76,7 @@ def test_earlier_turns_are_shown_oldest_first() -> None:
     places = [user.index(f"Asked: asked {n}?\n\nAnswered: answered {n}.") for n in range(4)]
     assert places == sorted(places)
     assert "earlier turns" in prompt.messages[0]["content"]
+    assert user.endswith(f"Question:\nHow long do cats live?\n\n{FROM_TURNS}")
     assert "square brackets" not in prompt.messages[0]["content"], "there is nothing to cite"
 
 

@@ -108,5 +108,5 @@ def _in_words(error: ValueError | RecursionError) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} at line {error.lineno}, column {error.colno}"
+        return f"{error.msg} (line {error.lineno}, column {error.colno})"
     return str(error)

@@ -36,6 +36,11 @@ CITE = (
     "Where a claim rests on a passage, put the passage's number in square brackets right after it, such as [1]. "
     "Cite only passages that are shown here. Where they do not hold the answer, say so."
 )
+# Small models go on with the material's form unless the last words they read ask for something else.
+FROM_PASSAGES = (
+    "Answer the question in your own words, from the passages above where they help, and cite them like [1]."
+)
+FROM_TURNS = "Answer the question in your own words."
 ANSWER = "Answer the question in its own language, directly and completely. Say what you are not sure of."
 CHAIR = (
     "You chair a council. Its members have answered the same question, each alone. Write the council's answer: "
@@ -64,13 +69,15 @@ def member_prompt(
     words = [identity(member), ANSWER]
     ask = [as_asked(question, code), *([confidence.ASK] if quick else [])]
     refuse_beyond(room_for(member), tokens_of_messages(chat(words, ask)), member, "the question")
-    most = tokens_of_messages(chat([*words, CITE, TURNS, rules(code)], [f"{QUESTION}\n{ask[0]}", *ask[1:]]))
+    last = [f"{QUESTION}\n{ask[0]}", FROM_PASSAGES, *ask[1:]]
+    most = tokens_of_messages(chat([*words, CITE, TURNS, rules(code)], last))
     laid = lay(Given(question.turns, passages), room_for(member) - most, member, (code,))
     words += [CITE] if laid.shown else []
     words += [TURNS] if laid.has_turns else []
     if laid.text:
         words.append(rules(code))
-        ask = [laid.text, f"{QUESTION}\n{ask[0]}", *ask[1:]]
+        last[1] = FROM_PASSAGES if laid.shown else FROM_TURNS
+        ask = [laid.text, *last]
     return Prompt(chat(words, ask), member.max_tokens, laid.shown, laid.cut)
 
 
@@ -210,7 +217,7 @@ def _ballot_form(shown: int, rubric: Sequence[str]) -> str:
     return (
         f"Review the answers {', '.join(labels)}. Reply with one JSON object and nothing else, in this form:\n"
         f"{json.dumps(example, ensure_ascii=False)}\n"
-        'In "reasons" write a sentence on each answer. In "scores" give each answer a whole number from '
-        f"{ballots.LEAST_SCORE} (poor) to {ballots.MOST_SCORE} (excellent) for each of: {', '.join(rubric)}. "
-        f'In "ranking" list all {shown} labels, each once, the best answer first.'
+        'In "reasons" write one sentence on each answer, of at most 25 words. In "scores" give each answer a '
+        f"whole number from {ballots.LEAST_SCORE} (poor) to {ballots.MOST_SCORE} (excellent) "
+        f'for each of: {", ".join(rubric)}. In "ranking" list all {shown} labels, each once, the best answer first.'
     )
