@@ -46,7 +46,20 @@ store = "penstock.db"
 type = "simulated"
 slots = 4
 duration_s = 0
+
+[hosts.thinker]
+type = "python"
+call = "thinking:think"
+serves = ["thinking"]
+slots = 4
+
+[councils.shenron]
+members = [
+  { name = "GOKU", kind = "thinking", host = "thinker" },
+  { name = "VEGETA", kind = "thinking", host = "thinker" },
+]
 """
+THINKING = 'def think(payload):\n    return "It is so."\n'
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +67,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
     """Its address, and the secret of a token that may do everything."""
     folder: Path = tmp_path_factory.mktemp("server")
     (folder / "penstock.toml").write_text(CONFIG)
+    (folder / "thinking.py").write_text(THINKING)
     penstock = [sys.executable, "-m", "penstock"]
     made = subprocess.run(
         [*penstock, "token", "add", "all", "--scope", "submit,read,admin"],

@@ -107,6 +107,12 @@ class Hub:
             self._forget()
             return question in self._channels
 
+    def so_far(self, question: str) -> list[Mapping[str, Any]]:
+        """What is remembered of it."""
+        with self._lock:
+            channel = self._channels.get(question)
+            return [] if channel is None else [told.event for told in channel.events]
+
     def statistics(self) -> dict[str, int]:
         with self._lock:
             channels = self._channels.values()
@@ -174,6 +180,12 @@ class Follower:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is something to read at once."""
+        with self._hub._lock:
+            return self._channel.last > self._after
 
     def close(self) -> None:
         """Follow no more."""

@@ -24,10 +24,11 @@ from penstock.errors import PenstockError
 from penstock.store.base import Store
 from penstock.telemetry.metrics import Metrics
 from penstock.version import __version__
-from penstock.web import agents, api, control, health, openai_api, pages, streams
+from penstock.web import agents, api, control, councils, health, openai_api, pages, shenron, streams
 from penstock.web.agent_door import AgentDoor
 from penstock.web.auth import Origins, Tokens
 from penstock.web.calls import OUR_HEADERS
+from penstock.web.council_door import CouncilDoor
 from penstock.web.door import App, Door
 from penstock.web.events import HEARTBEAT_S, Feed
 from penstock.web.front_door import FrontDoor
@@ -62,11 +63,13 @@ class Parts:
     draining: bool = False  # it has been told to stop: nothing more is taken in
     front_door: FrontDoor = field(init=False)
     agent_door: AgentDoor = field(init=False)
+    council_door: CouncilDoor = field(init=False)
 
     def __post_init__(self) -> None:
         self.limits = Limits(self.config.server.max_queued_bytes)
         self.front_door = FrontDoor(self.config, self.dispatcher, self.tokens, self.limits, self.metrics)
         self.agent_door = AgentDoor(self.config, self.dispatcher, self.tokens, self.front_door)
+        self.council_door = CouncilDoor(self.config)
 
     def must_dispatch(self) -> None:
         """Refused when nobody would act on a request."""
@@ -128,6 +131,8 @@ def framework(parts: Parts) -> FastAPI:
         control.add_routes,
         streams.add_routes,
         agents.add_routes,
+        councils.add_routes,
+        shenron.add_routes,
         openai_api.add_routes,
         pages.add_routes,
     ):

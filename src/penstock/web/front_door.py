@@ -26,6 +26,7 @@ from penstock.store.ids import new_ids
 from penstock.telemetry.metrics import Metrics
 from penstock.trace import brought
 from penstock.web.calls import CallResponse, ConnectionRelay
+from penstock.web.council_answer import CouncilCalls
 from penstock.web.limits import Limits
 from penstock.web.recording import KeptAnswer, kept_body
 from penstock.web.refusals import Refused
@@ -70,7 +71,8 @@ class FrontDoor:
         self._metrics = metrics
         self._waiting = 0
         self._payload_limit_bytes = config.payload_limit_bytes
-        self.names = Names(config)
+        self.names = Names(config, config.councils.values())
+        self.councils = CouncilCalls(dispatcher, tokens, self)
 
     def answer(self, caller: Caller, endpoint: str, body: bytes, headers: Mapping[str, str]) -> CallResponse:
         """The answer to a call, yet to be sent. Raises Refused."""
@@ -85,6 +87,9 @@ class FrontDoor:
         asked = self.names.asked(head.model)
         if asked is None:
             raise Refused(404, "model_not_found", self.names.unknown(head.model or ""), param="model")
+        if asked in self.names.councils:
+            council = self.names.councils[asked]
+            return self.councils.chat(caller, endpoint, head.model or asked, council, body, headers)
         task = self._task(caller, endpoint, body, head, asked, headers)
         self.admit(caller, task, len(body))
         relay = ConnectionRelay(

@@ -108,6 +108,10 @@ class Limits:
                 self._queued.discard(id)
                 self._leave(owner, 1)
 
+    def is_of(self, caller: Caller, id: str) -> bool:
+        """Whether a live task came from this caller, since this server began."""
+        return self._owners.get(id) == caller.token_id
+
     def decided(self, decisions: Sequence[Decision]) -> None:
         owners = self._owners
         if not owners:
