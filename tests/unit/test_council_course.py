@@ -280,6 +280,14 @@ def test_it_passes_on_once_and_then_lists() -> None:
     assert record["synthesis"]["text"].startswith("No synthesis: nobody could sum them up.")
 
 
+def test_a_chair_that_writes_nothing_but_its_trailer_has_not_summed_up() -> None:
+    table = Table(council("A", "B"))
+    everybody_answers(table)
+    table.look()
+    table.done("synthesis/SHENRON", chat(summed_up("", table.question, ["everything"], [])))
+    assert table.names() == ["synthesis/A"]
+
+
 def test_a_chair_that_could_not_answer_is_not_waited_for_again() -> None:
     table = Table(council("A", "B", "C", chair=member("A")))
     table.look()
@@ -496,6 +504,31 @@ def test_a_question_may_do_without_the_library() -> None:
     assert (retrieval["used"], retrieval["why"]) == (False, "turned off by the question")
 
 
+def test_no_more_passages_are_shown_than_were_asked_for() -> None:
+    table = Table(council("A", retrieval=replace(LIBRARY, top=1)))
+    table.look()
+    table.done("retrieve", found(*PASSAGES))
+    table.look()
+    table.say("A", "It scatters.")
+    assert [one["n"] for one in table.record()["retrieval"]["passages"]] == [1]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [agreed(0.9) | {"measured": False}, agreed(1.5), agreed(0.5) | {"score": "high"}, {}, None],
+)
+def test_a_figure_that_does_not_say_it_was_measured_is_none(value: object) -> None:
+    """D4."""
+    table = Table(council("A", "B"))
+    everybody_answers(table)
+    table.look()
+    table.done("agreement", value)
+    table.done("synthesis/SHENRON", chat("So it is."))
+    agreement = table.record()["agreement"]
+    assert (agreement["measured"], agreement["score"]) == (False, None)
+    assert agreement["why"]
+
+
 def test_agreement_that_could_not_be_measured_is_not_assumed() -> None:
     """D4."""
     table = Table(council("A", "B"))
@@ -569,6 +602,16 @@ def test_the_record_of_a_running_question_tells_who_is_waited_for() -> None:
     assert record["agreement"]["why"] == "not measured yet"
     assert record["total_time"] == 3
     read_record(record, "the test")
+
+
+def test_a_record_does_not_change_while_it_waits_to_be_kept() -> None:
+    table = Table(council("A"))
+    table.look()
+    table.pass_s(2)
+    table.say("A", "one")
+    record = table.record()
+    table.pass_s(100)
+    assert table.record() == record
 
 
 def test_six_members_take_one_round_and_the_chair() -> None:

@@ -29,6 +29,13 @@ def test_a_sure_member_is_enough_and_its_confidence_is_not_part_of_its_answer() 
     assert record["quorum"] == {"needed": 1, "met": True}
 
 
+def test_a_confidence_of_just_enough_is_enough() -> None:
+    table = quick("A", "B", quick=Quick(unsure_below=60))
+    table.look()
+    table.say("A", "It scatters.\nCONFIDENCE: 60")
+    assert table.record()["synthesis"]["method"] == "single"
+
+
 @pytest.mark.parametrize(
     ("said", "why"),
     [
