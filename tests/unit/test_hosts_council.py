@@ -184,6 +184,23 @@ async def test_a_question_put_back_goes_on_with_what_was_answered(tmp_path: Path
             assert (await stage.steps(question))["member/A"].task.id == answered
 
 
+async def test_a_question_whose_time_is_up_when_it_goes_on_keeps_what_was_answered(tmp_path: Path) -> None:
+    async with ModelServer(models(faults=_hang("c"))) as server:
+        async with staged(tmp_path, server) as stage:
+            question = await stage.ask()
+            await server.wait_for(lambda stats: stats.served == 2 and stats.received == 3)
+            for name in "AB":
+                step = (await stage.steps(question))[f"member/{name}"].task.id
+                await stage.until(step, lambda record: record.state is State.DONE)
+        short = "limits = { council = { time_s = 0.001 } }\n"
+        async with staged(tmp_path, server, short) as stage:
+            record = (await stage.ended(question)).value
+            assert [one["state"] for one in record["responses"]] == ["answered", "answered", "cancelled"]
+            assert record["responses"][2]["error"] == "cancelled: time limit"
+            assert record["synthesis"]["method"] == "list"
+            assert [stage.requests(model) for model in ("a", "b", "chair")] == [1, 1, 0]
+
+
 async def test_a_stop_lets_a_question_finish_with_steps_that_are_yet_to_come(tmp_path: Path) -> None:
     """The lane of its steps goes on while a question runs."""
     async with ModelServer(models()) as server, staged(tmp_path, server, put_back=False) as stage:

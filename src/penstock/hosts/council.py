@@ -20,7 +20,7 @@ from penstock.council.plan.estimate import prices_of
 from penstock.council.plan.steps import Question, Turn
 from penstock.errors import PermanentError, TaskError
 from penstock.hosts.base import Health, Job, OwnCoroutine
-from penstock.hosts.council_attempt import Circumstances, QuestionAttempt
+from penstock.hosts.council_attempt import KEY, Circumstances, QuestionAttempt
 from penstock.hosts.inner_desk import InnerDesk
 from penstock.hosts.relay import COUNCIL_CALL, Relay
 from penstock.model import Host, Outcome, State
@@ -65,7 +65,8 @@ class CouncilAdapter:
     async def _answer(self, job: Job, payload: Any) -> Outcome:
         since = await self._asked_again_at(job)
         question = self._question(job, payload, since or job.queued_at, await self._turns(job))
-        given = Circumstances(self._council, self._desk.inner, self._clock, self._prices, since)
+        known = await self._known(job)
+        given = Circumstances(self._council, self._desk.inner, self._clock, self._prices, since, known)
         return await QuestionAttempt(given, question, job).run()
 
     def _question(self, job: Job, payload: Any, asked_at: float, turns: Sequence[Turn] = ()) -> Question:
@@ -83,6 +84,15 @@ class CouncilAdapter:
         values = [r.value for r in found if r.ended_at is not None and r.ended_at <= job.queued_at]
         turns = [turn for value in values if (turn := _turn_of(value)) is not None]
         return turns[:MAX_TURNS][::-1]
+
+    async def _known(self, job: Job) -> frozenset[str]:
+        """The steps that an earlier attempt has asked for."""
+        if job.attempt < 2 or self._store is None or isinstance(job.payload, Relay):
+            return frozenset()
+        begin = KEY.format(question=job.task, step="")
+        wanted = TaskFilter(run=job.run, lane=self._council.calls_lane, since=job.queued_at)
+        keys = [record.task.key or "" for record in await self._store.tasks(wanted)]
+        return frozenset(key.removeprefix(begin) for key in keys if key.startswith(begin))
 
     async def _asked_again_at(self, job: Job) -> float:
         """When it was last asked for again, after an end; 0.0 where it never was."""

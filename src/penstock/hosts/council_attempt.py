@@ -35,6 +35,7 @@ class Circumstances:
     clock: Clock
     prices: Mapping[str, Price]
     since: float = 0.0  # steps that ended before, and are not done, are asked for again
+    known: frozenset[str] = frozenset()  # steps that an earlier attempt of the question has asked for
 
 
 class QuestionAttempt:
@@ -46,6 +47,7 @@ class QuestionAttempt:
         self._clock = given.clock
         self._prices = given.prices
         self._since = given.since
+        self._known = given.known
         self._question = question
         self._job = job
         self._news = News(given.inner.live, given.council, question)
@@ -80,8 +82,22 @@ class QuestionAttempt:
 
     def _next(self) -> Moves:
         self._heard.clear()
+        if again := self._known_steps():
+            return Moves(ask=again)
         now = self._clock.now()
         return moves(self._council, self._question, self._asked, self._ended(), now, self._prices)
+
+    def _known_steps(self) -> tuple[Step, ...]:
+        """What an earlier attempt asked for, before the clock is looked at: an answer that came in time counts,
+        though the time is up by now."""
+        if not self._known:
+            return ()
+        then = self._question.asked_at
+        found = moves(self._council, self._question, self._asked, self._ended(), then, self._prices)
+        again = tuple(step for step in found.ask if step.name in self._known and step.name not in self._asked)
+        if not again:
+            self._known = frozenset()
+        return again
 
     def _tell_ends(self) -> None:
         ended, now = self._ended(), self._clock.now()
