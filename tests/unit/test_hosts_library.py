@@ -24,6 +24,7 @@ from penstock.config.councils import LIBRARY, LIBRARY_TYPE, Council, Member, Ret
 from penstock.council.library import embedding
 from penstock.council.library.vectors import Shelf, Vectors
 from penstock.errors import HostError, PermanentError, TemporaryError
+from penstock.hosts import library_process
 from penstock.hosts.base import Job
 from penstock.hosts.library import LibraryAdapter, LibraryPlacement, make
 from penstock.model import Host, Task, Verdict
@@ -168,8 +169,11 @@ def _wait_open(words: Path, upserting: asyncio.Task[Any]) -> None:
             pass
 
 
-async def test_an_order_that_is_given_up_ends_its_process(tmp_path: Path) -> None:
+async def test_an_order_that_is_given_up_ends_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """D9: a time-out kills; the next order has a fresh one."""
+    monkeypatch.setattr(library_process, "_LEAVING_S", 0.05)
     async with library(tmp_path) as lib:
         await lib.do("manifest")
         first = lib.pid

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -134,13 +135,30 @@ def test_a_long_passage_is_found_by_its_end(shelves: Shelves) -> None:
     assert found["text"].startswith("Row 0")  # it is shown whole
 
 
-def test_first_in_both_rankings_is_first() -> None:
+def test_two_rankings_become_one() -> None:
     a, b, c = (StoredPassage(id, "s", "", id) for id in "abc")
-    assert [one.passage.id for one in fuse([a, b, c], [b, a, c], 3)] == ["a", "b", "c"]
-    assert [one.passage.id for one in fuse([a, b], [b, c], 3)] == ["b", "a", "c"]
-    assert fuse([a], [a], 1)[0].score == 1
-    assert fuse([], [c, b], 1)[0].score == 1
-    assert fuse([], [], 3) == []
+
+    def order(*given: Any) -> list[str]:
+        return [one.passage.id for one in fuse(*given)]
+
+    assert order([a, b, c], [a, c, b], 3) == ["a", "c", "b"]  # words that are all there weigh more
+    assert order([a, b, c], [c, a, b], 3, 0.0) == ["a", "b", "c"]  # and none of them, nothing
+    assert order([a, b], [b, c], 3, 1 / 3) == ["b", "a", "c"]  # what is in both is before what is in one
+    assert order([], [c, b], 3, 0.0) == ["c", "b"]
+    assert order([c, b], [], 1) == ["c"]
+    assert order([], [], 3) == []
+    assert fuse([a], [a], 1)[0].score == fuse([], [c], 1, 0.2)[0].score == 1
+    [first, second] = fuse([a], [b], 2, 1 / 3)
+    assert (first.vectors, first.words, second.vectors, second.words) == (1, None, None, 1)
+    assert first.score == second.score == 0.5
+
+
+def test_the_share_of_a_querys_words_is_counted() -> None:
+    index = _index()
+    [best] = index.search("the bearings of XK-4471-B", 1)
+    assert index.covered("the bearings of XK-4471-B", best.id) == 1
+    assert index.covered("bearings and cheese", best.id) == 0.5
+    assert index.covered("cheese", best.id) == 0
 
 
 # ---- what keeps passages from being found

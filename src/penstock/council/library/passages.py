@@ -233,6 +233,14 @@ class Passages:
             )
             return [StoredPassage(*row) for row in rows]
 
+    def covered(self, query: str, id: str) -> float:
+        """The share of the query's words, those that say something, that a passage has."""
+        looked_for = _looked_for(query)
+        with _told(self.path):
+            has = "SELECT 1 FROM words WHERE words MATCH ? AND rowid = (SELECT number FROM passages WHERE id = ?)"
+            hits = [self._db.execute(has, (_quoted(word), id)).fetchone() for word in looked_for]
+        return sum(hit is not None for hit in hits) / len(looked_for)
+
     def named(self, ids: Sequence[str]) -> Mapping[str, StoredPassage]:
         """Those of these ids that are here."""
         with _told(self.path):
@@ -266,10 +274,12 @@ class SourceAccount:
 
 
 def full_text_query(query: str) -> str:
-    """What FTS5 is asked: any of the words, quoted, so that nothing of its own language can be meant.
+    """What FTS5 is asked: any of the words, quoted, so that nothing of its own language can be meant."""
+    return " OR ".join(map(_quoted, _looked_for(query)))
 
-    What is written together (XK-42, 3.14, a.b.c) is looked for as a phrase, too: it is rarer than its parts.
-    """
+
+def _looked_for(query: str) -> list[str]:
+    """What is written together (XK-42, 3.14, a.b.c) is looked for as a phrase, too: it is rarer than its parts."""
     words: dict[str, None] = {}
     for piece in _spaced(unicodedata.normalize("NFC", query)).split():
         parts: list[str] = _WORD.findall(piece)
@@ -277,7 +287,11 @@ def full_text_query(query: str) -> str:
             words[" ".join(parts)] = None
         words.update(dict.fromkeys(parts))
     telling = [word for word in words if word.casefold() not in _FILLERS]
-    return " OR ".join(f'"{word}"' for word in (telling or list(words))[:_MOST_WORDS])
+    return (telling or list(words))[:_MOST_WORDS]
+
+
+def _quoted(word: str) -> str:
+    return f'"{word}"'
 
 
 def _spaced(text: str) -> str:

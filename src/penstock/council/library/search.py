@@ -1,7 +1,9 @@
 """The search in both indexes, and how two rankings become one; what is amiss is said, never passed over.
 
-Reciprocal rank fusion: a passage gets `1 / (K + rank)` from each ranking it is in, so that scores of different
-kinds need not be compared. K and the number of candidates are those that did best in `benchmarks/retrieval.py`.
+Reciprocal rank fusion: a passage gets `weight / (K + rank)` from each ranking it is in, so that scores of different
+kinds need not be compared. The ranking by words weighs as much as its best passage has of the query's words: a
+question that has none of the handbook's words is answered by meaning, a document's number by the words. The figures
+are those that did best in the benchmark `retrieval`, also with pages and questions of another seed.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from penstock.council.library.vectors import BrokenCollection, MissingCollection
 from penstock.errors import PermanentError, TemporaryError
 
 CANDIDATES = 30  # of each ranking
-K = 10.0
+K = 2.0
+WORDS_WEIGHT = 3.0  # of the ranking by words when its best passage has all of the query's; vectors weigh 1
 INGEST = "ingest documents with `penstock council ingest DIR`"
 
 
@@ -35,6 +38,7 @@ class _Rankings:
 
     vectors: list[StoredPassage] | None = None
     words: list[StoredPassage] | None = None
+    covered: float = 0.0  # the share of the query's words that the best by words has
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -51,7 +55,7 @@ def search(collection: Collection, embeddings: Embeddings | str, query: str, top
     rankings = _Rankings()
     _by_vectors(collection, embeddings, query, max(CANDIDATES, top), rankings)
     _by_words(collection, query, max(CANDIDATES, top), rankings)
-    found = fuse(rankings.vectors or [], rankings.words or [], top)
+    found = fuse(rankings.vectors or [], rankings.words or [], top, rankings.covered)
     return {
         "passages": [_told(n, one) for n, one in enumerate(found, 1)],
         "how": rankings.how,
@@ -61,27 +65,27 @@ def search(collection: Collection, embeddings: Embeddings | str, query: str, top
 
 
 def fuse(
-    vectors: Sequence[StoredPassage], words: Sequence[StoredPassage], top: int, k: float = K
+    vectors: Sequence[StoredPassage], words: Sequence[StoredPassage], top: int, covered: float = 1.0
 ) -> list[Found]:
     """The best of both rankings; what says the same in several places comes once."""
     places: dict[str, list[int | None]] = {}
     passages: dict[str, StoredPassage] = {}
-    for which, ranking in enumerate((words, vectors)):
+    weights = (1.0, WORDS_WEIGHT * covered if vectors else 1.0)
+    for which, ranking in enumerate((vectors, words)):
         for rank, passage in enumerate(ranking, 1):
             places.setdefault(passage.id, [None, None])[which] = rank
-            passages.setdefault(passage.id, passage)
-    most = sum(1 / (k + 1) for ranking in (vectors, words) if ranking)
-    found = [
-        Found(
-            passages[id], sum(1 / (k + rank) for rank in ranks if rank is not None) / most, ranks[1], ranks[0]
-        )
-        for id, ranks in places.items()
-    ]
+            passages[passage.id] = passage
+    most = sum(weight / (K + 1) for weight, its in zip(weights, (vectors, words), strict=True) if its)
+    found = [Found(passages[id], _score(ranks, weights) / most, *ranks) for id, ranks in places.items()]
     found.sort(key=lambda one: (-one.score, one.vectors or len(found) + 1, one.passage.id))
     once: dict[bytes, Found] = {}
     for one in found:
         once.setdefault(_same(one.passage.text), one)
     return list(once.values())[:top]
+
+
+def _score(ranks: Sequence[int | None], weights: Sequence[float]) -> float:
+    return sum(w / (K + rank) for w, rank in zip(weights, ranks, strict=True) if rank is not None)
 
 
 def _same(text: str) -> bytes:
@@ -158,6 +162,7 @@ def _by_words(collection: Collection, query: str, most: int, rankings: _Rankings
         index = collection.passages()
         if index is not None:
             rankings.words = index.search(query, most)
+            rankings.covered = index.covered(query, rankings.words[0].id) if rankings.words else 0.0
         elif rankings.vectors:
             rankings.problems.append(
                 f"{collection.stand.shelf} has no full-text index: only vectors were searched; {INGEST} to have one"

@@ -113,6 +113,11 @@ class Vectors:
         if self._client is not None:
             with suppress(OSError, ValueError, KeyError):
                 self._client.close()
+            # It leaves the connections to a server open.
+            session = getattr(getattr(self._client, "_server", None), "_session", None)
+            if session is not None:
+                session.close()
+            self._client = None
 
     @property
     def is_current(self) -> bool:
