@@ -85,7 +85,18 @@ class Collection:
         """MissingCollection where there is none."""
         if self._vectors is None:
             self._vectors = Vectors(self.stand.shelf)
+        elif self.stand.shelf.url is not None:
+            self._look_again(self._vectors)
         return self._vectors
+
+    def _look_again(self, vectors: Vectors) -> None:
+        """On a server others may have dropped the collection, or made it anew."""
+        try:
+            vectors.find()
+        except MissingCollection:
+            vectors.close()
+            self._vectors = None
+            raise
 
     def passages(self, *, make: bool = False) -> Passages | None:
         """None: there are none, and none are to be made."""

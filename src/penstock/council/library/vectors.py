@@ -109,6 +109,11 @@ class Vectors:
             )
         self.model: str | None = (self._collection.metadata or {}).get(MADE_BY)
 
+    def find(self) -> None:
+        """The collection that has the name by now."""
+        with self._asked():
+            self._open(None)
+
     def close(self) -> None:
         if self._client is not None:
             with suppress(OSError, ValueError, KeyError):
