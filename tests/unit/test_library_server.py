@@ -59,6 +59,12 @@ def _wait_ready(url: str, server: subprocess.Popen[bytes]) -> None:
     pytest.fail("the Chroma server does not answer")
 
 
+def _drop(url: str | None, collection: str) -> None:
+    place = f"{url}/api/v2/tenants/default_tenant/databases/default_database/collections/{collection}"
+    with urllib.request.urlopen(urllib.request.Request(place, method="DELETE"), timeout=30) as reply:
+        assert reply.status == 200
+
+
 def test_a_collection_on_a_server(tmp_path: Path) -> None:
     """D3: searched and changed there; without the server words are searched, and with it again both."""
     port = free_port()
@@ -85,8 +91,7 @@ def test_a_collection_on_a_server(tmp_path: Path) -> None:
     with chroma(tmp_path / "data", port):
         assert shelves.search("herbs in winter")["how"] == "hybrid"
         assert shelves.ask("manifest")["sources"] == {"garden.md": "h1", "pumps.md": "h1", "x.md": ""}
-    shutil.rmtree(tmp_path / "data")
-    with chroma(tmp_path / "data", port):  # another server in its place, which has nothing
+        _drop(shelves.place.url, "knowledge")  # by others
         assert "does not exist" in shelves.search("basil")["problem"]
         assert set(shelves.ask("manifest")["sources"].values()) == {""}
         shelves.fill()

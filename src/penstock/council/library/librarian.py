@@ -17,7 +17,7 @@ from penstock.council.library.embedding import LOCAL_MODEL, local_model
 from penstock.council.library.likeness import agreement
 from penstock.council.library.passages import StoredPassage, passage_id
 from penstock.council.library.search import search
-from penstock.council.library.vectors import BrokenCollection, Shelf
+from penstock.council.library.vectors import BrokenCollection, Shelf, close_servers
 from penstock.council.plan.texts import Answer
 from penstock.errors import PermanentError
 
@@ -125,6 +125,7 @@ class Librarian:
         for collection in self._open.values():
             collection.close()
         self._open.clear()
+        close_servers()
 
     def _collection(self, order: Order) -> Collection:
         if order.place is None:

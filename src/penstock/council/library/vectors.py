@@ -32,6 +32,8 @@ _NOT_BROKEN = {
     "(code: 13)": "make room on the disk",
     "(code: 14)": "see to the rights of its files",
 }
+# Clients of servers, one for each: Chroma keeps something of every one that is made until the process ends.
+_servers: dict[str, Any] = {}
 _PANIC = "PanicException"  # of Chroma's Rust part; it is no Exception and has no module to import it from
 
 
@@ -115,14 +117,10 @@ class Vectors:
             self._open(None)
 
     def close(self) -> None:
-        if self._client is not None:
+        client, self._client = self._client, None
+        if client is not None and self.shelf.url is None:
             with suppress(OSError, ValueError, KeyError):
-                self._client.close()
-            # It leaves the connections to a server open.
-            session = getattr(getattr(self._client, "_server", None), "_session", None)
-            if session is not None:
-                session.close()
-            self._client = None
+                client.close()
 
     @property
     def is_current(self) -> bool:
@@ -229,11 +227,22 @@ def _client(shelf: Shelf) -> Any:
             SharedSystemClient.clear_system_cache()
             raise
     _knock(shelf)
-    url = urlsplit(shelf.url)
-    safe = url.scheme == "https"
-    return chromadb.HttpClient(
-        host=url.hostname or "", port=url.port or (443 if safe else 80), ssl=safe, settings=settings
-    )
+    if shelf.url not in _servers:
+        url = urlsplit(shelf.url)
+        safe = url.scheme == "https"
+        _servers[shelf.url] = chromadb.HttpClient(
+            host=url.hostname or "", port=url.port or (443 if safe else 80), ssl=safe, settings=settings
+        )
+    return _servers[shelf.url]
+
+
+def close_servers() -> None:
+    """End the connections to all servers; whoever needs one again opens it."""
+    while _servers:
+        _, client = _servers.popitem()
+        client.close()
+        for part in (client, client._admin_client):  # Chroma leaves their connections open
+            part._server._session.close()
 
 
 def _see_to_folder(shelf: Shelf) -> None:
