@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -612,6 +613,23 @@ def test_a_record_does_not_change_while_it_waits_to_be_kept() -> None:
     record = table.record()
     table.pass_s(100)
     assert table.record() == record
+
+
+def test_every_field_of_a_record_is_documented() -> None:
+    of = council("A", "B", "C")
+    table = Table(of, question(of, mode=Mode.THOROUGH))
+    everybody_answers(table)
+    table.look()
+    for name in "ABC":
+        table.done(f"review/{name}", chat(ballot("AB")))
+    table.look()
+    table.done("agreement", agreed(1))
+    table.done("synthesis/SHENRON", chat("So it is."))
+    record = table.record()
+    page = (Path(__file__).parents[2] / "docs/reference/council-record.md").read_text("utf-8")
+    tables = [record, record["responses"][0], record["retrieval"], record["synthesis"], record["agreement"]]
+    tables += [record["review"], record["review"]["ballots"][0], record["review"]["ranking"][0]]
+    assert not [field for one in tables for field in one if f"`{field}`" not in page]
 
 
 def test_six_members_take_one_round_and_the_chair() -> None:
