@@ -161,6 +161,11 @@ def test_a_quoted_text_stays_in_its_quote(text: str) -> None:
     assert not fence
 
 
+@pytest.mark.parametrize("text", ["    ```\n<b>", "- ```\n\n<b>", "word\n    ~~~\n<b>"])
+def test_what_is_no_code_to_us_is_no_code_to_others(text: str) -> None:
+    assert "\\```" in quoted(text) or "\\~~~" in quoted(text)
+
+
 def test_markdown_has_everything() -> None:
     """D8: both forms name the answer, its sources, dissent, agreement, review, failures and limits."""
     told = markdown(read_record(record(), "here"))

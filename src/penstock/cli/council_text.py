@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _JOINERS = "\u200c\u200d"  # within signs of several parts
-_MOST_CLAIMS = 5  # of a sort; the report has them all
+_MOST_CLAIMS = 3  # of a sort; the report has them all
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
 
 
@@ -122,7 +122,7 @@ class Pages:
         told = recorded.figures(record)
         if record.retrieval is not None and record.retrieval.used:
             told.append(retrieval_told(record))
-        self.line(" · ".join(told), "dim")
+        self.line(" · ".join([*told, *([f"question {record.id}"] if record.id else [])]), "dim")
         for note in record.limits:
             self.line(f"limit: {note}", "dim")
 

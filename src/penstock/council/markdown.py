@@ -12,6 +12,7 @@ from html import escape
 from typing import NamedTuple
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*[\w+#.-]{0,30}[ \t]*$")  # with the name of a language
+_FENCE_AT_ALL = re.compile(r"[ \t]*(?:```|~~~)")
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)$")
 _ITEM = re.compile(r"([ \t]*)([-*+]|\d{1,9}[.)])[ \t]+(\S.*)$")
 _QUOTE = re.compile(r" {0,3}> ?(.*)$")
@@ -283,5 +284,7 @@ def _rewritten(block: Block) -> list[str]:
 
 def tamed(text: str) -> str:
     """A line that no reader of Markdown takes for HTML, an image or a link."""
+    if _FENCE_AT_ALL.match(text):  # that of an answer begins code only where our reading of it says so
+        text = "\\" + text.lstrip()
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace("](", "]\\(").replace("![", "!\\[")
     return "\\" + text if text.startswith("[") and "]:" in text else text
