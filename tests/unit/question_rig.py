@@ -35,17 +35,20 @@ health_s = 0
 breaker = {{ reset_s = 0.05, max_reset_s = 0.05 }}
 
 [councils.sages]
-chair = {{ name = "CHAIR", model = "chair" }}
+chair = {{ name = "CHAIR", model = "chair", timeout_s = {member_s} }}
 {council}
 [[councils.sages.members]]
 name = "A"
 model = "a"
+timeout_s = {member_s}
 [[councils.sages.members]]
 name = "B"
 model = "b"
+timeout_s = {member_s}
 [[councils.sages.members]]
 name = "C"
 model = "c"
+timeout_s = {member_s}
 """
 KIND = "council-sages"
 PATIENCE_S = 30.0
@@ -156,11 +159,13 @@ async def staged(
     *,
     put_back: bool = True,
     down_patience_s: float = 30.0,
+    member_s: float = 60.0,
     dispatcher: str = "async",
 ) -> AsyncIterator[Stage]:
     """A dispatcher on the store of that folder; with `put_back` it does not wait for what runs."""
     path = folder / "penstock.toml"
-    path.write_text(CONFIG.format(url=server.url, council=council, down_patience_s=down_patience_s))
+    text = CONFIG.format(url=server.url, council=council, down_patience_s=down_patience_s, member_s=member_s)
+    path.write_text(text)
     config = load(path)
     store = open_store(config)
     await store.open()

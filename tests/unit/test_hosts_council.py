@@ -241,7 +241,8 @@ async def test_follow_up_questions_see_the_turns_before_them(tmp_path: Path) -> 
 
 
 async def test_questions_of_one_submit_are_no_conversation(tmp_path: Path) -> None:
-    async with ModelServer(models()) as server, staged(tmp_path, server) as stage:
+    """Though they are answered one after the other."""
+    async with ModelServer(models()) as server, staged(tmp_path, server, "slots = 1") as stage:
         tasks = [Task(KIND, f"Question {n}?") for n in range(3)]
         for question in await stage.store.submit(tasks, run="many"):
             await stage.ended(question)

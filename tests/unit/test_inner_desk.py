@@ -26,6 +26,7 @@ from penstock.store.ids import new_ids
 from penstock.wiring import open_store
 from tests.unit.test_dispatcher_calls import ME, ByHand
 
+PATIENCE_S = 20.0
 CONFIG = """
 [server]
 down_patience_s = 0.05
@@ -69,9 +70,10 @@ class Ear:
         self.news.set()
 
     async def end_of(self, task: str) -> StepEnd:
-        while task not in self.ends:
-            self.news.clear()
-            await self.news.wait()
+        async with asyncio.timeout(PATIENCE_S):
+            while task not in self.ends:
+                self.news.clear()
+                await self.news.wait()
         return self.ends[task]
 
 
@@ -89,9 +91,10 @@ class Stage:
         return question
 
     async def started(self, task: str) -> Job:
-        while task not in self.engine.live:
-            self.engine.begun.clear()
-            await self.engine.begun.wait()
+        async with asyncio.timeout(PATIENCE_S):
+            while task not in self.engine.live:
+                self.engine.begun.clear()
+                await self.engine.begun.wait()
         return self.engine.live[task]
 
     async def ask(self, question: str, *names: str, since: float = 0.0, **fields: object) -> list[Asked]:
@@ -100,9 +103,12 @@ class Stage:
 
     async def until(self, task: str, state: State) -> None:
         bell = self.store.bell()
-        while (record := await self.store.get(task)) is None or record.state is not state:
-            await bell.wait()
-        bell.close()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while (record := await self.store.get(task)) is None or record.state is not state:
+                    await bell.wait()
+        finally:
+            bell.close()
 
     async def states(self, question: str) -> list[State]:
         await self.store.record([])
