@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.config.councils import Council, Mode, ModeLimits, Quick
+from penstock.council.plan.course import moves
 from penstock.council.plan.estimate import Estimate, estimate, prices_of
 from penstock.council.plan.steps import Stage
 from penstock.model import Host, Price
@@ -58,6 +59,19 @@ def test_a_synthesis_beyond_the_limit_is_left_out_and_told() -> None:
         "cost limit: the synthesis by SHENRON was left out: it would cost about "
     )
     assert record["limits"][0].endswith("0.1980 of 0.2 are spent")
+
+
+def test_what_agreement_costs_does_not_depend_on_when_it_ends() -> None:
+    """A crash between asking and deciding must not change what is decided."""
+    table = limited(0.2)
+    table.look()
+    for name in "ABC":
+        table.say(name, "It scatters.", cost_usd=0.05)
+    first = moves(table.council, table.question, table.asked, table.ended, table.now, table.prices)
+    assert [step.name for step in first.ask] == ["agreement", "synthesis/SHENRON"]
+    table.asked["agreement"] = table.now
+    table.done("agreement", agreed(1), cost_usd=0.1)
+    assert table.names() == ["synthesis/SHENRON"]
 
 
 def test_a_review_beyond_the_limit_is_left_out_and_the_chair_goes_on() -> None:

@@ -20,7 +20,7 @@ from penstock.council.plan.calls import (
     size_of,
 )
 from penstock.council.plan.estimate import estimate
-from penstock.council.plan.so_far import SoFar, member_step, review_step, synthesis_step
+from penstock.council.plan.so_far import AGREEMENT, SoFar, member_step, review_step, synthesis_step
 from penstock.council.plan.texts import Answer, Passage
 
 COST_LIMIT = "cost limit"  # how every note on it begins
@@ -90,7 +90,9 @@ def _beyond(so_far: SoFar, what: str, calls: Iterable[Call]) -> str | None:
     limit_usd = so_far.limits.cost_usd
     if limit_usd is None:
         return None
-    spent = sum(end.cost_usd or 0.0 for end in so_far.ended.values())
+    # What runs beside a stage may end before or after it is decided on: it must not change the decision.
+    before = [end for name, end in so_far.ended.items() if name != AGREEMENT]
+    spent = sum(end.cost_usd or 0.0 for end in before)
     needed = sum(_usd(so_far, call) for call in calls)
     if spent + needed <= limit_usd or needed <= 0:
         return None
