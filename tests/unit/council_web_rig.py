@@ -68,9 +68,8 @@ class Talk:
         self.hangs: set[str] = set()
         self.fails: dict[str, Fault] = {}
         self._lock = threading.Lock()
-        self.server = ModelServer(
-            ModelBehaviour(models=MODELS, answer=answer, faults=self._fault_of, tokens_per_s=500)
-        )
+        self.behaviour = ModelBehaviour(models=MODELS, answer=answer, faults=self._fault_of, tokens_per_s=500)
+        self.server = ModelServer(self.behaviour)
 
     def _fault_of(self, request: ModelRequest) -> Fault | None:
         with self._lock:

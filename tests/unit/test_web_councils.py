@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from penstock.testing import Fault
 from penstock.web.app import Timing
@@ -16,12 +17,21 @@ from tests.unit.council_web_rig import ANSWERS, ASK, QUERY, SUMMED_UP, Talk, cou
 from tests.unit.web_rig import PATIENCE_S, Web, token
 
 BASE = "/api/councils/shenron"
+pytestmark = pytest.mark.asyncio(
+    loop_scope="module"
+)  # they share a server, which takes longer than most of them
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Web, Talk]]:
+    async with council_web(tmp_path_factory.mktemp("council")) as found:
+        yield found
 
 
 @pytest.fixture
-async def both(tmp_path: Path) -> AsyncIterator[tuple[Web, Talk]]:
-    async with council_web(tmp_path) as found:
-        yield found
+def both(shared: tuple[Web, Talk]) -> tuple[Web, Talk]:
+    shared[1].server.requests.clear()
+    return shared
 
 
 async def asked(web: Web, **body: Any) -> dict[str, Any]:
@@ -89,28 +99,33 @@ async def test_councils_are_told_with_their_members(both: tuple[Web, Talk]) -> N
     assert error["remedy"] == "did you mean 'shenron'?"
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ({}, "`query` is missing"),
-        ({"query": " "}, "`query` is empty"),
-        ({"query": QUERY, "mode": "thoro"}, "did you mean 'thorough'?"),
-        ({"query": QUERY, "members": ["GOKO"]}, "did you mean 'GOKU'?"),
-        ({"query": QUERY, "use_rag": True}, "there is nothing to read"),
-        ({"query": QUERY, "conversation": "a b"}, "conversation: must be"),
-        ({"query": QUERY, "priority": 7}, "priority"),
-        ({"query": QUERY, "lane": "fats"}, "did you mean 'fast'?"),
-        ({"query": QUERY, "quiery": 1}, "unknown field 'quiery'"),
-    ],
-)
-async def test_what_is_wrong_is_told_before_anything_is_queued(
-    both: tuple[Web, Talk], body: dict[str, Any], words: str
-) -> None:
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({}, "`query` is missing"),
+    ({"query": " "}, "`query` is empty"),
+    ({"query": QUERY, "mode": "thoro"}, "did you mean 'thorough'?"),
+    ({"query": QUERY, "members": ["GOKO"]}, "did you mean 'GOKU'?"),
+    ({"query": QUERY, "use_rag": True}, "there is nothing to read"),
+    ({"query": QUERY, "conversation": "a b"}, "conversation: must be"),
+    ({"query": QUERY, "priority": 7}, "priority"),
+    ({"query": QUERY, "lane": "fats"}, "did you mean 'fast'?"),
+    ({"query": QUERY, "quiery": 1}, "unknown field 'quiery'"),
+]
+
+
+async def test_what_is_wrong_is_told_before_anything_is_queued(both: tuple[Web, Talk]) -> None:
     """Promise 7."""
     web, talk = both
-    error = await web.post(ASK, body, 422)
-    assert words in f"{error['message']} {error.get('remedy', '')}"
-    assert (await web.get(f"{BASE}/questions"))["questions"] == []
+    before = await web.get(f"{BASE}/questions")
+    for body, words in WRONG:
+        error = await web.post(ASK, body, 422)
+        assert words in f"{error['message']} {error.get('remedy', '')}"
+    estimate = f"{BASE}/estimate"
+    assert "unknown field" in (await web.post(estimate, {"query": QUERY, "priority": 1}, 422))["message"]
+    found = await web.post(estimate, {"query": QUERY, "mode": "thorough"})
+    assert found["mode"] == "thorough"
+    assert found["calls"] >= 3
+    assert found["tokens_most"] >= found["tokens"] > 0
+    assert await web.get(f"{BASE}/questions") == before, "an estimate asks nobody"
     assert not talk.server.requests
 
 
@@ -130,9 +145,12 @@ async def test_a_key_that_is_known_asks_nobody(both: tuple[Web, Talk]) -> None:
 # ---- following
 
 
-async def test_d6_all_stages_are_heard_from_the_first_to_the_record(both: tuple[Web, Talk]) -> None:
-    web, talk = both
-    talk.hangs.add("prince")
+async def test_d6_all_stages_are_heard_from_the_first_to_the_record(tmp_path: Path) -> None:
+    async with council_web(tmp_path, setup=lambda talk: talk.hangs.add("prince")) as (web, talk):
+        await follow_through(web, talk)
+
+
+async def follow_through(web: Web, talk: Talk) -> None:
     told = await asked(web)
     async with web.http.stream("GET", told["links"]["events"], timeout=PATIENCE_S) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
@@ -285,10 +303,11 @@ async def test_a_question_is_found_by_its_own_council_only(both: tuple[Web, Talk
 
 async def test_what_was_asked_is_listed_in_pages_the_newest_first(both: tuple[Web, Talk]) -> None:
     web, _ = both
-    asked_ = [await asked(web, query=f"{QUERY} {n}") for n in range(3)]
+    asked_ = [await asked(web, query=f"{QUERY} {n}", conversation="pages") for n in range(3)]
     for told in asked_:
         await over(web, told)
-    page = await web.get(f"{BASE}/questions", params={"limit": 2})
+    wanted = {"conversation": "pages", "limit": 2}
+    page = await web.get(f"{BASE}/questions", params=wanted)
     assert [one["query"] for one in page["questions"]] == [f"{QUERY} 2", f"{QUERY} 1"]
     entry = page["questions"][0]
     assert (entry["method"], entry["by"], entry["success_count"], entry["total_fighters"]) == (
@@ -297,10 +316,10 @@ async def test_what_was_asked_is_listed_in_pages_the_newest_first(both: tuple[We
         2,
         2,
     )
-    rest = await web.get(f"{BASE}/questions", params={"limit": 2, "after": page["next"]})
+    rest = await web.get(f"{BASE}/questions", params={**wanted, "after": page["next"]})
     assert [one["query"] for one in rest["questions"]] == [f"{QUERY} 0"]
     assert rest["next"] is None
-    none = await web.get(f"{BASE}/questions", params={"state": "failed"})
+    none = await web.get(f"{BASE}/questions", params={**wanted, "state": "failed"})
     assert none["questions"] == []
 
 
@@ -321,7 +340,7 @@ async def test_follow_ups_see_earlier_turns_and_a_conversation_is_read_in_order(
     alone = await asked(web, query="Something else?", conversation="elsewhere")
     await over(web, alone)
     listed = (await web.get(f"{BASE}/conversations"))["conversations"]
-    assert [(one["id"], one["questions"], one["query"], one["live"]) for one in listed] == [
+    assert [(one["id"], one["questions"], one["query"], one["live"]) for one in listed[:2]] == [
         ("elsewhere", 1, "Something else?", 0),
         (first["conversation"], 2, QUERY, 0),
     ]
@@ -334,15 +353,3 @@ async def test_follow_ups_see_earlier_turns_and_a_conversation_is_read_in_order(
         ("And at night?", SUMMED_UP),
     ]
     assert (await web.get(f"{BASE}/conversations/none", 404))["type"] == "not_found"
-
-
-async def test_an_estimate_asks_nobody(both: tuple[Web, Talk]) -> None:
-    web, talk = both
-    found = await web.post(f"{BASE}/estimate", {"query": QUERY, "mode": "thorough"})
-    assert found["mode"] == "thorough"
-    assert found["calls"] >= 3
-    assert found["tokens_most"] >= found["tokens"] > 0
-    assert not talk.server.requests
-    assert (await web.get(f"{BASE}/questions"))["questions"] == []
-    error = await web.post(f"{BASE}/estimate", {"query": QUERY, "priority": 1}, 422)
-    assert "unknown field" in error["message"]
