@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import penstock
+from penstock.cli.app import main
 from penstock.client import Client
 from penstock.config.councils import LIBRARY
 from penstock.council.library.ingested import Ingested
@@ -78,7 +80,9 @@ def counts(told: Ingested) -> tuple[int, int, int, int]:
     return len(told.added), len(told.changed), len(told.removed), len(told.plan.unchanged)
 
 
-async def test_d2_documents_of_every_form_are_found_and_kept_in_step(folder: Path) -> None:
+async def test_d2_documents_of_every_form_are_found_and_kept_in_step(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """D2: each form is found; then changes, removals, renames and damage, and only they are acted on."""
     docs = folder / "docs"
     async with penstock.open("penstock.toml") as client:
@@ -111,6 +115,12 @@ async def test_d2_documents_of_every_form_are_found_and_kept_in_step(folder: Pat
             "docs/pumps.md",
             "docs/thesis.pdf",
         }
+        assert await asyncio.to_thread(main, ["council", "sources"]) == 0
+        out, err = capsys.readouterr()
+        assert out.splitlines() == sorted(held["sources"])
+        assert err.startswith(
+            f"penstock: knowledge_base: 6 sources, {held['passages']} passages, embedded by "
+        )
         found = await asked(client, do="search", query="bearings greased hours value_added_tax", top=20)
         texts = " ".join(passage["text"] for passage in found["passages"])
         assert "greased" not in texts

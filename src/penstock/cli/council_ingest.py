@@ -165,7 +165,8 @@ async def _followed(
     def hear(_: int) -> None:
         heard.append(1)
         if len(heard) == 1:
-            display.tell("finishing what runs; Ctrl-C again puts it back")
+            ours = "finishing what runs; Ctrl-C again puts it back"
+            display.tell(ours if client.dispatches else "leaving what is queued to who dispatches")
             ingestion.stop()
         group.create_task(client.stop_dispatching(put_back=len(heard) > 1))
 
@@ -235,12 +236,8 @@ async def _sources(config: Config, council: Council, collection: str, as_json: b
         render.emit({"council": council.name, "collection": collection, **held})
         return 0
     names = held["sources"]
-    if names:
-        render.print_table(
-            ["source", "state"],
-            [(source, "" if made else "to be ingested again") for source, made in sorted(names.items())],
-            flexible="source",
-        )
+    for source, made in sorted(names.items()):
+        render.say(render.one_line(source) if made else f"{render.one_line(source)}  (to be ingested again)")
     count = f"{render.counted(len(names), 'source')}, {render.counted(held['passages'], 'passage')}"
     sys.stdout.flush()
     render.note(f"{collection}: {count}, embedded by {held['embeddings']}")
