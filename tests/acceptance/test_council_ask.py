@@ -6,11 +6,15 @@ import asyncio
 import os
 import re
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
+import penstock
+from penstock.model import State
+from penstock.store.base import TaskFilter
 from penstock.testing import Fault, ModelServer
 from penstock.testing.calls import ModelRequest
+from tests.acceptance.serve_rig import serving
 from tests.acceptance.test_cli_processes import Folder, on_terminal, rest, seen
 from tests.unit.test_questions import ANSWERS, CONFIG, behaviour
 
@@ -96,3 +100,42 @@ async def test_a_question_that_others_answer(tmp_path: Path) -> None:
         worker = await asked.folder.start("work", "--drain")
         assert (await rest(worker))[0] == 0
         assert (await asked.folder.json("council", "show", out.strip()))["success_count"] == 1
+
+
+async def test_texts_come_from_serve_and_its_death_is_outlived(tmp_path: Path) -> None:
+    """D1, D7: followed by Server-Sent Events; where `serve` is killed the asker goes on, and asks nobody twice."""
+    broken: list[str] = []
+
+    def once(request: ModelRequest) -> Fault | None:
+        if request.model == "vegeta" and not broken:
+            broken.append(request.model)
+            return Fault.hang(after_chunks=4)
+        return None
+
+    texts: dict[str, str] = {}
+    answered: dict[str, str] = {}
+    async with Asked(tmp_path, once) as asked:
+        stack = ExitStack()
+        asked.push_async_callback(asyncio.to_thread, stack.close)
+        config = CONFIG.format(url=asked.server.url)
+        served = await asyncio.to_thread(stack.enter_context, serving(tmp_path, config, stops=False))
+        client = await asked.enter_async_context(penstock.open(tmp_path / "penstock.toml"))
+        assert not client.dispatches
+        async for event in client.asking("shenron", QUESTION):
+            step = str(event.get("step"))
+            if event["event"] == "text":
+                texts[step] = texts.get(step, "") + event["text"]
+            elif event["event"] == "answer":
+                assert event["name"] not in answered
+                answered[event["name"]] = event["answer"]
+            if served.is_alive and "GOKU" in answered and texts.get("member/VEGETA"):
+                async with client.watching() as watch:  # what was told may not be written yet
+                    while not await client.tasks(TaskFilter(states=(State.DONE,), kind="chat")):
+                        await watch()
+                await asyncio.to_thread(served.kill)
+        assert client.dispatches
+        goku = [request for request in asked.server.requests if request.model == "goku"]
+    assert answered == {"GOKU": ANSWERS["goku"], "VEGETA": ANSWERS["vegeta"]}
+    assert texts["member/GOKU"] == ANSWERS["goku"]
+    assert event["record"]["synthesis"]["text"] == ANSWERS["chair"]
+    assert len(goku) == 1
