@@ -65,7 +65,8 @@ def test_passages_are_found_by_a_rare_word(filled: Shelves) -> None:
     ],
 )
 def test_words_are_found_in_other_spellings(filled: Shelves, query: str, text: str) -> None:
-    assert filled.search(query)["passages"][0]["text"] == text
+    best = next(one for one in filled.search(query, 6)["passages"] if one["ranks"]["words"] == 1)
+    assert best["text"] == text
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,25 @@ def test_what_a_crash_left_is_made_anew(
     never.librarian.close()
 
 
+def test_a_file_that_was_changed_back_after_a_crash_is_made_anew(
+    shelves: Shelves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its old hash is in the account still, and as many vectors as before are in Chroma, but others."""
+    shelves.fill()
+    monkeypatch.setattr(Passages, "close_source", _die)
+    with pytest.raises(_Died):
+        shelves.upsert("garden.md", ["Leeks.", "Onions."], hash="h2")
+    monkeypatch.undo()
+    assert shelves.ask("manifest")["sources"]["garden.md"] == ""
+    shelves.upsert("garden.md", TEXTS["garden.md"])
+    _, vectors = contents(shelves)
+    assert [row[1] for row in vectors if row[0] == "garden.md"] == sorted(TEXTS["garden.md"])
+
+
+def _die(*given: Any) -> None:
+    raise _Died
+
+
 def test_vectors_that_somebody_took_are_made_anew(shelves: Shelves) -> None:
     shelves.fill()
     shelves.librarian.close()
