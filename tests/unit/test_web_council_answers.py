@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from penstock.hosts.own_door import Guest
 from penstock.testing import Fault
 from tests.unit.council_web_rig import ANSWERS, QUERY, SUMMED_UP, Talk, council_web
 from tests.unit.web_rig import PATIENCE_S, Web, token
@@ -180,6 +181,17 @@ async def test_models_are_listed_and_everything_else_is_refused_in_openais_shape
     assert not talk.server.requests
     quick = (await web.http.post(CHAT, json=body(model="council:shenron:quick"))).json()
     assert quick["penstock"]["mode"] == "quick"
+
+
+async def test_attempts_cannot_ask_a_council(both: tuple[Web, Talk]) -> None:
+    """They would wait for room that they take themselves."""
+    web, talk = both
+    key = web.parts.tokens.invite(Guest("t1", 1, "calls", 1, "v1-nightly"))
+    response = await web.http.post(CHAT, json=body(), headers={"Authorization": f"Bearer {key}"})
+    web.parts.tokens.dismiss(key)
+    assert response.status_code == 400
+    assert "attempts cannot ask a council" in response.json()["error"]["message"]
+    assert not talk.server.requests
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

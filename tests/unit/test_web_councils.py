@@ -261,6 +261,17 @@ async def test_a_question_that_nobody_answered_fails_with_each_reason(tmp_path: 
         assert (await events(web, told))[-1][1]["event"] == "failed"
 
 
+async def test_passages_that_cannot_be_found_are_heard_of(tmp_path: Path) -> None:
+    """D2: an empty or missing collection is told, live and in the record."""
+    async with council_web(tmp_path, 'retrieval = { collection = "none_yet" }') as (web, _):
+        told = await asked(web)
+        found = await over(web, told)
+        live = [event for _, event in await events(web, told) if event["event"] == "retrieval"]
+        assert [event["problem"] for event in live] == [found["record"]["retrieval"]["problem"]]
+        assert live[0]["problem"]
+        assert live[0]["used"] is found["record"]["rag_context_used"] is False
+
+
 # ---- who may
 
 

@@ -6,6 +6,7 @@
 | step | a step is asked for, has started, is over | step, name, stage, state (queued, started, ended), host … |
 | text | a piece of an answer came | step, name, text |
 | again | an attempt is begun again: its text so far is void | step, name |
+| retrieval | passages were looked for | the record's `retrieval` |
 | answer | a member has ended | its entry of the record's `responses` |
 | review | a reviewer has ended | its entry of the record's `ballots` |
 | agreement | how far the answers agree was measured | the record's `agreement` |
@@ -90,7 +91,7 @@ class News:
         if text is not None and end.is_done:
             self._pass_on(step, text.close())
         self._of_step(step, "ended", host=end.host, outcome=end.state.value, error=end.error)
-        if step.stage in (Stage.MEMBERS, Stage.REVIEW, Stage.AGREEMENT):
+        if step.stage is not Stage.SYNTHESIS:
             self._entry(step, partial_record(self._council, self._question, asked, ended, now))
 
     def concluded(self, record: Mapping[str, Any]) -> None:
@@ -107,6 +108,8 @@ class News:
             for ballot in (record["review"] or {}).get("ballots", ()):
                 if ballot["reviewer"] == step.member:
                     self._tell("review", step=step.name, name=step.member, **ballot)
+        elif step.stage is Stage.RETRIEVE:
+            self._tell("retrieval", step=step.name, **record["retrieval"])
         else:
             self._tell("agreement", step=step.name, **record["agreement"])
 
