@@ -298,6 +298,11 @@ async def test_scopes_limits_and_whose_question_it_is(tmp_path: Path) -> None:
             await web.parts.client.wait(told["id"])
         error = await web.post(cancel, None, 403, **by(its))
         assert error["type"] == "forbidden", "what is over belongs to nobody here"
+        await web.parts.client.pause()
+        assert (await web.post(ASK, {"query": QUERY}, 202, **by(its)))["state"] == "queued"
+        refused = await web.http.post(ASK, json={"query": QUERY}, **by(its))
+        assert (refused.status_code, refused.json()["error"]["type"]) == (429, "queue_full")
+        assert int(refused.headers["retry-after"]) > 0
 
 
 async def test_a_question_is_found_by_its_own_council_only(both: tuple[Web, Talk]) -> None:
