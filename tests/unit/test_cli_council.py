@@ -70,6 +70,9 @@ def test_history_says_when_there_is_none(cli: Cli) -> None:
     assert "nothing was asked yet" in told.err
     assert cli.good("council", "history", "--json").json == []
     assert "nothing was asked yet" in cli.bad("council", "show", "last")[0]
+    assert cli.bad("council", "show", "zzz") == [
+        "there is no question 'zzz'; `penstock council history` lists them"
+    ]
 
 
 def test_what_is_no_question_is_refused(cli: Cli) -> None:
@@ -105,3 +108,49 @@ def test_a_report_of_something_else_is_refused(cli: Cli, content: str, told: str
 def test_a_report_of_nothing_is_refused(cli: Cli) -> None:
     assert cli.bad("council", "report", "missing.json") == ["missing.json: No such file or directory"]
     assert "there is no 'pdf'" in cli.bad("council", "report", "missing.json", "--format", "pdf")[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("Why?", "--mode", "fast"), "no mode 'fast'"),
+        (("Why?", "--members", "KRILLIN"), "no member 'KRILLIN'; there are: GOKU, VEGETA"),
+        (("",), "`query` is empty"),
+        (("Why?", "--council", "shenrn"), "there is no council 'shenrn'; did you mean 'shenron'?"),
+        (("Why?", "--out", "answer.pdf"), "--out: 'answer.pdf' must end with .json"),
+        (("Why?", "--out", "missing/answer.md"), "--out: 'missing/answer.md' cannot be written"),
+        (("Why?", "--follow-up"), "--follow-up: council 'shenron' was asked nothing yet"),
+        (("Why?", "--follow-up", "--conversation", "a"), "--follow-up and --conversation exclude each other"),
+        (("Why?", "--json", "--events"), "--json and --events exclude each other"),
+        (("Why?", "--priority", "7"), "--priority: there is no '7'"),
+    ],
+)
+def test_what_is_wrong_is_told_and_nobody_is_asked(cli: Cli, arguments: tuple[str, ...], told: str) -> None:
+    """D7: in one line, before anything is kept."""
+    (said,) = cli.bad("council", "ask", *arguments)
+    assert told in said
+    assert cli.tasks() == []
+
+
+def test_a_dry_run_tells_calls_tokens_and_money(cli: Cli) -> None:
+    """D6: by stage, expected and at most, and asks nobody."""
+    cli.file("penstock.toml", CONFIG + COUNCIL + "\n[prices.m]\ninput = 1\noutput = 2\n")
+    made = cli.good("council", "ask", "Why?", "--dry-run", "--json").json
+    assert [one["stage"] for one in made["stages"]] == ["retrieve", "members", "agreement", "synthesis"]
+    assert 0 < made["usd"] < made["usd_most"]
+    told = cli.good("council", "ask", "Why?", "--dry-run").lines
+    assert told[0].split() == ["stage", "calls", "tokens", "USD", "expected", "USD", "at", "most"]
+    assert told[-1] == "nothing was asked of shenron"
+    assert cli.tasks() == []
+
+
+def test_detach_leaves_a_question(cli: Cli) -> None:
+    """D7: it is listed, can be shown, and is not reported before it is over."""
+    left = cli.good("council", "ask", "Why?", "--detach", "--conversation", "dams")
+    id = left.out.strip()
+    assert "nobody dispatches" in left.err
+    (one,) = cli.good("council", "history", "--conversation", "dams", "--json").json
+    assert (one["id"], one["state"], one["query"], one["conversation"]) == (id, "queued", "Why?", "dams")
+    assert "not over yet" in cli.good("council", "show", "last").out
+    assert "there is nothing to report" in cli.bad("council", "report", id)[0]
+    assert "dams" not in cli.good("council", "history").out.splitlines()[0]

@@ -6,6 +6,7 @@ Ctrl-C cancels the question, and whatever it has asked of its members; the secon
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -50,9 +51,16 @@ def query_of(text: str) -> str:
 
 
 def must_fit(out: Path | None) -> None:
-    if out is not None and out.suffix not in _FORMS:
+    """Told before anybody is asked: an answer that cannot be written has cost as much."""
+    if out is None:
+        return
+    if out.suffix not in _FORMS:
         raise UsageError(
             f"council ask: --out: {str(out)!r} must end with .json (the record), .md or .html (a report)"
+        )
+    if out.is_dir() or not os.access(out.parent, os.W_OK):
+        raise UsageError(
+            f"council ask: --out: {str(out)!r} cannot be written; name a file in a folder of yours"
         )
 
 

@@ -154,7 +154,11 @@ async def _question(config: Config, id: str) -> TaskRecord:
             raise UnknownTask('nothing was asked yet; `penstock council ask "…"` asks')
         return found[0]
     async with opened(config) as client:
-        record = await client.get(id)
+        try:
+            record = await client.get(id)
+        except UnknownTask as error:
+            told = str(error).replace("`penstock tasks`", "`penstock council history`")
+            raise UnknownTask(told.replace("no task", "no question")) from None
     must_be_question(record, config.councils)
     return record
 

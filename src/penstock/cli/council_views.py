@@ -41,16 +41,14 @@ class View(Protocol):
 
 
 def choose(council: Council, *, as_json: bool, as_events: bool) -> View:
-    board = None
-    moves = os.environ.get("TERM") not in ("dumb", "unknown")
     if as_events:
         return EventLines()
+    moves = os.environ.get("TERM") not in ("dumb", "unknown")
     if sys.stdout.isatty() and not as_json:
-        pages = Pages(render.console())
-        assert pages.console is not None
-        return Sections(pages, Board(council, pages.console, pages.colour) if moves else None)
-    if sys.stderr.isatty() and moves:
-        board = Board(council, render.console(stderr=True))
+        console = render.console()
+        pages = Pages(console)
+        return Sections(pages, Board(council, console, pages.colour) if moves else None)
+    board = Board(council, render.console(stderr=True)) if sys.stderr.isatty() and moves else None
     return Document(board) if as_json else Sections(Pages(), board)
 
 

@@ -123,7 +123,8 @@ def agreement_told(agreement: Agreement) -> str:
     if not agreement.measured or agreement.score is None:
         return f"Not measured: {agreement.why or 'no reason was given'}."
     how = f" by {agreement.how}" if agreement.how else ""
-    return f"{recorded.share(agreement.score)} of 1, measured{how}."
+    notes = f" ({agreement.why})" if agreement.why else ""
+    return f"{recorded.share(agreement.score)} of 1, measured{how}{notes}."
 
 
 def _review(review: Review) -> Iterator[str]:
