@@ -261,6 +261,27 @@ async def test_a_question_that_nobody_answered_fails_with_each_reason(tmp_path: 
         assert (await events(web, told))[-1][1]["event"] == "failed"
 
 
+async def test_streams_end_when_the_server_stops_and_the_question_goes_on_in_the_next(tmp_path: Path) -> None:
+    """A question that is put back has not ended: who comes back hears everything of its next life."""
+    async with council_web(tmp_path, setup=lambda talk: talk.hangs.add("prince")) as (web, _):
+        told = await asked(web)
+        async with web.http.stream("GET", told["links"]["events"], timeout=PATIENCE_S) as response:
+            lines = response.aiter_lines()
+            first = [await anext(lines) for _ in range(5)]
+            web.service.stop()
+            web.service.stop()
+            rest = [line async for line in lines]
+        heard = frames("\n".join([*first, *rest]))
+        assert heard[0][1]["event"] == "stage"
+        assert heard[-1][1]["event"] not in ("done", "failed", "cancelled")
+    async with council_web(tmp_path) as (web, talk):
+        again = await events(web, told, headers={"Last-Event-ID": heard[-1][0]})
+        assert [event["number"] for _, event in again] == list(range(1, len(again) + 1))
+        assert again[-1][1]["event"] == "done"
+        assert again[-1][1]["record"]["success_count"] == 2
+        assert len(talk.asked("saiyan")) <= 1, "who has answered is not asked again"
+
+
 async def test_passages_that_cannot_be_found_are_heard_of(tmp_path: Path) -> None:
     """D2: an empty or missing collection is told, live and in the record."""
     async with council_web(tmp_path, 'retrieval = { collection = "none_yet" }') as (web, _):
