@@ -230,3 +230,11 @@ def test_a_long_chain_is_no_circle() -> None:
     chain = [Task("k", id=f"t{number}", after=(f"t{number + 1}",)) for number in range(100_000)]
     assert find_circle(chain) == ()
     assert len(find_circle([*chain, Task("k", id="t100000", after=("t0",))])) == 100_002
+
+
+def test_keys_of_councils_own_tasks_are_nobody_elses() -> None:
+    """D4: whoever could take such a key could answer in the place of a member."""
+    forged = Task("chat", key="council/QUESTION/member/GOKU")
+    assert [field for field, _ in TaskChecker().problems(forged)] == ["key"]
+    assert TaskChecker().problems(Task("chat", key="councils/QUESTION")) == []
+    assert TaskChecker(own_calls=True).problems(forged) == []

@@ -10,6 +10,7 @@ COUNCIL_TYPE = "council"  # hosts whose attempts are questions: they ask the mem
 LIBRARY_TYPE = "library"  # the host that searches collections and embeds texts, in a process of its own
 LIBRARY = "council-library"  # that host, and the kind of its tasks
 COUNCIL_PREFIX = "council-"  # a council's host and the kind of its questions: council-NAME
+STEP_KEYS = "council/"  # what the keys of a question's own tasks begin with; its id follows
 MODEL_PREFIX = "council:"  # a council as the model of a /v1 call
 
 

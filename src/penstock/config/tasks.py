@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from penstock.config.councils import STEP_KEYS
 from penstock.config.deadlocks import RunRules
 from penstock.config.document import Config
 from penstock.config.keys import (
@@ -54,6 +55,7 @@ class TaskChecker:
     """
 
     def __init__(self, config: Config | None = None, *, own_calls: bool = False) -> None:
+        self._own_calls = own_calls
         self._outputs = None if config is None else OutputRules(config)
         self._rules = None if config is None else _Rules(config, own_calls)
         self._good: set[tuple[object, ...]] = set()
@@ -90,6 +92,11 @@ class TaskChecker:
     def _own_problems(self, task: Task) -> Found:
         found: Found = []
         _check_own(task, found)
+        if not self._own_calls and isinstance(task.key, str) and task.key.startswith(STEP_KEYS):
+            # Whoever could take such a key could answer in the place of a council's member.
+            found.append(
+                ("key", f"{quoted(STEP_KEYS)} begins the keys of councils' own tasks; choose another")
+            )
         if task.output is not None and (what := output_problem(task.output, self._outputs)) is not None:
             found.append(("output", what))
         return found

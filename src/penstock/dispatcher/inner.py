@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config, TaskChecker
+from penstock.config.councils import STEP_KEYS
 from penstock.config.names import Names
 from penstock.config.own_calls import own_lanes
 from penstock.council.live import Hub
@@ -38,7 +39,6 @@ from penstock.store.base import Store
 if TYPE_CHECKING:
     from penstock.dispatcher.loop import Dispatcher
 
-KEYS = "council/"  # what the keys of a question's tasks begin with; its id follows
 _FINAL = {State.DONE: "done", State.CANCELLED: "cancelled"}
 
 
@@ -262,9 +262,9 @@ class Inner:
 
     def _question_of(self, task: Task) -> str | None:
         """Whose task it is; only questions have any in a lane of calls that go by such a key."""
-        if task.key is None or task.lane not in self._lanes or not task.key.startswith(KEYS):
+        if task.key is None or task.lane not in self._lanes or not task.key.startswith(STEP_KEYS):
             return None
-        return task.key.removeprefix(KEYS).partition("/")[0]
+        return task.key.removeprefix(STEP_KEYS).partition("/")[0]
 
     # ---- hosts that stay down
 

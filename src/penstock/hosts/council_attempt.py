@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.clock import Clock
-from penstock.config.councils import Council
+from penstock.config.councils import STEP_KEYS, Council
 from penstock.council.plan.course import moves
 from penstock.council.plan.steps import Moves, Question, Stage, Step, StepEnd
 from penstock.errors import PermanentError
@@ -21,7 +21,7 @@ from penstock.hosts.inner_desk import Inner
 from penstock.model import Outcome, Price, Task, Verdict
 from penstock.store.ids import new_ids
 
-KEY = "council/{question}/{step}"
+KEY = STEP_KEYS + "{question}/{step}"
 _SOONEST_S = 0.01  # the clock and the loop's timers may differ by less
 _URGENT = (Stage.REVIEW, Stage.SYNTHESIS)  # what is begun is finished before something else is
 
