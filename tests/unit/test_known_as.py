@@ -40,6 +40,8 @@ def claim_key(folder: Path, issue: str) -> str:
         ("beads:lab-4", "beads:lab-4"),
         ("1a2b/job-b", "job-b"),
         ("1a2b/job-b.json", "job-b"),
+        ("council/1m7h/member/GOKU", "GOKU"),
+        ("council/1m7h/review/GOKU/repair", "GOKU review repair"),
         ("nightly", "nightly"),
         ("nightly/", "nightly/"),
     ],

@@ -10,12 +10,14 @@ import typer
 from penstock.cli import render
 from penstock.cli.recordings import EVERY_COMMAND, HostSlots, Json, Maps, RunOrFile, recording_for
 from penstock.cli.session import Settings, finish
+from penstock.config.council_steps import called
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from penstock.diagnosis.findings import Finding
     from penstock.diagnosis.recording import Recording
+    from penstock.model import Task
 
 app = typer.Typer()
 
@@ -90,10 +92,11 @@ def _tell(recording: Recording, as_json: bool) -> int:
     if failed := _failed(recording):
         where = f"; `penstock tasks --run {recording.name} --state failed` lists them" * recording.is_ours
         render.say(f"{failed} of {render.counted(len(recording.tasks), 'task')} failed{where}")
+    names = {record.task.id: _name(record.task) for record in recording.tasks}
     if findings:
         for finding in findings:
             render.say()
-            _print_finding(finding)
+            _print_finding(finding, names)
     else:
         _print_well(recording, {name: finder.meaning for name, finder in FINDERS.items()})
     for column in _untold(recording):
@@ -113,26 +116,32 @@ def _failed(recording: Recording) -> int:
     return sum(record.state in ("failed", "blocked") for record in recording.tasks)
 
 
-def _print_finding(finding: Finding) -> None:
+def _print_finding(finding: Finding, names: Mapping[str, str]) -> None:
     gain = f"the run would end about {render.seconds(finding.gain_s)} sooner" if finding.gain_s > 0 else ""
     render.say(f"{finding.name} ({finding.severity})" + (f": {gain}" if gain else ""))
     for name, text in (
         ("cause", finding.cause),
-        ("evidence", "; ".join(_evidence(finding))),
+        ("evidence", "; ".join(_evidence(finding, names))),
         ("remedy", finding.remedy),
     ):
         render.say_wrapped(f"  {name:<8}  ", render.one_line(text))
 
 
-def _evidence(finding: Finding) -> list[str]:
+def _evidence(finding: Finding, names: Mapping[str, str]) -> list[str]:
     evidence = finding.evidence
     parts = []
     if evidence.lost_s > 0:
         parts.append(f"{render.seconds(evidence.lost_s)} lost by all tasks together")
     parts += evidence.facts
     if evidence.tasks:
-        parts.append(f"tasks: {_some(evidence.tasks)}")
+        parts.append(f"tasks: {_some([names.get(task, task) for task in evidence.tasks])}")
     return parts
+
+
+def _name(task: Task) -> str:
+    """Of a step of a question also who was asked."""
+    name = called(task)
+    return name if name == task.id else f"{name} {task.id}"
 
 
 def _some(names: Sequence[str]) -> str:

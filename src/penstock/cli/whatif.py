@@ -201,10 +201,12 @@ class Answer:
 
 
 def _played(recording: Recording, plant: Plant | None, asked: Asked) -> Answer:
+    from penstock.diagnosis.questions import work_of
     from penstock.diagnosis.whatif import figures
     from penstock.diagnosis.whatif.inferred import inferred_plant, playable
     from penstock.diagnosis.whatif.replay import Replay
 
+    recording = work_of(recording)
     inferred = plant is None and recording.plant is None
     recording, plant = playable(recording, plant)
     instead, notes = _instead(recording, asked)

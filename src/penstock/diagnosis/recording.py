@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from penstock.config.own_calls import calls_through_us
 from penstock.diagnosis.history import Change, History, Stalled
 from penstock.diagnosis.waits import Explainer
 from penstock.model import Attempt, Plant, TaskRecord, Wait
@@ -47,6 +48,7 @@ class Recording:
     costs: Mapping[tuple[str, int], float] = field(default_factory=dict)  # (task, attempt) -> USD
     told: frozenset[str] = frozenset(COLUMNS)
     slots_from: str | None = None  # of a log: the config that told the slots of its hosts
+    callers: frozenset[str] = frozenset()  # hosts whose attempts wait for tasks of their own dispatcher
 
     @property
     def makespan_s(self) -> float:
@@ -64,6 +66,7 @@ def recording_of(history: History, plant: Plant, now: float) -> Recording:
     begin = min((r.task.queued_at for r in records), default=now)
     end = max((now if r.ended_at is None else r.ended_at for r in records), default=now)
     own = {record.task.id for record in records}
+    then = next((e.plant for e in reversed(history.epochs) if e.plant is not None), plant)
     return Recording(
         name=records[0].task.run if records else "",
         begin=begin,
@@ -72,8 +75,17 @@ def recording_of(history: History, plant: Plant, now: float) -> Recording:
         attempts=sorted(history.attempts, key=lambda a: (a.started_at, a.task, a.number)),
         others=[attempt for attempt in history.others if attempt.task not in own],
         waits={record.task.id: explainer.waits(record) for record in records},
-        plant=next((e.plant for e in reversed(history.epochs) if e.plant is not None), plant),
+        plant=then,
         changes=history.changes,
         stalls=history.stalls,
         costs=history.costs,
+        callers=_callers(then, plant),
+    )
+
+
+def _callers(then: Plant, today: Plant) -> frozenset[str]:
+    """A plant that was kept with its run has no options of adapters: those of today tell, where there are any."""
+    known = {(host.name, host.type): host for host in today.hosts}
+    return frozenset(
+        host.name for host in then.hosts if calls_through_us(known.get((host.name, host.type), host))
     )

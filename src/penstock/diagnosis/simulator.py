@@ -90,8 +90,11 @@ class Simulator:
         fate: MakeFate,
         speed: Speed = undisturbed,
         workers: Mapping[str, int] | None = None,
+        ended: Callable[[Simulator, str, float], None] | None = None,
     ) -> None:
+        """`ended` hears of every task that is over, and may tell what follows from that."""
         self.plant = plant
+        self._heard = ended
         self.now = -inf
         self._fate = fate
         self._speed = speed
@@ -151,6 +154,8 @@ class Simulator:
             elif isinstance(decision, Stop):
                 stopped = Outcome(Verdict.CANCELLED, error=decision.why)
                 self.at(now, Finished(decision.task, decision.attempt, stopped))
+            elif isinstance(decision, End) and self._heard is not None:
+                self._heard(self, decision.task, now)
         for host in begun:
             self._admit(self._benches[host], now)
         return decisions

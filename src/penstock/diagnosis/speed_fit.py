@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import exp, inf, lgamma, log, sqrt
 from operator import mul
@@ -24,6 +24,7 @@ _MOST = 250  # attempts that are looked at, per host
 _OVERHEAD_S = 0.02  # shorter attempts tell of whoever starts and records them, not of their host
 _FEWEST = 6
 _FEWEST_OF_A_SORT = 3
+_FEWEST_IN_LINE = 4  # that came together, to tell by their ends that they were taken one by one
 _MOST_KNEES = 8
 _BINS = 10  # of concurrency, from each of which some attempts are taken
 _TAIL = 4.0  # degrees of freedom of the works' spread: a few outliers bend nothing
@@ -76,6 +77,11 @@ def fit(attempts: Sequence[Lived], resolution: float, *, guess: bool = False) ->
     slow-down must be proven: to blame a host takes more than to reckon with it.
     """
     load = Steps((a.start, a.end) for a in attempts)
+    found = _fit(attempts, load, resolution, guess)
+    return found if found.shape is not FLAT else _one_by_one(attempts, load, resolution) or found
+
+
+def _fit(attempts: Sequence[Lived], load: Steps, resolution: float, guess: bool) -> Fit:
     groups = _groups(attempts, load, resolution)
     samples = [sample for group in groups for sample in group.samples]
     seen = _seen(samples)
@@ -102,6 +108,36 @@ def fit(attempts: Sequence[Lived], resolution: float, *, guess: bool = False) ->
         proven.append(unproven_one)
     shape, proof = _best(proven, seen)
     return Fit(shape, observed, len(samples), _error(groups, samples, shape), proof)
+
+
+def _one_by_one(attempts: Sequence[Lived], load: Steps, resolution: float) -> Fit | None:
+    """A host that takes one after the other, told by ends that are evenly apart, whatever the models.
+
+    Members of a council have models of their own and are asked in the same order each time: then who is last is
+    always slow, and no sort has anything to be compared with. Several of one kind that came together and ended one
+    behind the other, as long apart as the first took, are no chance. But only as many as differ are evidence: what
+    is repeated in the same order tells nothing more.
+    """
+    alike = [replace(a, sort=(a.sort[0], None)) for a in attempts]
+    groups = _groups(alike, load, resolution)
+    samples = [sample for group in groups for sample in group.samples]
+    seen = _seen(samples)
+    if len(samples) < _FEWEST_IN_LINE or seen[-1] < 2:
+        return None
+    blur_s = blur_of(attempts, 0.0)
+    served = served_s(attempts, 1, blur_s)
+    if not _is_credible(groups, served):
+        return None
+    unknown_order = _unknown_order(attempts, blur_s) * len(samples) / len(attempts)
+    flat = _likelihood(groups, [(s.seconds, 1.0) for s in samples])
+    inside = _likelihood(groups, [(served[s.index], 1.0) for s in samples]) - unknown_order
+    differ = min(len(samples), max(seen[-1], len({attempts[s.index].sort for s in samples})))
+    freedom = max(0.0, 1 - 2 * len(groups) / differ)
+    proof = freedom * (inside - flat) * differ / len(samples) - 0.5 * log(differ)
+    if proof <= _PROOF_OF_WORKERS:
+        return None
+    shape = Workers(1)
+    return Fit(shape, (seen[0], seen[-1]), len(samples), _error(groups, samples, shape), proof)
 
 
 def _best(proven: Sequence[_Candidate], seen: Sequence[int]) -> tuple[Shape, float]:

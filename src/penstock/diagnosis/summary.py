@@ -8,6 +8,8 @@ is the largest of
     lane    the run time of a lane's tasks, divided by its `max_running`
     chain   the longest way through tasks that wait for each other (often a single task): each after the time
             before which it could not start, and after what the hosts need for all that it waits for
+
+Questions of councils are as long as their steps let them be; only these count.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.config.council_steps import called
 from penstock.config.own_calls import calls_through_us
 from penstock.diagnosis.history import History
+from penstock.diagnosis.questions import asking_hosts, is_step, without_questions
 from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.waits import Explainer
 from penstock.model import Attempt, Host, Plant, State, TaskRecord
@@ -114,7 +118,8 @@ def summarize(
 
 def bound_of(recording: Recording, plant: Plant) -> Bound:
     """The ideal of a recording under a plant. What tasks of other runs held up is not in it."""
-    load = _Load(list(recording.tasks), list(recording.attempts), plant, recording.begin, recording.end)
+    tasks = without_questions(recording.tasks, plant)
+    load = _Load(tasks, list(recording.attempts), plant, recording.begin, recording.end)
     return _ideal(load, History([], [], [], {}, [], [], [], []))
 
 
@@ -210,6 +215,7 @@ def _ideal_with_calls(
     begin: float,
     now: float,
 ) -> Bound:
+    records = without_questions(records, plant)
     if calls is None:
         return _ideal(_Load(records, attempts, plant, begin, now), history)
     callers = {host.name for host in plant.hosts if calls_through_us(host)}
@@ -268,10 +274,9 @@ def _chain_bound(load: _Load, history: History) -> Bound:
     if not ends:
         return Bound(0.0, "nothing ran")
     last = max(ends, key=lambda task: ends[task])
-    alone = not load.records[last].task.after
-    return Bound(
-        ends[last], f"task {last} alone" if alone else f"task {last} and what must be done before it"
-    )
+    task = load.records[last].task
+    name = called(task) if is_step(task) else f"task {last}"
+    return Bound(ends[last], f"{name} and what must be done before it" if task.after else f"{name} alone")
 
 
 def _release(load: _Load, history: History, record: TaskRecord) -> float:
@@ -307,6 +312,7 @@ def _uses(
         if attempt.task not in own:
             others[attempt.host] += _overlap(attempt, begin, end, now)
     span = end - begin
+    asking = asking_hosts(plant)  # they only wait
     return tuple(
         HostUse(
             host.name,
@@ -317,6 +323,7 @@ def _uses(
             busy[host.name] / (span * host.slots) if span > 0 else 0.0,
         )
         for host in plant.hosts
+        if host.name not in asking
     )
 
 

@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.clock import Clock
+from penstock.config.council_steps import step_key
 from penstock.config.councils import Council
 from penstock.council.plan.asking import MAX_TURNS, read_question
 from penstock.council.plan.estimate import prices_of
 from penstock.council.plan.steps import Question, Turn
 from penstock.errors import PermanentError, TaskError
 from penstock.hosts.base import Health, Job, OwnCoroutine
-from penstock.hosts.council_attempt import KEY, Circumstances, QuestionAttempt
+from penstock.hosts.council_attempt import Circumstances, QuestionAttempt
 from penstock.hosts.inner_desk import InnerDesk
 from penstock.hosts.relay import COUNCIL_CALL, Relay
 from penstock.model import Host, Outcome, State
@@ -89,7 +90,7 @@ class CouncilAdapter:
         """The steps that an earlier attempt has asked for."""
         if job.attempt < 2 or self._store is None or isinstance(job.payload, Relay):
             return frozenset()
-        begin = KEY.format(question=job.task, step="")
+        begin = step_key(job.task, "")
         wanted = TaskFilter(run=job.run, lane=self._council.calls_lane, since=job.queued_at)
         keys = [record.task.key or "" for record in await self._store.tasks(wanted)]
         return frozenset(key.removeprefix(begin) for key in keys if key.startswith(begin))

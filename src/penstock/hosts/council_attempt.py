@@ -11,7 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.clock import Clock
-from penstock.config.councils import STEP_KEYS, Council
+from penstock.config.council_steps import step_key
+from penstock.config.councils import Council
 from penstock.council.plan.course import moves
 from penstock.council.plan.steps import Moves, Question, Stage, Step, StepEnd
 from penstock.errors import PermanentError
@@ -21,7 +22,6 @@ from penstock.hosts.inner_desk import Inner
 from penstock.model import Outcome, Price, Task, Verdict
 from penstock.store.ids import new_ids
 
-KEY = STEP_KEYS + "{question}/{step}"
 _SOONEST_S = 0.01  # the clock and the loop's timers may differ by less
 _URGENT = (Stage.REVIEW, Stage.SYNTHESIS)  # what is begun is finished before something else is
 
@@ -159,7 +159,7 @@ class QuestionAttempt:
             model=step.model,
             timeout_s=step.timeout_s,
             retries=step.retries,
-            key=KEY.format(question=self._question.id, step=step.name),
+            key=step_key(self._question.id, step.name),
             id=id,
             queued_at=self._clock.now(),
             trace=job.trace,

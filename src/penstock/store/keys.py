@@ -1,12 +1,15 @@
 """What users know a task by: the part of its key that is theirs.
 
-A key is `beads:ISSUE:CLAIM` for an issue of Beads, `QUEUE/NAME` for a request in a folder, and anything else for
-who submits with one. Claims and queues have names that nobody has ever seen, so a task is asked for by the rest.
+A key is `beads:ISSUE:CLAIM` for an issue of Beads, `QUEUE/NAME` for a request in a folder, `council/QUESTION/STEP`
+for what a question asks of its members, and anything else for who submits with one. Claims, queues and steps have
+names that nobody has ever seen, so a task is asked for by the rest.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from penstock.config.council_steps import step_of
 
 _ISSUE = "beads:"
 _SUFFIX = ".json"  # requests are files, and may be called so
@@ -21,6 +24,8 @@ def known_as(key: str) -> str:
     """The name that the user gave."""
     if key.startswith(_ISSUE) and key.count(":") > 1:
         return key.removeprefix(_ISSUE).rpartition(":")[0]
+    if (step := step_of(key)) is not None:
+        return step.shown
     return key.rpartition("/")[2].removesuffix(_SUFFIX) or key
 
 

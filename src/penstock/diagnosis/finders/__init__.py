@@ -26,6 +26,7 @@ from penstock.diagnosis.finders import (
 )
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.findings import Finding
+from penstock.diagnosis.questions import work_of
 from penstock.diagnosis.recording import Recording
 
 
@@ -83,9 +84,9 @@ FINDERS: Mapping[str, Finder] = {
 
 def find(recording: Recording) -> list[Finding]:
     """What is wrong with a run, the greatest gain first; nothing for one that is well."""
-    scene = Scene(recording)
+    scene = Scene(work_of(recording))
     found: list[Finding] = []
-    if scene.makespan_s <= 0:
+    if scene.makespan_s <= 0 or not scene.by_host:
         return found
     for finder in FINDERS.values():
         found += finder.find(scene, tuple(found))

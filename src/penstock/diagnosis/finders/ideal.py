@@ -1,6 +1,7 @@
 """How soon a run could have ended, had a fault not been: for the gain that findings foretell.
 
-The same tasks are dealt out once more, oldest first, each as soon as a host that can take it has room. What the
+The same tasks are dealt out once more, oldest first, each as soon as a host that can take it has room; one that
+comes after others, as long after their ends as it did. What the
 fault changes (durations, slots, from when on, where) is told by the finder. Priorities and reserves do not move the
 end of a run by much and are left out.
 """
@@ -31,6 +32,9 @@ class Piece(NamedTuple):
     hosts: tuple[str, ...]  # that can take it
     lane: str
     sort: Sort
+    task: str = ""
+    after: tuple[str, ...] = ()  # tasks of other pieces
+    lag_s: float = 0.0  # from the last of their ends until it could be started
 
 
 def pieces(
@@ -41,15 +45,25 @@ def pieces(
     pinned: bool = True,
 ) -> list[Piece]:
     """Of all turns that led to an attempt; without those of which `seconds` says None."""
-    found = []
+    found: list[Piece] = []
+    ends = {life.task: life.end for life in sorted(scene.lives, key=lambda life: life.end)}
     for turn in scene.turns:
         took_s = seconds(turn) if turn.life is not None else None
         if turn.life is None or took_s is None:
             continue
         hosts = (turn.life.host,) if pinned and turn.task.host is not None else able(scene, turn)
         lane = turn.life.lane
-        found.append(Piece(since(turn), took_s, turn.life.host, hosts, lane, turn.life.sort))
-    return found
+        after = tuple(name for name in turn.task.after if name in ends) if turn.number == 1 else ()
+        lag_s = max(0.0, since(turn) - max(ends[name] for name in after)) if after else 0.0
+        sort = turn.life.sort
+        found.append(
+            Piece(since(turn), took_s, turn.life.host, hosts, lane, sort, turn.task.id, after, lag_s)
+        )
+    dealt = {piece.task for piece in found}
+    return [
+        piece._replace(after=tuple(name for name in piece.after if name in dealt)) if piece.after else piece
+        for piece in found
+    ]
 
 
 def able(scene: Scene, turn: Turn) -> tuple[str, ...]:
@@ -87,6 +101,45 @@ def _paces(scene: Scene) -> Mapping[tuple[str, Sort], float]:
     return {at: median(found) for at, found in durations.items() if len(found) >= _SOME}
 
 
+class _Coming:
+    """Pieces by when they come: at their time, or so long after the last of those they come after."""
+
+    def __init__(self, work: Sequence[Piece]) -> None:
+        self._left: dict[str, int] = defaultdict(int)  # pieces of a task that have not ended
+        self._missing: dict[int, set[str]] = {}
+        self._before: dict[str, list[int]] = defaultdict(list)
+        self._pieces = sorted(work, key=lambda p: p.since)
+        self._heap: list[tuple[float, int]] = []
+        for place, piece in enumerate(self._pieces):
+            self._left[piece.task] += 1
+            if piece.after:
+                self._missing[place] = set(piece.after)
+                for name in self._missing[place]:
+                    self._before[name].append(place)
+            else:
+                self._heap.append((piece.since, place))
+
+    def moments(self) -> Iterable[float]:
+        return (since for since, _ in self._heap)
+
+    def ended(self, task: str, now: float) -> Iterable[float]:
+        """When those come that this was the last to wait for."""
+        self._left[task] -= 1
+        if self._left[task]:
+            return
+        for place in self._before.pop(task, ()):
+            self._missing[place].discard(task)
+            if not self._missing[place]:
+                since = now + self._pieces[place].lag_s
+                heapq.heappush(self._heap, (since, place))
+                yield since
+
+    def by(self, now: float) -> Iterable[tuple[int, Piece]]:
+        while self._heap and self._heap[0][0] <= now:
+            _, place = heapq.heappop(self._heap)
+            yield place, self._pieces[place]
+
+
 _Queue = tuple[tuple[str, ...], str]  # hosts that can take it, lane
 
 
@@ -100,26 +153,26 @@ class _Dealer:
     queues: dict[_Queue, deque[tuple[int, Piece]]] = field(default_factory=lambda: defaultdict(deque))
 
     def end_of(self, work: Sequence[Piece]) -> float:
-        ordered = sorted(work, key=lambda p: p.since)
-        moments = [p.since for p in ordered] + [at for steps in self.rooms.values() for at in steps.times]
+        coming = _Coming(work)
+        moments = [*coming.moments(), *(at for steps in self.rooms.values() for at in steps.times)]
         heapq.heapify(moments)
-        ends: list[tuple[float, str, str]] = []
-        last, at = float("-inf"), 0
+        ends: list[tuple[float, str, str, str]] = []
+        last = float("-inf")
         while moments:
             now = heapq.heappop(moments)
             while moments and moments[0] == now:
                 heapq.heappop(moments)
             while ends and ends[0][0] <= now:
-                _, host, lane = heapq.heappop(ends)
+                _, host, lane, task = heapq.heappop(ends)
                 self.running[host] -= 1
                 self.in_lane[lane] -= 1
-            while at < len(ordered) and ordered[at].since <= now:
-                piece = ordered[at]
-                self.queues[piece.hosts or (piece.host,), piece.lane].append((at, piece))
-                at += 1
+                for since in coming.ended(task, now):
+                    heapq.heappush(moments, since)
+            for place, piece in coming.by(now):
+                self.queues[piece.hosts or (piece.host,), piece.lane].append((place, piece))
             for piece, host in self._started(now):
                 end = now + self._seconds(piece, host)
-                heapq.heappush(ends, (end, host, piece.lane))
+                heapq.heappush(ends, (end, host, piece.lane, piece.task))
                 heapq.heappush(moments, end)
                 last = max(last, end)
         return last

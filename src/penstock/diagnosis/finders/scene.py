@@ -106,6 +106,10 @@ class Scene:
         known = self.plant_hosts.get(host)
         return None if known is None else known.type
 
+    def waits_for_us(self, host: str) -> bool:
+        """Whether its attempts are as long as what they ask of other hosts lets them be."""
+        return host in self.recording.callers
+
     def has_known_slots(self, host: str) -> bool:
         return host in self.plant_hosts
 
@@ -200,7 +204,8 @@ class Scene:
     @cached_property
     def curves(self) -> Mapping[str, SpeedCurve]:
         return {
-            host: curve_of(host, lives, self.resolution_s) for host, lives in sorted(self.by_host.items())
+            host: SpeedCurve(host) if self.waits_for_us(host) else curve_of(host, lives, self.resolution_s)
+            for host, lives in sorted(self.by_host.items())
         }
 
     @cached_property

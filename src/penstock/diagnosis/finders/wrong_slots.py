@@ -32,7 +32,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
         if curve.slows:
             if not serves_one(curve) and host not in late:
                 yield from _too_many(scene, host)
-        elif not scene.may_idle(host):
+        elif not scene.may_idle(host) and not scene.waits_for_us(host):
             yield from _too_few(scene, host)
 
 

@@ -9,6 +9,7 @@ from math import ceil, inf, isfinite
 from typing import Any, NamedTuple
 
 from penstock.diagnosis.attempts import lived
+from penstock.diagnosis.questions import asking_hosts
 from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.steps import Steps
 from penstock.diagnosis.summary import Bound, bound_of
@@ -95,7 +96,8 @@ def figures_of(recording: Recording, plant: Plant) -> Figures:
         count[attempt.host] += 1
         busy[attempt.host] += slots_of.get(attempt.task, 1.0) * _seconds(attempt, recording.end)
     hosts = []
-    for host in plant.hosts:
+    asking = asking_hosts(plant)
+    for host in (one for one in plant.hosts if one.name not in asking):
         most, slot_s = _slots_over(recording, host)
         hosts.append(HostBusy(host.name, most, count[host.name], busy[host.name] / slot_s if slot_s else 0.0))
     return Figures(

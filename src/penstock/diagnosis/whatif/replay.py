@@ -19,6 +19,7 @@ from penstock.diagnosis.history import Change, Epoch, History
 from penstock.diagnosis.recording import Recording, recording_of
 from penstock.diagnosis.simulator import Fate, Simulator
 from penstock.diagnosis.steps import Steps
+from penstock.diagnosis.whatif.following import Following, follows
 from penstock.diagnosis.whatif.lives import OTHER, Life, lives_of
 from penstock.diagnosis.whatif.outside import Span, gaps_of, outside_events
 from penstock.diagnosis.whatif.works import Prices, Works
@@ -47,6 +48,8 @@ class Replay:
         self.works = Works(recording, instead)
         self._lives = lives_of(recording, plant, self.works)
         self._by_id = {life.task.id: life for life in self._lives}
+        self._ends = {record.task.id: record.ended_at for record in recording.tasks}
+        self._following = [life for life in self._lives if follows(life, self._ends)]
         self._prices = Prices(recording, plant)
         self._gaps = gaps_of(recording)
 
@@ -54,7 +57,8 @@ class Replay:
         """What would have been. UsageError where the record does not tell enough to know."""
         self._check_hosts(plant)
         play = _Play(plant, self._by_id, self.works, self._prices)
-        simulator = Simulator(plant, play.fate, self.works.speed, self.works.workers)
+        steps = Following(self._following, self._ends, lambda task: self._sent(task, plant))
+        simulator = Simulator(plant, play.fate, self.works.speed, self.works.workers, steps.ended)
         for at, event in outside_events(self._recording, self.plant, plant, self._gaps):
             simulator.at(at, event)
         for at, event in self._arrivals(plant):
@@ -92,8 +96,9 @@ class Replay:
         page: list[Task] = []
         came: set[str] = set()
         at = -inf
+        later = {life.task.id for life in self._following}
         for life in self._lives:
-            if not life.is_own and life.task.host not in hosts:
+            if life.task.id in later or (not life.is_own and life.task.host not in hosts):
                 continue
             if life.at != at and page:
                 events.append((at, self._submitted(page, came)))
