@@ -41,6 +41,7 @@ TASK_OWNERS: Mapping[str, str] = {
     "src/penstock/engine/local.py": "close() cancels the timers and awaits them",
     "src/penstock/engine/processes.py": "close() awaits the pool that is being made",
     "src/penstock/engine/programs.py": "the sweep runs on the programs' own loop, which awaits it as it ends",
+    "src/penstock/hosts/library_process.py": "close() cancels the warming and awaits it",
     "src/penstock/hosts/local_server.py": "close() cancels the start that is under way and awaits it",
     "src/penstock/web/calls.py": "the call that makes it awaits it before it is over itself",
     "src/penstock/engine/timers.py": "the function that makes the sleeper awaits it, also when cancelled",

@@ -159,7 +159,14 @@ def _at_the_desk(config: Config, host: Host, ways: Ways, store: Store | None) ->
         return await desk.inner.call(task, endpoint, body)
 
     environment = {MARKER: worker_mark(store_tag(config), host.name, 0)}
-    return LibraryPlacement(config.councils, library_dir(config), call, calls_lane(host), environment)
+    return LibraryPlacement(
+        config.councils,
+        library_dir(config),
+        call,
+        calls_lane(host),
+        environment,
+        announce=desk.library_is,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -311,3 +311,56 @@ async def test_its_check_says_what_is_missing(tmp_path: Path, monkeypatch: pytes
         health = await lib.adapter.check()
         assert (health.up, health.amiss) == (True, True)
         assert "no_such_package is not installed; install what retrieval needs" in health.detail
+
+
+async def test_it_is_ready_before_it_is_needed(tmp_path: Path) -> None:
+    """D7: asked to get ready by many, it starts one process, which the first order finds with its model loaded."""
+    async with library(tmp_path) as lib:
+        process = lib.adapter._process
+        for _ in range(3):
+            process.warm()
+        warming = process._warming
+        assert warming is not None
+        await warming
+        pid = lib.pid
+        assert any("onnxruntime" in one.path for one in psutil.Process(pid).memory_maps())
+        process.warm()
+        assert process._warming is warming, "there is one"
+        answers = [{"name": name, "text": "Frost kills basil."} for name in "AB"]
+        assert (await lib.do("agreement", "plain", answers=answers))["how"] == "embeddings"
+        assert lib.pid == pid
+
+
+async def test_getting_ready_ends_with_the_dispatcher(tmp_path: Path) -> None:
+    async with library(tmp_path) as lib:
+        lib.adapter._process.warm()  # and left at once: what was begun is ended, as `library` checks
+    warming = lib.adapter._process._warming
+    assert warming is not None
+    assert warming.cancelled()
+    lib.adapter._process.warm()
+    assert lib.adapter._process._warming is warming, "nothing is begun after the end"
+
+
+async def test_a_process_that_cannot_get_ready_is_told_by_the_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library_process, "_START", "raise SystemExit('no such library')")
+    async with library(tmp_path) as lib:
+        process = lib.adapter._process
+        process.warm()
+        assert process._warming is not None
+        await process._warming
+        with pytest.raises(HostError, match="no such library"):
+            await lib.do("search", query="x")
+
+
+async def test_what_is_soon_needed_does_not_end_for_being_idle(tmp_path: Path) -> None:
+    async with library(tmp_path, idle_s=60.0) as lib:
+        await lib.do("search", query="x")
+        before = lib.adapter._process._idle
+        assert before is not None
+        lib.adapter._process.warm()
+        after = lib.adapter._process._idle
+        assert after is not None
+        assert before.cancelled()
+        assert after.when() >= before.when()

@@ -18,6 +18,7 @@ from penstock.config.council_steps import step_key
 from penstock.config.councils import Council
 from penstock.council.plan.asking import MAX_TURNS, read_question
 from penstock.council.plan.estimate import prices_of
+from penstock.council.plan.quick import expects_comparison
 from penstock.council.plan.steps import Question, Turn
 from penstock.errors import PermanentError, TaskError
 from penstock.hosts.base import Health, Job, OwnCoroutine
@@ -66,6 +67,8 @@ class CouncilAdapter:
     async def _answer(self, job: Job, payload: Any) -> Outcome:
         since = await self._asked_again_at(job)
         question = self._question(job, payload, since or job.queued_at, await self._turns(job))
+        if expects_comparison(self._council, question):
+            self._desk.warm_library()
         known = await self._known(job)
         given = Circumstances(self._council, self._desk.inner, self._clock, self._prices, since, known)
         return await QuestionAttempt(given, question, job).run()

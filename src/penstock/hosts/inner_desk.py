@@ -8,7 +8,7 @@ Everything here belongs to the dispatcher's loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from penstock.council.live import Hub
@@ -71,6 +71,16 @@ class InnerDesk:
 
     def __init__(self) -> None:
         self._inner: Inner | None = None
+        self._warm_library: Callable[[], None] | None = None
+
+    def library_is(self, warm: Callable[[], None]) -> None:
+        """There is a library, which gets ready when this is called."""
+        self._warm_library = warm
+
+    def warm_library(self) -> None:
+        """It will be asked soon: what it takes to start, it takes meanwhile."""
+        if self._warm_library is not None:
+            self._warm_library()
 
     def open(self, inner: Inner) -> None:
         self._inner = inner

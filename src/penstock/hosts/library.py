@@ -42,6 +42,8 @@ class LibraryPlacement:
     calls_lane: str
     environment: Mapping[str, str] = field(default_factory=dict)  # of its process, added to our own
     idle_s: float = 300.0  # then its process ends, until it is needed again
+    # Whoever knows that it will be needed is told how to say so.
+    announce: Callable[[Callable[[], None]], None] | None = None
 
 
 class LibraryAdapter:
@@ -51,7 +53,8 @@ class LibraryAdapter:
         self._process = LibraryProcess(self._placement.environment, self._placement.idle_s)
 
     async def open(self) -> None:
-        pass
+        if self._placement.announce is not None:
+            self._placement.announce(self._process.warm)
 
     async def close(self) -> None:
         await self._process.close()

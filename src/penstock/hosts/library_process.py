@@ -1,4 +1,4 @@
-"""The life of the library's process: started by the first order, ended when idle, killed when it is not wanted.
+"""The life of the library's process: started before it is needed, ended when idle, killed when it is not wanted.
 
 One order at a time; who comes meanwhile waits. An order that is given up (its time is over, it was cancelled) kills
 the process, since nothing else stops Chroma or the model in mid-work; so does its death, and the next order starts
@@ -37,6 +37,7 @@ _QUIET = {
     "OMP_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
+_WARMING_S = 60.0  # for it to load what it needs
 _LEAVING_S = 5.0  # for it to close what it has open
 _DYING_S = 5.0  # for the kernel to take away what was sent SIGKILL
 _TOLD_BYTES = 2000
@@ -146,6 +147,7 @@ class LibraryProcess:
         self._child: _Child | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._leaving: list[_Child] = []
+        self._warming: asyncio.Task[None] | None = None
         self._closed = False
 
     @property
@@ -167,12 +169,35 @@ class LibraryProcess:
                 self._part()
                 raise
             finally:
-                if self._child is not None and self._idle_s and not self._closed:
-                    loop = asyncio.get_running_loop()
-                    self._idle = loop.call_later(self._idle_s, self._part)
+                self._idle_later()
+
+    def warm(self) -> None:
+        """An order will come: the process is started, if there is none, and loads what takes long meanwhile."""
+        if self._closed or (self._warming is not None and not self._warming.done()):
+            return
+        if self.pid is None:
+            self._warming = asyncio.create_task(self._warm(), name="library-warming")
+        elif not self._turn.locked():
+            self._idle_later()
+
+    async def _warm(self) -> None:
+        with contextlib.suppress(
+            HostError, TimeoutError
+        ):  # whoever gives the next order is told what is wrong
+            async with asyncio.timeout(_WARMING_S):
+                await self.ask(Order("warm"))
+
+    def _idle_later(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._child is not None and self._idle_s and not self._closed:
+            self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._part)
 
     async def close(self) -> None:
         self._closed = True
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.wait({self._warming})
         if self._idle is not None:
             self._idle.cancel()
         self._part()

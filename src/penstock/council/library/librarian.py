@@ -1,4 +1,4 @@
-"""What the library's process does for a task: search, upsert, remove, manifest, agreement.
+"""What the library's process does for a task: search, upsert, remove, manifest, agreement; and before one: warm.
 
 Collections are opened when they are first asked for and stay open: loading one takes longer than a search. Nothing
 else has them open meanwhile, so that embedded Chroma is never opened twice.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -117,6 +118,10 @@ class Librarian:
             return {"removed": len(order.sources)}
         if order.do == "manifest":
             return self._collection(order).manifest()
+        if order.do == "warm":
+            with suppress(PermanentError):  # not installed: each order says what it does without
+                local_model().embed(["ready"])
+            return {}
         if order.do == "agreement":
             return agreement([Answer(one.name, one.text) for one in order.answers])
         raise PermanentError(f"the library does not know how to {order.do!r}")

@@ -2,7 +2,7 @@
 
     retrieve → members → review (thorough) → synthesis → record
                quick: one or two members first, and the others where that is not enough
-    agreement is measured beside review and synthesis
+    agreement is measured beside review and synthesis, and not waited for much longer than for them
 
 `moves` holds no state. Asked again with the same ends it says the same, with more ends it never takes a step
 back, and a question that is begun again after a crash goes on where its ends lead. It always comes to a record:
@@ -18,7 +18,7 @@ from penstock.config.councils import Council, Mode
 from penstock.council.plan.answering import Circle, answering, not_asked, quorum
 from penstock.council.plan.concluding import listed, single, synthesis
 from penstock.council.plan.limits import COST_LIMIT, refusal, why_no_escalation
-from penstock.council.plan.measuring import agreement_ask, agreement_of, unmeasured
+from penstock.council.plan.measuring import agreement_ask, agreement_of, given_up_at, unmeasured
 from penstock.council.plan.quick import best_of, quick_look
 from penstock.council.plan.reached import Reached
 from penstock.council.plan.record import error_of, record_of
@@ -77,6 +77,7 @@ def follow(so_far: SoFar) -> Reached:
     reached.retrieved = retrieve(so_far)
     if not reached.retrieved.settled:
         reached.wants(*filter(None, [reached.retrieved.ask]))
+        reached.is_patient(reached.retrieved.patience)
         return reached
     circle = _circle(so_far, reached)
     if circle is None:
@@ -105,6 +106,7 @@ def _circle(so_far: SoFar, reached: Reached) -> Circle | None:
         reached.quick_names = look.names
     if not look.settled:
         reached.wants(*look.ask)
+        reached.is_patient(look.patience)
         return None
     answered = look.answering.answered if look.answering else ()
     if look.why is not None:
@@ -138,6 +140,7 @@ def _sum_up(so_far: SoFar, reached: Reached) -> None:
     if len(answered) < reached.needed:
         why = f"{len(answered)} answers came, {reached.needed} are needed"
         reached.conclude(listed(reached.material, why), settled=is_measured)
+        reached.is_patient(so_far.patience(AGREEMENT, given_up_at(so_far, AGREEMENT)))
         return
     if so_far.question.mode is Mode.THOROUGH:
         reached.stage = Stage.REVIEW
@@ -151,6 +154,8 @@ def _sum_up(so_far: SoFar, reached: Reached) -> None:
     reached.wants(*conclusion.ask)
     reached.notes += [one["error"] for one in conclusion.passed_on if one["error"].startswith(COST_LIMIT)]
     reached.conclude(conclusion, settled=conclusion.settled and is_measured)
+    if conclusion.settled:
+        reached.is_patient(so_far.patience(AGREEMENT, given_up_at(so_far, AGREEMENT)))
 
 
 def _close(so_far: SoFar, reached: Reached) -> None:

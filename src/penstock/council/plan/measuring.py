@@ -7,10 +7,13 @@ from typing import Any
 
 from penstock.council.plan.answering import Response
 from penstock.council.plan.replies import failure_of, one_line
-from penstock.council.plan.so_far import SoFar, library_step, member_step
+from penstock.council.plan.so_far import AGREEMENT_PATIENCE_S, SoFar, library_step, member_step
 from penstock.council.plan.steps import Stage, Step
+from penstock.model import State
 
 MAX_ROWS = 200  # of each list of the record: a thousand claims tell a reader no more than a hundred
+
+TOO_SLOW = f"measuring it was given up: the answer was there {AGREEMENT_PATIENCE_S:g} s before"
 
 _LISTS = ("pairs", "shared", "alone", "conflicts", "disputes")
 
@@ -24,6 +27,15 @@ def agreement_ask(so_far: SoFar, name: str, answered: Sequence[Response]) -> tup
     return (library_step(so_far, name, Stage.AGREEMENT, {"do": "agreement", "answers": answers}, after),)
 
 
+def given_up_at(so_far: SoFar, name: str) -> float:
+    """When it is waited for no longer, once nothing else is."""
+    own = so_far.ended.get(name)
+    others = [end.ended_at for step, end in so_far.ended.items() if step != name]
+    if own is not None:  # what comes later does not change why there is no figure
+        others = [at for at in others if at <= own.ended_at]
+    return max((so_far.asked.get(name, so_far.now), *others)) + AGREEMENT_PATIENCE_S
+
+
 def unmeasured(why: str) -> dict[str, Any]:
     return {"measured": False, "how": None, "score": None, **{name: [] for name in _LISTS}, "why": why}
 
@@ -33,6 +45,8 @@ def agreement_of(so_far: SoFar, name: str) -> dict[str, Any]:
     end = so_far.ended.get(name)
     if end is None:
         return unmeasured("time limit" if so_far.is_late else "not measured yet")
+    if end.state is State.CANCELLED and end.ended_at >= given_up_at(so_far, name):
+        return unmeasured(TOO_SLOW)
     if not end.is_done:
         return unmeasured(f"measuring it failed: {failure_of(end)}")
     value = end.value

@@ -14,10 +14,10 @@ from typing import Any
 
 from penstock.config.councils import Council, Member, Mode
 from penstock.council.plan.answering import Answering, Circle, Response, answering
-from penstock.council.plan.measuring import agreement_ask, agreement_of
+from penstock.council.plan.measuring import agreement_ask, agreement_of, given_up_at
 from penstock.council.plan.replies import one_line
-from penstock.council.plan.so_far import AGREEMENT_OF_PAIR, SoFar
-from penstock.council.plan.steps import Step
+from penstock.council.plan.so_far import AGREEMENT_OF_PAIR, NO_PATIENCE, Patience, SoFar
+from penstock.council.plan.steps import Question, Step
 from penstock.council.plan.texts import Passage
 
 
@@ -28,6 +28,7 @@ class QuickLook:
     settled: bool
     answering: Answering | None = None
     ask: tuple[Step, ...] = ()
+    patience: Patience = NO_PATIENCE
     why: str | None = None
     chosen: str | None = None
     agreement: Mapping[str, Any] | None = None
@@ -50,6 +51,14 @@ def quick_members(council: Council, asked: Sequence[Member]) -> tuple[Member, ..
     """Those the config names, as far as the question lets them be asked; else its first member."""
     named = tuple(one for one in asked if one.name in council.quick.members)
     return named or tuple(asked[:1])
+
+
+def expects_comparison(council: Council, question: Question) -> bool:
+    """Whether answers will be compared, unless a quick one is not enough or only one comes."""
+    asked = [one for one in council.members if one.name in question.members]
+    if question.mode is Mode.QUICK and risk_word(council, question.query) is None:
+        return len(quick_members(council, asked)) > 1
+    return len(asked) > 1
 
 
 def quick_look(so_far: SoFar, passages: Sequence[Passage]) -> QuickLook:
@@ -90,7 +99,8 @@ def _why_not_enough(so_far: SoFar, responses: Sequence[Response]) -> str | None:
 def _pair(so_far: SoFar, asked: Answering) -> QuickLook:
     if AGREEMENT_OF_PAIR not in so_far.ended:
         ask = agreement_ask(so_far, AGREEMENT_OF_PAIR, asked.answered)
-        return QuickLook(settled=False, answering=asked, ask=ask)
+        patience = so_far.patience(AGREEMENT_OF_PAIR, given_up_at(so_far, AGREEMENT_OF_PAIR))
+        return QuickLook(settled=False, answering=asked, ask=ask, patience=patience)
     measured = agreement_of(so_far, AGREEMENT_OF_PAIR)
     score = measured["score"]
     if score is None:

@@ -9,6 +9,7 @@ from typing import Any
 from penstock.council.plan.answering import Response
 from penstock.council.plan.concluding import Conclusion, Material
 from penstock.council.plan.retrieving import Retrieved
+from penstock.council.plan.so_far import Patience
 from penstock.council.plan.steps import Stage, Step
 from penstock.council.plan.texts import Passage
 from penstock.council.plan.voting import Review
@@ -44,6 +45,9 @@ class Reached:
         self.cancel += cancel
         if wake_at is not None:
             self.wakes.append(wake_at)
+
+    def is_patient(self, patience: Patience) -> None:
+        self.wants(cancel=patience.cancel, wake_at=patience.wake_at)
 
     def conclude(self, conclusion: Conclusion | None, *, settled: bool = True) -> None:
         """None: nobody answered."""

@@ -1,7 +1,7 @@
 """The passages that a question is answered with: asked of the library once, and never in the way of an answer.
 
 Whatever goes wrong (no collection, a broken one, a task that failed) is told in the record, and the members
-answer without passages.
+answer without passages. So it is where the library is down, or has too much else to do.
 """
 
 from __future__ import annotations
@@ -10,14 +10,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.config.councils import Retrieval
 from penstock.council.plan.replies import failure_of, one_line
-from penstock.council.plan.so_far import RETRIEVE, SoFar, library_step
+from penstock.council.plan.so_far import (
+    NO_PATIENCE,
+    RETRIEVE,
+    RETRIEVE_PATIENCE_S,
+    Patience,
+    SoFar,
+    library_step,
+)
 from penstock.council.plan.steps import Stage, Step, StepEnd
 from penstock.council.plan.texts import Passage
+from penstock.model import State
 
 MAX_PASSAGES = 100
 TURNED_OFF = "turned off by the question"
 NOT_CONFIGURED = "the council has no retrieval"
+TOO_SLOW = f"the search was given up: the library did not answer within {RETRIEVE_PATIENCE_S:g} s"
 _HOW = ("hybrid", "vectors", "words")
 
 
@@ -28,6 +38,7 @@ class Retrieved:
     settled: bool
     passages: tuple[Passage, ...] = ()
     ask: Step | None = None
+    patience: Patience = NO_PATIENCE
     why: str | None = None
     how: str | None = None
     problem: str | None = None
@@ -43,18 +54,23 @@ def retrieve(so_far: SoFar) -> Retrieved:
         return Retrieved(settled=True, why=TURNED_OFF)
     end = so_far.ended.get(RETRIEVE)
     if end is not None:
-        return _read(end, retrieval.collection, retrieval.top)
+        return _read(end, so_far.asked.get(RETRIEVE, end.queued_at), retrieval)
     ask = None
     if RETRIEVE not in so_far.asked:
         do = {"do": "search", "query": so_far.question.query, "top": retrieval.top}
         ask = library_step(so_far, RETRIEVE, Stage.RETRIEVE, do, ())
-    return Retrieved(settled=False, ask=ask, collection=retrieval.collection)
+    until = so_far.asked.get(RETRIEVE, so_far.now) + RETRIEVE_PATIENCE_S
+    patience = so_far.patience(RETRIEVE, until)
+    return Retrieved(settled=False, ask=ask, patience=patience, collection=retrieval.collection)
 
 
-def _read(end: StepEnd, collection: str, top: int) -> Retrieved:
+def _read(end: StepEnd, asked_at: float, retrieval: Retrieval) -> Retrieved:
+    collection = retrieval.collection
     took_s = round(max(0.0, end.ended_at - end.queued_at), 3)
     if not end.is_done:
         problem = f"the search failed: {failure_of(end)}"
+        if end.state is State.CANCELLED and end.ended_at >= asked_at + RETRIEVE_PATIENCE_S:
+            problem = TOO_SLOW
         return Retrieved(True, problem=problem, took_s=took_s, collection=collection)
     value = end.value
     if not isinstance(value, Mapping):
@@ -62,7 +78,7 @@ def _read(end: StepEnd, collection: str, top: int) -> Retrieved:
         return Retrieved(True, problem=problem, took_s=took_s, collection=collection)
     said = value.get("problem")
     how = value.get("how")
-    passages = _passages(value.get("passages"), top)
+    passages = _passages(value.get("passages"), retrieval.top)
     return Retrieved(
         settled=True,
         passages=passages,

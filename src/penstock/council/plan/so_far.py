@@ -20,6 +20,9 @@ AGREEMENT_OF_PAIR = "agreement/quick"
 
 LIBRARY_TIMEOUT_S = 60.0  # of one attempt: a local model embeds some thousand words in it, on one slow core
 LIBRARY_RETRIES = 1
+# The library is beside the question: where it is down or has much else to do, it is done without, and that is told.
+RETRIEVE_PATIENCE_S = 15.0  # for passages, from when they are asked for
+AGREEMENT_PATIENCE_S = 10.0  # for agreement, beyond the answer that it is measured beside
 
 
 def member_step(name: str) -> str:
@@ -32,6 +35,17 @@ def review_step(name: str) -> str:
 
 def synthesis_step(name: str) -> str:
     return f"synthesis/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """What is done about a step that takes long: it is looked at again, or cancelled. Its end is waited for."""
+
+    cancel: tuple[str, ...] = ()
+    wake_at: float | None = None
+
+
+NO_PATIENCE = Patience()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +85,12 @@ class SoFar:
 
     def is_live(self, name: str) -> bool:
         return name in self.asked and name not in self.ended
+
+    def patience(self, name: str, until: float) -> Patience:
+        """With a step that is waited for until then."""
+        if not self.is_live(name):
+            return NO_PATIENCE
+        return Patience(cancel=(name,)) if self.now >= until else Patience(wake_at=until)
 
     def all_ended(self, names: Iterable[str]) -> bool:
         return all(name in self.ended for name in names)
