@@ -209,6 +209,7 @@ FIELDS = [
     "predicted_end",
     "typical_wait",
     "typical_run",
+    "course",
 ]
 PREDICTED = [
     "at",

@@ -26,6 +26,7 @@ app = typer.Typer()
 _MOST_REASONS = 3
 _MOST_BLOCKERS = 4
 _DETAIL_WIDTH = 60
+_TRIFLE = 0.01  # of how long it ran
 _STATES = (*sorted(ENDED, key=list(State).index), State.RUNNING, State.QUEUED)
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -56,6 +57,8 @@ def why(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Say why a task waits, waited or still runs, and when it will start or end.
+
+    A question to a council only waits for its steps: what these do and wait for, or where its time went.
 
     Each stretch of its queue time has exactly one reason, and they add up to the wait. With --run, --lane or
     --host: where all the waiting went, and what would help most.
@@ -92,12 +95,21 @@ async def _task(config: Config, task: str, as_json: bool) -> int:
     if facts := _facts(told):
         render.say()
         _print_facts(facts)
-    if told.parts:
+    if told.course is not None:
+        from penstock.cli.why_question import print_course
+
+        print_course(told.course)
+    if told.parts and not _is_trifle(told):
         from penstock.cli.details import print_waits
 
         render.say()
         print_waits([part.wait for part in told.parts])
     return 0
+
+
+def _is_trifle(told: Why) -> bool:
+    """What a question waited itself, beside the time that its steps took."""
+    return told.course is not None and told.waited_s < _TRIFLE * (told.ran_s or 0.0)
 
 
 def in_short(told: Why) -> str:
@@ -115,10 +127,26 @@ def in_short(told: Why) -> str:
     if state == "running":
         ran = render.seconds(told.ran_s or 0.0)
         comes = _comes(told.predicted_end, "ends")
+        if told.course is not None:
+            return f"{task} has run for {ran}: {_steps(told)}{comes}{_own_wait(waited, told)}"
         return f"{task} has run for {ran} on {record.host}{comes}; {_retold(waited, told)}"
     if record.attempts == 0:
         return f"{task} is {state} and never ran; {_retold(waited, told)}"
+    if told.course is not None:
+        ran = render.seconds(told.ran_s or 0.0)
+        return f"{task} is {state} after {ran}: {_steps(told)}{_own_wait(waited, told)}"
     return f"{task} is {state}; {_retold(waited, told)}"
+
+
+def _steps(told: Why) -> str:
+    from penstock.cli.why_question import in_words
+
+    assert told.course is not None
+    return in_words(told.course)
+
+
+def _own_wait(waited: str, told: Why) -> str:
+    return "" if _is_trifle(told) else f"; {_retold(waited, told)}"
 
 
 def _retold(waited: str, told: Why) -> str:
@@ -164,6 +192,7 @@ def _joined(provided: Sequence[str]) -> str:
 
 def _facts(told: Why) -> list[tuple[str, str]]:
     facts = [
+        *_of_steps(told),
         ("blocked by", _blockers(told.blocked_by)),
         ("starts", told.starts_when or ""),
         ("would help", told.remedy or ""),
@@ -177,6 +206,12 @@ def _facts(told: Why) -> list[tuple[str, str]]:
             0, ("starts", "again when a dispatcher runs: `penstock work`; or is blocked, if on_crash says so")
         )
     return [(name, text) for name, text in facts if text]
+
+
+def _of_steps(told: Why) -> list[tuple[str, str]]:
+    from penstock.cli.why_question import facts
+
+    return [] if told.course is None else facts(told.course)
 
 
 def _print_facts(facts: Sequence[tuple[str, str]]) -> None:

@@ -53,7 +53,8 @@ async def present_of(store: Store, plant: Plant, ahead: Ahead, now: float) -> Pr
 
 
 async def why_task(store: Store, plant: Plant, record: TaskRecord, now: float) -> Why:
-    from penstock.diagnosis.why.answer import explain
+    from penstock.diagnosis.questions import question_kinds
+    from penstock.diagnosis.why.answer import explain, explain_question
 
     task = record.task
     if record.state is State.QUEUED:
@@ -63,7 +64,12 @@ async def why_task(store: Store, plant: Plant, record: TaskRecord, now: float) -
         ahead = Ahead(plant.aging_s, place=-plant.aging_s)  # what waits does not matter to it
     present = await present_of(store, plant, ahead, now)  # first: of all that is read it ages most
     history = await store.history(task=task.id)
-    return await asyncio.to_thread(explain, record, history, present)
+    if task.kind not in question_kinds(present.plant):
+        return await asyncio.to_thread(explain, record, history, present)
+    asked = await store.history(
+        chosen=TaskFilter(run=task.run, since=task.queued_at, limit=MOST_IN_RUN, newest=True)
+    )
+    return await asyncio.to_thread(explain_question, record, history, asked, present)
 
 
 async def calls_of(store: Store, plant: Plant, run: str) -> History | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from penstock.diagnosis.history import History, Ran
@@ -13,6 +13,7 @@ from penstock.diagnosis.why.durations import Durations, quantile
 from penstock.diagnosis.why.holders import Holder, held_by
 from penstock.diagnosis.why.prediction import Prediction, predict_end_of_attempt, predict_start
 from penstock.diagnosis.why.present import Present
+from penstock.diagnosis.why.question import Course, course_of
 from penstock.diagnosis.why.remedies import Case, remedy, starts_when
 from penstock.model import State, TaskRecord, Wait
 from penstock.scheduling.gates import THREAD
@@ -77,6 +78,7 @@ class Why:
     predicted_end: Prediction | None = None
     typical_wait: Typical | None = None  # of tasks of its lane and kind
     typical_run: Typical | None = None  # of attempts like it
+    course: Course | None = None  # of a question to a council: its steps, for which alone it runs
 
     @property
     def waited_s(self) -> float:
@@ -127,7 +129,17 @@ class Why:
             "predicted_end": None if self.predicted_end is None else self.predicted_end.as_record(),
             "typical_wait": None if self.typical_wait is None else self.typical_wait.as_record(),
             "typical_run": None if self.typical_run is None else self.typical_run.as_record(),
+            "course": None if self.course is None else self.course.as_record(),
         }
+
+
+def explain_question(record: TaskRecord, history: History, asked: History, present: Present) -> Why:
+    """With what it waits for while it runs: its steps, which `asked` has."""
+    told = explain(record, history, present)
+    if all(one.kind != record.task.kind for one in present.queue.ran):
+        # How long calls of models take tells nothing of questions.
+        told = replace(told, predicted_end=None, typical_run=None)
+    return replace(told, course=course_of(record, asked, present.plant, present.now))
 
 
 def explain(record: TaskRecord, history: History, present: Present) -> Why:

@@ -14,6 +14,7 @@ from math import exp, isclose, sqrt
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from penstock.diagnosis.questions import question_kinds
 from penstock.diagnosis.simulator import Fate, Simulator
 from penstock.diagnosis.why.durations import Durations, Lengths, normal, quantile
 from penstock.diagnosis.why.present import Present, begin
@@ -100,6 +101,9 @@ def predict_end(present: Present, run: str) -> Prediction:
     live = [r for r in (*present.queue.running, *present.queue.queued) if r.task.run == run]
     if not live:
         return Prediction(present.now, unknown="none of its tasks lives")
+    questions = question_kinds(present.plant).intersection(r.task.kind for r in live)
+    if unknown := sorted(questions.difference(ran.kind for ran in present.queue.ran)):
+        return Prediction(present.now, unknown=f"no question of kind {unknown[0]} has ended yet")
     lanes = {r.task.lane for r in live}
     shown = [r for r in present.queue.queued if r.task.lane in lanes]
     left_out = sum(present.queue.left_out.get(lane, 0) for lane in lanes)

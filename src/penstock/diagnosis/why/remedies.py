@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import NamedTuple
 
+from penstock.config.councils import COUNCIL_PREFIX, COUNCIL_TYPE
 from penstock.model import Gate, Host, Plant
 from penstock.scheduling.gates import THREAD
 
@@ -83,6 +84,12 @@ def _more_room(target: str, plant: Plant, case: Case) -> str:
     hosts = [host for host in plant.hosts if host.name in names]
     if not hosts:
         return "more slots there, or another host that serves it"
+    if all(host.type == COUNCIL_TYPE for host in hosts):
+        name = hosts[0].name.removeprefix(COUNCIL_PREFIX)
+        return (
+            f"councils.{name}.slots = {hosts[0].slots + 1}, if its members' hosts bear it; "
+            "`penstock why` of a question that runs says what it waits for"
+        )
     short = {host.name: _short(host, case) for host in hosts}
     keepers = [part.partition("kept for lane ")[2] for part in case.detail.split("; ")]
     keepers = [lane for lane in keepers if lane]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple, Self
 
 from penstock.config.own_calls import calls_through_us
 from penstock.diagnosis.history import History
+from penstock.diagnosis.questions import asking_hosts
 from penstock.diagnosis.steps import joined
 from penstock.diagnosis.waits import Explainer
 from penstock.diagnosis.why.prediction import Prediction
@@ -197,7 +198,7 @@ class _Sum:
         return self
 
     def waiting(self, scope: str, name: str, plant: Plant, only_host: str | None = None) -> Waiting:
-        reasons, busy_s = self._reasons(), self._busy_s(only_host)
+        reasons, busy_s = self._reasons(), self._busy_s(only_host, asking_hosts(plant))
         return Waiting(
             scope,
             name,
@@ -275,11 +276,13 @@ class _Sum:
         whole = joined((*waited, *((start, end) for start, end in ran if end > start)))
         return sum(end - start for start, end in whole)
 
-    def _busy_s(self, only_host: str | None) -> float:
+    def _busy_s(self, only_host: str | None, asking: Collection[str]) -> float:
+        """Without questions, which only wait; unless it is their host that is asked about."""
         needs = {record.task.id: (record.task.needs or {}).get("slots", 1.0) for record, _ in self._waited}
         busy = 0.0
         for attempt in self._history.attempts:
-            if attempt.task in needs and only_host in (None, attempt.host):
+            idle = only_host is None and attempt.host in asking
+            if attempt.task in needs and only_host in (None, attempt.host) and not idle:
                 end = self._now if attempt.ended_at is None else attempt.ended_at
                 busy += needs[attempt.task] * max(0.0, end - max(attempt.started_at, self._since))
         return busy
