@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
 import pytest
 
+from penstock.council.plan import claims as claims_module
 from penstock.council.plan.claims import MAX_CHARACTERS, MAX_CLAIMS, Claims, claims_of
 
 ANSWER = """\
@@ -117,3 +123,68 @@ def test_numbers_and_lengths_are_bounded() -> None:
     assert len(long) == 1
     assert len(long[0]) <= MAX_CHARACTERS
     assert claims_of("x" * 300_000).is_cut
+
+
+# ---- texts that are written to take for ever
+
+
+def _repeats(parsed: Any) -> Iterator[int]:
+    """The most that each repeat of a pattern may repeat, of all there are in it."""
+    if isinstance(parsed, tuple) and parsed and str(parsed[0]) in ("MAX_REPEAT", "MIN_REPEAT"):
+        yield int(parsed[1][1])
+    if isinstance(parsed, list | tuple) or hasattr(parsed, "data"):
+        for part in getattr(parsed, "data", parsed):
+            yield from _repeats(part)
+
+
+def _searched() -> list[re.Pattern[str]]:
+    """All patterns of the module that are looked for anywhere in a text: those not tied to its beginning."""
+    named = [value for value in vars(claims_module).values() if isinstance(value, re.Pattern)]
+    marks = [mark for mark, _ in claims_module._MARKS]
+    return [one for one in (*named, *marks) if not one.pattern.startswith("^")]
+
+
+def test_no_pattern_that_is_searched_for_repeats_without_bound() -> None:
+    """An unbounded one runs to the end of the text from each of its places, and takes the square of its length."""
+    parse = import_module("re._parser").parse
+    assert list(_repeats(parse(r"a(?:b+|c{2,7})"))) == [int(parse("b+")[0][1][1]), 7]
+    patterns = [one for one in _searched() if one is not claims_module._BORDER_CELL]  # of a cell, as a whole
+    assert len(patterns) > 8
+    for one in patterns:
+        assert max(_repeats(parse(one.pattern)), default=0) <= 1000, one.pattern
+
+
+HOSTILE = [
+    "![", "**a ", "[a](", "[a]((", "<!--", "<a ", "`", "`a\n", "*a ", "_a ", "!", "!x", "|", "| ", "|\n", "--",
+    "-- ", " ", "[1,", "[1 ", "a", "a.", "> ", "* ", "- x ", "(", "[", ". ", "。", "\n ", "1. ", "***", "~~a ", "a. b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_hostile_texts_are_read_to_their_end(piece: str) -> None:
+    """200,000 characters of marks that are never closed, before and after what closes them or does not."""
+    text = (piece * (200_000 // len(piece)))[:199_000]
+    wholes = (f"{text}\n\nParis is the capital.", f"{text}x -->**`|", f"--{text}x")
+    for whole in wholes[:1] if "\n" in piece else wholes:
+        found = claims_of(whole)
+        assert len(found.texts) <= MAX_CLAIMS
+        assert all(len(claim) <= MAX_CHARACTERS for claim in found.texts)
+
+
+def test_what_is_left_out_of_a_long_paragraph_is_told() -> None:
+    found = claims_of("x" * 30_000 + " It is the end.")
+    assert (len(found.texts), found.is_cut) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "claim"),
+    [
+        ('See [the *map*](https://example.com/Map_(old) "a map") of Paris.', "See the map of Paris."),
+        ("It is <!-- a note --> so <!-- another --> in Paris.", "It is so in Paris."),
+        ("It is so in Paris <!-- unclosed.", "It is so in Paris <!-- unclosed."),
+        ("It is ![a picture](x.png) so in Paris!!!!", "It is so in Paris!!!!"),
+        ("It is `so` in ``Paris`` of __France__.", "It is so in Paris of France."),
+    ],
+)
+def test_marks_are_taken_off(text: str, claim: str) -> None:
+    assert claims_of(text).texts == (claim,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -363,6 +364,26 @@ def test_thorough_members_rank_each_other_before_the_chair() -> None:
     for one in record["review"]["ballots"]:
         assert one["reviewer"] not in one["order"], "no self-votes"
     read_record(record, "the test")
+
+
+def test_d5_where_nobody_sums_up_the_list_is_ranked_by_the_review() -> None:
+    """D5: the best first, and it says so; not the council's order."""
+    of = council("A", "B", "C", "D")
+    table = Table(of, question(of, mode=Mode.THOROUGH))
+    everybody_answers(table)
+    vote_for(table, "D")
+    table.look()
+    table.done("agreement", agreed(1))
+    for _ in range(2):
+        table.fail(next(name for name in table.asked if name not in table.ended), "no")
+        table.look()
+    record = table.record()
+    assert record["synthesis"]["method"] == "list"
+    ranked = [one["name"] for one in record["review"]["ranking"]]
+    assert ranked[0] == "D"
+    told = record["synthesis"]["text"]
+    assert told.startswith("No synthesis: nobody could sum them up. The answers, ranked by review:")
+    assert re.findall(r"^\d\. .*?([A-D])\b", told, re.MULTILINE) == ranked
 
 
 def test_two_answers_are_not_reviewed() -> None:

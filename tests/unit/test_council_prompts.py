@@ -241,6 +241,41 @@ def test_d4_what_an_author_says_of_itself_is_masked() -> None:
     assert "GOKU" not in said(hidden.messages)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("Will", "You will need a plan. If it is at will, will it do?", None),
+        ("Will", "I, Will, say so. WILL.", f"I, {MASK}, say so. WILL."),
+        ("WILL", "Will it do? You will see.", None),
+        ("GOKU", "Ask Goku; GOKU knows. My name is goku.", f"Ask {MASK}; {MASK} knows. My name is {MASK}."),
+        ("Lawyer", "Consult a lawyer first. See two lawyers.", None),
+        ("LAWYER", "- Lawyer: not needed.\nLawyer or not, go.", None),
+        (
+            "lawyer",
+            "Consult a lawyer. As your Lawyer, I agree.",
+            f"Consult a lawyer. As your {MASK}, I agree.",
+        ),
+        ("A", "Take a look at a map. Plan A is best.", None),
+        ("é", "C'est vrai, é.", None),
+        ("McCoy", "mccoy and MCCOY", f"{MASK} and {MASK}"),
+        ("Old Sage", "an old sage", f"an {MASK}"),
+    ],
+)
+def test_d4_masks_leave_ordinary_words(name: str, text: str, told: str | None) -> None:
+    """D4: only its author's answer would be spoilt, and reviewers would know it by that."""
+    assert masked(text, member(name)) == (told or text)
+
+
+def test_d4_a_model_named_by_a_word_is_masked_as_a_name_only() -> None:
+    author = replace(member("GOKU"), model="best")
+    assert masked("The best plan is best.", author) == "The best plan is best."
+    author = replace(author, model="mistral")
+    assert (
+        masked("I'm mistral, or Mistral. A mistral blows.", author)
+        == f"I'm {MASK}, or {MASK}. A mistral blows."
+    )
+
+
 def test_a_model_that_repeats_the_form_has_not_voted() -> None:
     prompt = review_prompt(council(), question(), member("GOKU"), answers(*NAMES))
     user = prompt.messages[1]["content"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.config.councils import Mode, ModeLimits, Quick
+from penstock.council.plan.agreement import measure
+from penstock.council.plan.texts import Answer
 from penstock.model import Price
 from tests.unit.course_rig import Table, agreed, chat, council, member, question
 
@@ -141,6 +143,36 @@ def test_a_pair_that_disagrees_brings_the_others() -> None:
     record = table.record()
     assert record["escalated"] == {"why": "the pair disagrees: 0.31"}
     assert record["agreement"]["score"] == 0.4
+
+
+def test_d5_a_pair_that_contradicts_itself_in_one_claim_brings_the_others_whatever_it_shares() -> None:
+    """D5: 5 mg against 50 mg is not made up for by agreeing on the water."""
+    table = quick("A", "B", "C", quick=PAIR)
+    table.look()
+    table.say("B", "The dose is 5 mg. Take it with water.\nCONFIDENCE: 90")
+    table.say("C", "The dose is 50 mg. Take it with water.\nCONFIDENCE: 90")
+    answers = [Answer(one["name"], one["text"]) for one in table.look().ask[0].payload["answers"]]
+    measured = measure(answers)
+    assert measured["score"] >= Quick().agree_at_least, measured
+    table.done("agreement/quick", measured)
+    assert table.names() == ["member/A"]
+    table.say("A", "5 mg")
+    table.look()
+    table.done("agreement", agreed(0.9))
+    table.done("synthesis/SHENRON", chat("5 mg."))
+    why = "the pair contradicts each other: The dose is 5 mg. / The dose is 50 mg."
+    assert table.record()["escalated"] == {"why": why}
+
+
+@pytest.mark.parametrize("conflict", ["a text", {"claims": 5}, {"claims": []}, None])
+def test_a_conflict_of_an_odd_form_is_one(conflict: object) -> None:
+    table = quick("A", "B", "C", quick=PAIR)
+    table.look()
+    table.say("B", "yes\nCONFIDENCE: 90")
+    table.say("C", "yes\nCONFIDENCE: 90")
+    table.look()
+    table.done("agreement/quick", agreed(0.9) | {"conflicts": [conflict]})
+    assert table.names() == ["member/A"]
 
 
 def test_a_pair_whose_agreement_nobody_could_measure_is_not_assumed_to_agree() -> None:

@@ -3,6 +3,9 @@
 Code and headings make no claims, nor do questions and phrases of courtesy. Sentences are told apart by rules that
 serve languages with spaces between words and those without; what looks doubtful stays whole, since a claim of two
 sentences can still be matched, and half a sentence cannot.
+
+Answers may be long, and are written by models that can be talked into anything: so every repeat of a pattern that
+is searched for has a bound, and the time this takes grows with the text and no faster.
 """
 
 from __future__ import annotations
@@ -14,6 +17,9 @@ from typing import NamedTuple
 MAX_CLAIMS = 40  # of one answer
 MAX_CHARACTERS = 400  # of one claim
 _MAX_TEXT = 200_000  # what is read of one answer
+_MAX_BLOCK = 20_000  # of one paragraph: more than all claims of an answer may have
+_MAX_LINE = 1_000  # of a heading, a rule and their like
+_LONGEST_WORD = 64  # before the end of a sentence: longer ones are no abbreviations
 _FEWEST_WORDS = 3
 
 
@@ -28,20 +34,18 @@ _UNDERLINE = re.compile(r"^ {0,3}(?:=+|-{2,})\s*$")
 _RULE = re.compile(r"^ {0,3}(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$")
 _BULLET = re.compile(r"^\s*(?:[-*+•‣◦–]|\d{1,3}[.)]|[a-zA-Z][)])\s+(?:\[[ xX]\]\s+)?")
 _QUOTE = re.compile(r"^\s*(?:>\s?)+")
-_TABLE_LINE = re.compile(r"^\s*\|.*\|\s*$")
-_TABLE_BORDER = re.compile(r"^\s*\|?(?:\s*:?-{2,}:?\s*\|)+(?:\s*:?-{2,}:?\s*)?\|?\s*$")
+_BORDER_CELL = re.compile(r":?-{2,}:?")
 
-# In this order: what a mark leaves behind may be another mark.
+# In this order: what a mark leaves behind may be another mark. No opening mark is looked for inside another's.
 _MARKS = (
-    (re.compile(r"<!--.*?-->", re.DOTALL), " "),
-    (re.compile(r"!\[[^\]\n]*\]\([^)\n]*\)"), " "),
-    (re.compile(r"\[([^\]\n]+)\]\([^)\n]*\)"), r"\1"),
-    (re.compile(r"\s?\[\^?\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*\]"), ""),
+    (re.compile(r"!\[[^\[\]\n]{0,400}\]\([^()\n]{0,800}(?:\([^()\n]{0,200}\)[^()\n]{0,200})?\)"), " "),
+    (re.compile(r"\[([^\[\]\n]{1,400})\]\([^()\n]{0,800}(?:\([^()\n]{0,200}\)[^()\n]{0,200})?\)"), r"\1"),
+    (re.compile(r"\s?\[\^?\d{1,4}(?:\s{0,2}[,;–-]\s{0,2}\d{1,4}){0,40}\]"), ""),
     (re.compile(r"</?[A-Za-z][^<>\n]{0,200}>"), " "),
-    (re.compile(r"`+([^`\n]+)`+"), r"\1"),
-    (re.compile(r"(\*\*\*|\*\*|__|~~)(?=\S)(.+?)(?<=\S)\1"), r"\2"),
-    (re.compile(r"(?<![\w*])\*(?=\S)([^*\n]+?)(?<=\S)\*(?![\w*])"), r"\1"),
-    (re.compile(r"(?<!\w)_(?=\S)([^_\n]+?)(?<=\S)_(?!\w)"), r"\1"),
+    (re.compile(r"`{1,3}([^`\n]{1,400})`{1,3}"), r"\1"),
+    (re.compile(r"(\*\*\*|\*\*|__|~~)(?=\S)(.{1,400}?)(?<=\S)\1"), r"\2"),
+    (re.compile(r"(?<![\w*])\*(?=\S)([^*\n]{1,400}?)(?<=\S)\*(?![\w*])"), r"\1"),
+    (re.compile(r"(?<!\w)_(?=\S)([^_\n]{1,400}?)(?<=\S)_(?!\w)"), r"\1"),
 )
 
 _ABBREVIATIONS_LISTED = """
@@ -57,8 +61,9 @@ _GERMAN_MONTHS_LISTED = """
 januar februar märz april mai juni juli august september oktober november dezember jahrhundert
 """
 _GERMAN_MONTHS = frozenset(_GERMAN_MONTHS_LISTED.split())
-_END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？｡।॥؟۔።]+[”’」』）)]*")
-_LAST_WORD = re.compile(r"[^\s(\[\"'“‘«]+$")
+_END = re.compile(r"[.!?…]{1,20}[\"'”’»)\]]{0,10}(?=\s|$)|[。！？｡।॥؟۔።]{1,20}[”’」』）)]{0,10}")
+_BEFORE_WORD = re.compile(r"[\s(\[\"'“‘«]")
+_FOLLOWING = re.compile(r"\S\w{0,40}")
 _ALWAYS_END = frozenset("!?。！？｡।॥؟۔።")
 _QUESTION = ("?", "？", "؟")
 _OPENERS = re.compile(
@@ -77,8 +82,10 @@ def claims_of(text: str) -> Claims:
     """Each once, in the order of the text."""
     found: dict[str, None] = {}
     short: dict[str, None] = {}
+    is_cut = len(text) > _MAX_TEXT
     for block in _blocks(text[:_MAX_TEXT].replace("\r\n", "\n").replace("\r", "\n")):
-        for sentence in _sentences(_plain(block)):
+        is_cut = is_cut or len(block) > _MAX_BLOCK
+        for sentence in _sentences(_plain(block[:_MAX_BLOCK])):
             if not _is_claim(sentence):
                 continue
             kept = found if _says_enough(sentence) else short
@@ -87,7 +94,7 @@ def claims_of(text: str) -> Claims:
                 return Claims(tuple(found)[:MAX_CLAIMS], is_cut=True)
     # "Paris." is an answer where there is nothing else.
     texts = tuple(found) or tuple(short)
-    return Claims(texts[:MAX_CLAIMS], len(texts) > MAX_CLAIMS or len(text) > _MAX_TEXT)
+    return Claims(texts[:MAX_CLAIMS], is_cut or len(texts) > MAX_CLAIMS)
 
 
 # ---- Markdown
@@ -97,11 +104,11 @@ def _blocks(text: str) -> Iterator[str]:
     """Paragraphs, bullet points and rows of tables, each on one line."""
     block: list[str] = []
     for line in _prose_lines(text):
-        starts = _BULLET.match(line) is not None or _TABLE_LINE.match(line) is not None
+        starts = _BULLET.match(line) is not None or _is_row(line)
         if block and (not line.strip() or starts):
             yield " ".join(block)
             block = []
-        if _TABLE_LINE.match(line):
+        if _is_row(line):
             cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
             yield ", ".join(cell for cell in cells if cell)
         elif line.strip():
@@ -127,18 +134,43 @@ def _prose_lines(text: str) -> Iterator[str]:
             continue
         is_code = line.startswith(("    ", "\t")) and was_blank and not in_list and not _BULLET.match(line)
         in_list = _BULLET.match(line) is not None or (in_list and (not line.strip() or line[:1].isspace()))
-        is_title = bool(line.strip()) and was_blank and _UNDERLINE.match(following) is not None
-        is_head = _TABLE_LINE.match(line) is not None and _TABLE_BORDER.match(following) is not None
-        is_mark = _UNDERLINE.match(line) or _RULE.match(line) or _TABLE_BORDER.match(line)
+        is_title = bool(line.strip()) and was_blank and _UNDERLINE.match(following[:_MAX_LINE]) is not None
+        is_head = _is_row(line) and _is_border(following)
+        is_mark = _UNDERLINE.match(line[:_MAX_LINE]) or _RULE.match(line[:_MAX_LINE]) or _is_border(line)
         was_blank = not line.strip() or (is_code and was_blank)
         skipped = is_code or is_title or is_head or is_mark or _HEADING.match(line)
         yield "" if skipped else line
 
 
+def _is_row(line: str) -> bool:
+    """Of a table."""
+    told = line.strip()
+    return len(told) > 1 and told.startswith("|") and told.endswith("|")
+
+
+def _is_border(line: str) -> bool:
+    """Below the head of a table."""
+    told = line.strip()
+    return "|" in told and all(_BORDER_CELL.fullmatch(cell.strip()) for cell in _inside(told).split("|"))
+
+
+def _inside(row: str) -> str:
+    return row.removeprefix("|").removesuffix("|")
+
+
 def _plain(text: str) -> str:
+    text = _without_comments(text)
     for mark, instead in _MARKS:
         text = mark.sub(instead, text)
     return " ".join(text.split())
+
+
+def _without_comments(text: str) -> str:
+    kept, at = [], 0
+    while (start := text.find("<!--", at)) >= 0 and (end := text.find("-->", start)) >= 0:
+        kept.append(text[at:start])
+        at = end + len("-->")
+    return " ".join((*kept, text[at:]))
 
 
 # ---- sentences
@@ -158,11 +190,11 @@ def _ends(text: str, start: int, end: re.Match[str]) -> bool:
     """Whether a sentence ends with these marks."""
     if _ALWAYS_END & set(end.group()):
         return True
-    following = text[end.end() :].lstrip()
-    if not following:
+    found = _FOLLOWING.search(text, end.end(), end.end() + _LONGEST_WORD)
+    if found is None:
         return True
-    before = _LAST_WORD.search(text[start : end.start()])
-    word = before.group().casefold() if before else ""
+    following = found.group()
+    word = _BEFORE_WORD.split(text[max(start, end.start() - _LONGEST_WORD) : end.start()])[-1].casefold()
     is_small = following[0].islower()
     if word in _MAY_END:
         return not is_small

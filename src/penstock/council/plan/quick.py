@@ -1,8 +1,9 @@
 """Mode quick: whether the answer of one member, or of a cheap pair that agrees, is enough.
 
 It is not where the question holds a risk word (then the council is asked at once), where a member fails or is
-unsure by its own account or gives none, and where the two of a pair differ or nobody could tell. Whoever has
-answered is not asked again: the answers count as theirs among the council's.
+unsure by its own account or gives none, and where the two of a pair differ, contradict each other in a single
+claim, or nobody could tell: agreement on all else may be none on what was asked. Whoever has answered is not
+asked again: the answers count as theirs among the council's.
 """
 
 from __future__ import annotations
@@ -102,12 +103,26 @@ def _pair(so_far: SoFar, asked: Answering) -> QuickLook:
         patience = so_far.patience(AGREEMENT_OF_PAIR, given_up_at(so_far, AGREEMENT_OF_PAIR))
         return QuickLook(settled=False, answering=asked, ask=ask, patience=patience)
     measured = agreement_of(so_far, AGREEMENT_OF_PAIR)
-    score = measured["score"]
-    if score is None:
-        why = f"the pair's agreement is unknown: {measured['why']}"
-        return QuickLook(settled=True, answering=asked, why=why, agreement=measured)
-    if score < so_far.council.quick.agree_at_least:
-        why = f"the pair disagrees: {score:.2f}"
+    why = _why_no_agreement(so_far, measured)
+    if why is not None:
         return QuickLook(settled=True, answering=asked, why=why, agreement=measured)
     chosen = best_of(asked.responses).name
     return QuickLook(settled=True, answering=asked, chosen=chosen, agreement=measured)
+
+
+def _why_no_agreement(so_far: SoFar, measured: Mapping[str, Any]) -> str | None:
+    score = measured["score"]
+    if score is None:
+        return f"the pair's agreement is unknown: {measured['why']}"
+    if score < so_far.council.quick.agree_at_least:
+        return f"the pair disagrees: {score:.2f}"
+    if measured["conflicts"]:
+        return f"the pair contradicts each other: {_told(measured['conflicts'][0])}"
+    return None
+
+
+def _told(conflict: Any) -> str:
+    """The claims of it, as far as they have the form that a record tells."""
+    claims = conflict.get("claims") if isinstance(conflict, Mapping) else None
+    listed = claims if isinstance(claims, list | tuple) else ()
+    return " / ".join(one_line(str(claim), 100) for claim in listed[:2]) or "see its conflicts"
