@@ -145,7 +145,7 @@ class Client:
         return [explainer.result(record) for record in records]
 
     async def run_named(self, name: str) -> str:
-        """A run by its name, or by the beginning of one; `last` is that of the newest task."""
+        """A run by its name, or by the beginning of one, or by one of its tasks; `last` is that of the newest."""
         if await self._store.tasks(TaskFilter(run=name, limit=1)):
             return name
         if name == "last":
@@ -157,10 +157,16 @@ class Client:
             return matches[0]
         if matches:
             raise UnknownTask(f"run {name!r} could be {', '.join(matches[:5])}; give more of the name")
+        if name and (found := await self._store.get(name) or await self._begins_with(name)):
+            return await self._caller_of(found.task.run)
         recent = await self._store.tasks(TaskFilter(limit=_RECENT_TASKS, newest=True))
         if near := nearest(name, {record.task.run for record in recent}):
             raise UnknownTask(f"there is no run {name!r}; did you mean {near!r}?")
         raise UnknownTask(f"there is no run {name!r}; `penstock tasks --json` tells the runs of all tasks")
+
+    async def _begins_with(self, id: str) -> TaskRecord | None:
+        matches = await self._store.find(id)
+        return await self._store.get(matches[0]) if len(matches) == 1 else None
 
     async def _caller_of(self, run: str) -> str:
         """The run whose own calls a run consists of, or that run itself."""
@@ -210,10 +216,21 @@ class Client:
         return summarize(history, self.config.plant, time.time(), since, calls)
 
     async def why(self, task_id: str) -> Why:
-        """Why a task waits or waited, who held what it waits for, and when it will start or end."""
+        """Why a task waits or waited, who held what it waits for, and when it will start or end.
+
+        `last` is the newest that somebody asked for: no call of a run and no step of a council's question.
+        """
         from penstock.store.outlook import why_task
 
-        return await why_task(self._store, self.config.plant, await self.get(task_id), time.time())
+        record = (await self._newest() if task_id == "last" else None) or await self.get(task_id)
+        return await why_task(self._store, self.config.plant, record, time.time())
+
+    async def _newest(self) -> TaskRecord | None:
+        from penstock.config.own_calls import own_lanes
+
+        inner = own_lanes(self.config.plant)
+        recent = await self._store.tasks(TaskFilter(limit=_RECENT_TASKS, newest=True))
+        return next((record for record in recent if record.task.lane not in inner), None)
 
     async def why_run(self, run: str) -> Waiting:
         """Where the waiting of a run went, what would help most, and when it will end."""
@@ -283,11 +300,12 @@ class Client:
         It is kept with the first event; what is wrong with it is told before. `cancel()` of what is given ends it.
         """
         from penstock.council.asking import Wish
-        from penstock.questions import Asking
+        from penstock.questions import Asking, Sources
 
-        return Asking(self, council, Wish(query, mode, members, use_rag, conversation, priority, lane))
+        wish = Wish(query, mode, members, use_rag, conversation, priority, lane)
+        return Asking(self, council, wish, Sources(self._store, self._hub, self._ensure_if_ours))
 
-    def hub(self) -> Hub | None:
+    def _hub(self) -> Hub | None:
         """Live events of questions that our own dispatcher answers."""
         return None if self._background is None else self._background.live
 
@@ -425,19 +443,15 @@ class Client:
         bell = self._store.bell()
 
         async def watch() -> None:
-            if not await bell.wait(_LOOK_S) and self._dispatch:
-                await self._ensure_dispatcher()
+            if not await bell.wait(_LOOK_S):
+                await self._ensure_if_ours()
 
         try:
             yield watch
         finally:
             bell.close()
 
-    @property
-    def store(self) -> Store:
-        return self._store
-
-    async def ensure_dispatcher(self) -> None:
+    async def _ensure_if_ours(self) -> None:
         """Where this client dispatches: so that somebody does."""
         if self._dispatch:
             await self._ensure_dispatcher()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock.agents import serving
 from penstock.config import Config
@@ -42,20 +42,23 @@ class Asker(Protocol):
 
     config: Config
 
-    @property
-    def store(self) -> Store: ...
-
     async def submit(self, task: Task) -> str: ...
 
     async def get(self, task_id: str) -> TaskRecord: ...
+
+    async def tasks(self, chosen: TaskFilter) -> list[TaskRecord]: ...
 
     async def cancel(self, *task_ids: str) -> Answer: ...
 
     def watching(self) -> AbstractAsyncContextManager[Callable[[], Awaitable[None]]]: ...
 
-    async def ensure_dispatcher(self) -> None: ...
 
-    def hub(self) -> Hub | None: ...
+class Sources(NamedTuple):
+    """Where a question is heard of; the client's own."""
+
+    store: Store
+    hub: Callable[[], Hub | None]  # of our own dispatcher, where there is one
+    ensure: Callable[[], Awaitable[None]]  # that somebody dispatches, where that is up to us
 
 
 class Gone(Exception):
@@ -77,12 +80,14 @@ class Asking:
     It is kept when the first event, `asked`, comes. To stop listening does not cancel it.
     """
 
-    def __init__(self, asker: Asker, council: str | None, wish: Wish) -> None:
+    def __init__(self, asker: Asker, council: str | None, wish: Wish, sources: Sources) -> None:
         self._asker = asker
+        self._sources = sources
         self.council: Council = council_named(asker.config.councils, council)
         self._task = question_task(self.council, wish)
         self.id = ""
         self._run = ""
+        self.begins_conversation = True  # its conversation has no earlier question
         self._told: set[str] = set()  # members whose answer was told
         self._texts: set[str] = set()  # steps of which some text was told
         self._steps: Steps | None = None  # where only the store tells of them
@@ -92,6 +97,9 @@ class Asking:
     async def submit(self) -> str:
         """Keep it; its id once it is durable."""
         if not self.id:
+            if self._task.run:
+                earlier = TaskFilter(run=self._task.run, kind=self._task.kind, limit=1)
+                self.begins_conversation = not await self._asker.tasks(earlier)
             self.id = await self._asker.submit(self._task)
             self._run = (await self._asker.get(self.id)).task.run
         return self.id
@@ -116,7 +124,13 @@ class Asking:
 
     async def _events(self) -> AsyncGenerator[dict[str, Any], None]:
         await self.submit()
-        yield {"event": "asked", "id": self.id, "council": self.council.name, "conversation": self._run}
+        yield {
+            "event": "asked",
+            "id": self.id,
+            "council": self.council.name,
+            "conversation": self._run,
+            "begins_conversation": self.begins_conversation,
+        }
         async with self._asker.watching() as watch:
             ear: Ear | None = None
             try:
@@ -152,8 +166,8 @@ class Asking:
         if loop.time() < self._ear_at:
             return None
         self._ear_at = loop.time() + _LOOK_S
-        await self._asker.ensure_dispatcher()
-        hub = self._asker.hub()
+        await self._sources.ensure()
+        hub = self._sources.hub()
         if hub is not None:
             return HubEar(hub, self.id)
         served = await asyncio.to_thread(serving.found, agents_dir(self._asker.config))
@@ -195,7 +209,7 @@ class Asking:
         if self._steps is None:
             asked = read_question(self.council, self._task.payload, self.id, question.task.queued_at)
             self._steps = Steps(self.council, asked)
-        store, told = self._asker.store, list[Event]()
+        store, told = self._sources.store, list[Event]()
         for number, one in await store.ended_in_run(self._run, self._seen):
             self._seen = number
             told += self._steps.events(one)

@@ -78,6 +78,14 @@ async def test_in_a_pipe_and_as_a_record(tmp_path: Path) -> None:
             "council", "ask", "And in winter?", "--follow-up", "--members", "goku"
         )
         assert again["conversation"] == (await asked.folder.json("council", "history"))[1]["conversation"]
+        left = await rest(await asked.folder.start("council", "ask", "And at night?", "--detach"))
+        cancelled = left[1].strip()
+        assert (await rest(await asked.folder.start("cancel", cancelled)))[0] == 0
+        status, _, err = await rest(
+            await asked.folder.start("council", "ask", "Why?", "--follow-up", "--detach")
+        )
+        assert status == 0
+        assert f"follows {again['id']}, 'And in winter?'; the newest, {cancelled}, is cancelled" in err
 
 
 async def test_nobody_answered(tmp_path: Path) -> None:

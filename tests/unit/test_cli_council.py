@@ -40,12 +40,22 @@ def test_list_tells_who_answers_and_who_sums_up(cli: Cli) -> None:
     told = cli.good("council", "list")
     assert told.lines[0] == "shenron: mode council, quorum 1 of 2, reads 3 passages of knowledge_base"
     assert [line.split() for line in told.lines[2:]] == [
-        ["🥋", "GOKU", "the", "direct", "thinker", "m", "chat", "answers"],
-        ["👑", "VEGETA", "the", "critic", "m", "chat", "answers,", "sums", "up"],
+        ["🥋", "GOKU", "the", "direct", "thinker", "m", "models", "chat", "answers"],
+        ["👑", "VEGETA", "the", "critic", "m", "models", "chat", "answers,", "sums", "up"],
     ]
     (listed,) = cli.good("council", "list", "--json").json
     assert [one["name"] for one in listed["members"]] == ["GOKU", "VEGETA"]
     assert listed["chair"]["name"] == "VEGETA"
+
+
+def test_list_tells_the_hosts_and_their_models(cli: Cli) -> None:
+    """D2: also where members name a host, and a chair that answers nothing itself."""
+    text = COUNCIL.replace('model = "m" },', 'host = "models" },')
+    chair = 'chair = { name = "SHENRON", role = "the dragon", host = "models" }'
+    cli.file("penstock.toml", CONFIG + text.replace('chair = "VEGETA"', chair))
+    rows = [line.split() for line in cli.good("council", "list").lines[2:]]
+    assert [row[-4:] for row in rows[:2]] == [["m", "models", "chat", "answers"]] * 2
+    assert rows[2] == ["SHENRON", "the", "dragon", "m", "models", "chat", "sums", "up"]
 
 
 @pytest.mark.parametrize("command", [("list",), ("history",)])
@@ -151,6 +161,12 @@ def test_detach_leaves_a_question(cli: Cli) -> None:
     assert "nobody dispatches" in left.err
     (one,) = cli.good("council", "history", "--conversation", "dams", "--json").json
     assert (one["id"], one["state"], one["query"], one["conversation"]) == (id, "queued", "Why?", "dams")
+    assert one["mode"] == "council", "as the council has it, before there is a record"
+    assert "begins conversation 'dams'" in left.err
+    again = cli.good("council", "ask", "And now?", "--detach", "--conversation", "dams")
+    assert "begins conversation" not in again.err
+    (told,) = cli.bad("council", "ask", "And why?", "--follow-up", "--detach")
+    assert f"the newest, {again.out.strip()}, is queued; leave it out" in told, "it has no answer to follow"
     assert "not over yet" in cli.good("council", "show", "last").out
     assert "there is nothing to report" in cli.bad("council", "report", id)[0]
     assert "dams" not in cli.good("council", "history").out.splitlines()[0]

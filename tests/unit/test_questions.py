@@ -12,7 +12,8 @@ import pytest
 
 import penstock
 from penstock.client import Client
-from penstock.errors import QuestionError, TaskError, UsageError
+from penstock.council.asking import so_far
+from penstock.errors import QuestionError, TaskError
 from penstock.model import State
 from penstock.store.base import TaskFilter
 from penstock.testing import Fault, ModelBehaviour, ModelServer
@@ -81,6 +82,7 @@ async def test_events_come_as_it_is_answered(tmp_path: Path) -> None:
         "id": asking.id,
         "council": "shenron",
         "conversation": told[-1]["record"]["conversation"] or told[0]["conversation"],
+        "begins_conversation": True,
     }
     assert texts == {
         "member/GOKU": ANSWERS["goku"],
@@ -172,6 +174,7 @@ async def test_a_retried_answer_is_told_once(tmp_path: Path) -> None:
         ("shenron", {"mode": "slow"}, "no mode 'slow'"),
         ("shenron", {"members": ["KRILLIN"]}, "no member 'KRILLIN'"),
         ("shenron", {"use_rag": True}, "there is nothing to read"),
+        ("shenron", {"conversation": ""}, "`conversation` is empty"),
     ],
 )
 async def test_what_is_wrong_is_told_before_it_is_kept(
@@ -179,7 +182,7 @@ async def test_what_is_wrong_is_told_before_it_is_kept(
 ) -> None:
     (tmp_path / "penstock.toml").write_text(CONFIG.format(url="http://127.0.0.1:9/v1"), encoding="utf-8")
     async with penstock.open(tmp_path / "penstock.toml", dispatch=False) as client:
-        with pytest.raises((TaskError, UsageError), match=told):
+        with pytest.raises(TaskError, match=told):
             client.asking(council_name, "Does the dam hold?", **how)
         assert await client.tasks() == []
 
@@ -195,3 +198,55 @@ async def test_a_follow_up_sees_what_was_said_before(tmp_path: Path) -> None:
     said = "\n".join(str(message["content"]) for message in asked.body["messages"])
     assert "Does the dam hold?" in said
     assert ANSWERS["vegeta"] in said
+
+
+async def test_whether_a_conversation_is_begun_is_told(tmp_path: Path) -> None:
+    """D7: a mistyped one is seen by that."""
+    async with council(tmp_path) as (client, _), asyncio.timeout(PATIENCE_S):
+        told = [
+            [event async for event in client.asking("shenron", query, conversation="dams", members=["GOKU"])]
+            for query in ("Does the dam hold?", "And in winter?")
+        ]
+    assert [events[0]["begins_conversation"] for events in told] == [True, False]
+
+
+async def test_which_council_is_asked_in_words_for_python(tmp_path: Path) -> None:
+    """D7: no option of the shell is named where there is none."""
+    text = CONFIG.format(url="http://127.0.0.1:9/v1")
+    second = text[text.index("[councils.shenron]") :].replace("shenron", "porunga")
+    (tmp_path / "penstock.toml").write_text(text + second, encoding="utf-8")
+    async with penstock.open(tmp_path / "penstock.toml", dispatch=False) as client:
+        with pytest.raises(TaskError, match=r"There are shenron, porunga; name one$"):
+            client.asking(None, "Does the dam hold?")
+
+
+async def test_why_last_and_the_run_of_a_question(tmp_path: Path) -> None:
+    """D7: by what `ask` prints, the question's id; its steps are newer, and are not meant by `last`."""
+    async with council(tmp_path) as (client, _), asyncio.timeout(PATIENCE_S):
+        asking = client.asking("shenron", "Does the dam hold?", members=["GOKU"])
+        await asking.record()
+        run = (await client.get(asking.id)).task.run
+        assert await client.run_named(asking.id) == run
+        assert (await client.tasks(TaskFilter(limit=1, newest=True)))[0].task.id != asking.id
+        assert (await client.why("last")).record.task.id == asking.id
+
+
+async def test_a_question_that_is_not_over_has_a_record_so_far(tmp_path: Path) -> None:
+    """D7, D8: the answers that are there, also when it is cancelled."""
+    hung = behaviour(lambda request: Fault.hang(after_chunks=2) if request.model == "vegeta" else None)
+    async with council(tmp_path, hung) as (client, _), asyncio.timeout(PATIENCE_S):
+        asking = client.asking("shenron", "Does the dam hold?")
+        async for event in asking:
+            if event["event"] == "answer" and event["success"]:
+                async with client.watching() as watch:
+                    while (record := await so_far(client, asking.council, await client.get(asking.id))) and (
+                        not record["success_count"]
+                    ):
+                        await watch()
+                break
+        assert record is not None
+        assert {one["name"]: one["answer"] for one in record["responses"] if one["success"]} == {
+            "GOKU": ANSWERS["goku"]
+        }
+        assert record["synthesis"] is None
+        await asking.cancel()

@@ -14,7 +14,10 @@ from penstock.cli.session import config_of, finish, one_of
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
+    from penstock.config import Config
     from penstock.config.councils import Council, Member
+
+_MOST_HOSTS = 3  # named for one member
 
 app = typer.Typer(
     cls=Family,
@@ -57,7 +60,7 @@ def ask(
         typer.Option("--conversation", metavar="ID", help="It follows this one's questions; or begins it."),
     ] = None,
     follow_up: Annotated[
-        bool, typer.Option("--follow-up", help="It follows the newest question of this council.")
+        bool, typer.Option("--follow-up", help="It follows the newest question that this council answered.")
     ] = False,
     priority: Annotated[
         str | None, typer.Option("--priority", metavar="0-4", help="0 is the most urgent; else 2.")
@@ -142,11 +145,11 @@ def list_councils(context: typer.Context, as_json: Json = False) -> int:
     for number, council in enumerate(config.councils.values()):
         if number:
             render.say()
-        _print_council(council)
+        _print_council(council, config)
     return 0
 
 
-def _print_council(council: Council) -> None:
+def _print_council(council: Council, config: Config) -> None:
     reads = council.retrieval
     told = [
         f"mode {council.mode}",
@@ -155,15 +158,24 @@ def _print_council(council: Council) -> None:
     ]
     render.say(f"{council.name}: {', '.join(told)}")
     chair = council.chair
-    rows = [_row(one, "answers, sums up" if one.name == chair.name else "answers") for one in council.members]
+    rows = [
+        _row(one, "answers, sums up" if one.name == chair.name else "answers", config)
+        for one in council.members
+    ]
     if council.member(chair.name) is None:
-        rows.append(_row(chair, "sums up"))
-    render.print_table(("member", "role", "model", "kind", "does"), rows, flexible="role")
+        rows.append(_row(chair, "sums up", config))
+    render.print_table(("member", "role", "model", "host", "kind", "does"), rows, flexible="role")
 
 
-def _row(one: Member, does: str) -> list[str]:
-    title = f"{one.emoji} {one.name}".strip()
-    return [title, one.role, one.model or "", one.kind, does]
+def _row(one: Member, does: str, config: Config) -> list[str]:
+    from penstock.config.council_reach import hosts_of
+
+    hosts = hosts_of(one, config)
+    own = {host.model for host in hosts if host.model is not None}  # asked for where the member names none
+    model = one.model or (own.pop() if len(own) == 1 else "")
+    more = [f"and {len(hosts) - _MOST_HOSTS} more"] if len(hosts) > _MOST_HOSTS else []
+    by = ", ".join([*(host.name for host in hosts[:_MOST_HOSTS]), *more])
+    return [f"{one.emoji} {one.name}".strip(), one.role, model, by, one.kind, does]
 
 
 council_past.register(app)

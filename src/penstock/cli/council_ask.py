@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.questions import Asking
 
 _TICK_S = 0.25
+_SHOWN_LETTERS = 80  # of a question that another follows
 _FORMS = (".json", ".md", ".html", ".htm")
 
 
@@ -65,14 +66,31 @@ def must_fit(out: Path | None) -> None:
 
 
 async def last_conversation(config: Config, council: Council) -> str:
-    """That of the newest question, for one that follows it."""
+    """That of the newest question that was answered, for one that follows it. Which one is said."""
+    from penstock.council.asking import query_in
+    from penstock.model import State
     from penstock.store.base import TaskFilter
 
     async with opened(config) as client:
-        found = await client.tasks(TaskFilter(kind=council.kind, limit=1, newest=True))
-    if not found:
+        newest = await client.tasks(TaskFilter(kind=council.kind, limit=1, newest=True))
+        found = await client.tasks(TaskFilter(kind=council.kind, states=(State.DONE,), limit=1, newest=True))
+    if not newest:
         raise UnknownTask(f"--follow-up: council {council.name!r} was asked nothing yet; leave it out")
-    return found[0].task.run
+    last = newest[0]
+    if not found:
+        raise UnknownTask(
+            f"--follow-up: no question of council {council.name!r} is answered: "
+            f"the newest, {last.task.id}, is {last.state}; leave it out"
+        )
+    followed = found[0].task
+    instead = "" if followed.id == last.task.id else f"; the newest, {last.task.id}, is {last.state}"
+    asked = render.one_line(query_in(followed.payload))[:_SHOWN_LETTERS]
+    render.note(f"follows {followed.id}, {asked!r}{instead}")
+    return followed.run
+
+
+def begun(conversation: str) -> str:
+    return f"begins conversation {conversation!r}: no earlier question of this council is in it"
 
 
 async def detach(config: Config, council: Council, wish: Wish, *, as_json: bool) -> int:
@@ -81,6 +99,8 @@ async def detach(config: Config, council: Council, wish: Wish, *, as_json: bool)
         asking = client.asking(council.name, wish.query, **wish.options())
         id = await asking.submit()
         nobody = (await client.snapshot()).epoch is None
+    if wish.conversation is not None and asking.begins_conversation:
+        render.note(begun(wish.conversation))
     if as_json:
         render.emit({"id": id, "council": council.name})
     else:
@@ -103,7 +123,7 @@ async def ask(config: Config, council: Council, wish: Wish, shown: Shown) -> int
         view.open()
         async with opened(config, dispatching=Dispatching(command="penstock council ask")) as client:
             asking = client.asking(council.name, wish.query, **wish.options())
-            follower = _Follower(client, asking, view)
+            follower = _Follower(client, asking, view, wish.conversation)
             last = await follower.follow(interrupts)
             status = _over(last, asking, view, shown, interrupted=follower.interrupted)
             view.close()
@@ -112,8 +132,9 @@ async def ask(config: Config, council: Council, wish: Wish, shown: Shown) -> int
 
 
 class _Follower:
-    def __init__(self, client: Client, asking: Asking, view: View) -> None:
+    def __init__(self, client: Client, asking: Asking, view: View, conversation: str | None) -> None:
         self._client = client
+        self._conversation = conversation  # that was named
         self._asking = asking
         self._view = view
         self._last: Mapping[str, Any] = {}
@@ -136,6 +157,8 @@ class _Follower:
         async for event in self._asking:
             if not self._last:  # it is kept: from now on there is something to cancel
                 interrupts.tell(self._interrupt)
+                if self._conversation is not None and self._asking.begins_conversation:
+                    self._view.tell(begun(self._conversation))
             self._view.hear(event)
             self._last = event
 

@@ -111,7 +111,9 @@ def _council(config: Config, name: str | None) -> Council:
     from penstock.cli.council_session import chosen
     from penstock.council.library.door import council_of
 
-    return council_of(config.councils, name) if config.councils else chosen(config, name)
+    if not config.councils:
+        return chosen(config, name)
+    return council_of(config.councils, name, "name one with --council")
 
 
 def options_of(config: Config, council: Council, **given: Any) -> Options:

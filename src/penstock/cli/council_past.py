@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -60,11 +60,11 @@ def history(
         chosen(config, None)
     records = finish(_asked(config, councils, conversation, whole("--limit", limit)))
     if as_json:
-        render.emit([_entry(record) for record in records])
+        render.emit([_entry(config, record) for record in records])
     elif not records:
         render.note('nothing was asked yet; `penstock council ask "…"` asks')
     else:
-        _print_history(records, several=len(councils) > 1)
+        _print_history([_entry(config, record) for record in records], several=len(councils) > 1)
     return 0
 
 
@@ -84,13 +84,15 @@ async def _asked(
     return sorted(found, key=lambda record: -record.number)[:limit]
 
 
-def _entry(record: TaskRecord) -> dict[str, Any]:
+def _entry(config: Config, record: TaskRecord) -> dict[str, Any]:
     from collections.abc import Mapping
 
     from penstock.config.councils import COUNCIL_PREFIX
+    from penstock.council.asking import query_in
 
     task = record.task
-    payload = task.payload if isinstance(task.payload, Mapping) else {"query": task.payload}
+    payload = task.payload if isinstance(task.payload, Mapping) else {}
+    asked = next((one for one in config.councils.values() if one.kind == task.kind), None)
     value = record.value if isinstance(record.value, Mapping) else {}
     agreement = value.get("agreement")
     return {
@@ -100,8 +102,8 @@ def _entry(record: TaskRecord) -> dict[str, Any]:
         "state": str(record.state),
         "asked_at": task.queued_at,
         "ended_at": record.ended_at,
-        "mode": value.get("mode") or payload.get("mode"),
-        "query": str(payload.get("query") or ""),
+        "mode": value.get("mode") or payload.get("mode") or (None if asked is None else str(asked.mode)),
+        "query": query_in(task.payload),
         "success_count": value.get("success_count"),
         "total_fighters": value.get("total_fighters"),
         "agreement": agreement.get("score") if isinstance(agreement, Mapping) else None,
@@ -109,11 +111,11 @@ def _entry(record: TaskRecord) -> dict[str, Any]:
     }
 
 
-def _print_history(records: list[TaskRecord], *, several: bool) -> None:
+def _print_history(entries: list[dict[str, Any]], *, several: bool) -> None:
     from penstock.council.recorded import share
 
     rows = []
-    for entry in map(_entry, records):
+    for entry in entries:
         score = entry["agreement"]
         answered = (
             "" if entry["success_count"] is None else f"{entry['success_count']}/{entry['total_fighters']}"
@@ -143,8 +145,16 @@ def _print_history(records: list[TaskRecord], *, several: bool) -> None:
     render.print_table(columns, rows, flexible="question")
 
 
-async def _question(config: Config, id: str) -> TaskRecord:
+class Asked(NamedTuple):
+    """A question, with its record: as far as it has come, where it is not over or was ended before its time."""
+
+    task: TaskRecord
+    record: Any
+
+
+async def _question(config: Config, id: str) -> Asked:
     """A question of any council, also of one that the config has no more."""
+    from penstock.council.asking import so_far
     from penstock.council.choosing import must_be_question
     from penstock.errors import UnknownTask
 
@@ -152,15 +162,17 @@ async def _question(config: Config, id: str) -> TaskRecord:
         found = await _asked(config, list(config.councils.values()), None, 1)
         if not found:
             raise UnknownTask('nothing was asked yet; `penstock council ask "…"` asks')
-        return found[0]
+        id = found[0].task.id
     async with opened(config) as client:
         try:
             record = await client.get(id)
         except UnknownTask as error:
             told = str(error).replace("`penstock tasks`", "`penstock council history`")
             raise UnknownTask(told.replace("no task", "no question")) from None
-    must_be_question(record, config.councils)
-    return record
+        council = must_be_question(record, config.councils)
+        if record.value is not None or council is None:
+            return Asked(record, record.value)
+        return Asked(record, await so_far(client, council, record))
 
 
 def show(context: typer.Context, id: Question, as_json: Json = False) -> int:
@@ -169,21 +181,29 @@ def show(context: typer.Context, id: Question, as_json: Json = False) -> int:
     from penstock.council.recorded import read_record
     from penstock.lifecycle import ENDED
 
-    record = finish(_question(config_of(context), id))
+    config = config_of(context)
+    record, value = finish(_question(config, id))
     if as_json:
-        render.emit(record.value if record.value is not None else _entry(record))
+        so_far = {} if record.value is not None else {"state": str(record.state)}
+        render.emit(_entry(config, record) if value is None else {**value, **so_far})
         return 0
     pages = Pages()
-    pages.section("Question", f"{record.task.id}, {record.state}", str(_entry(record)["query"]))
+    entry = _entry(config, record)
+    pages.section("Question", f"{record.task.id}, {record.state}", entry["query"])
+    if value is not None:
+        told = read_record(value, f"question {record.task.id}")
+        if record.value is None:  # who has not answered is no failure yet
+            for one in told.answered:
+                pages.answer(one)
+        else:
+            pages.record(told)
+            pages.closing(told)
     if record.value is None:
+        pages.blank()
         why = record.error or (
             "" if record.state in ENDED else f"not over yet; see `penstock why {record.task.id}`"
         )
         pages.line(why or "it has no record")
-        return 0
-    told = read_record(record.value, f"question {record.task.id}")
-    pages.record(told)
-    pages.closing(told)
     return 0
 
 
@@ -238,13 +258,13 @@ def _report_source(context: typer.Context, question: str) -> tuple[Any, str]:
     elif path.suffix == ".json" or path.is_file():
         data, place = path.read_bytes(), question
     else:
-        record = finish(_question(config_of(context), question))
-        if record.value is None:
+        record, value = finish(_question(config_of(context), question))
+        if value is None or (record.value is None and not value["success_count"]):
             told = record.error or "no record yet"
             raise UsageError(
                 f"question {record.task.id} is {record.state}: {told}; there is nothing to report"
             )
-        return record.value, f"question {record.task.id}"
+        return value, f"question {record.task.id}"
     try:
         return msgspec.json.decode(data), place
     except msgspec.DecodeError as error:

@@ -28,4 +28,4 @@ def chosen(config: Config, name: str | None) -> Council:
         render.note(f"there is no council in {where}; add one, for example:")
         sys.stderr.write(f"\n{EXAMPLE}\n\n")
         raise typer.Exit(2)
-    return council_named(config.councils, name)
+    return council_named(config.councils, name, "name one with --council")

@@ -5,16 +5,19 @@ What is wrong with a question is told before it is kept, by the same rules that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.config.councils import Council
 from penstock.council.choosing import is_record
 from penstock.council.plan.asking import read_question
 from penstock.council.plan.course import partial_record
 from penstock.council.plan.steps import Question, Stage, StepEnd
+from penstock.errors import TaskError
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, State, Task, TaskRecord
+from penstock.store.base import TaskFilter
 
 KEYS = "council/"  # what the keys of a question's tasks begin with; its id and the name of the step follow
 FINAL = frozenset({"done", "failed", "cancelled"})
@@ -55,6 +58,8 @@ def read_wish(council: Council, wish: Wish, id: str = "", asked_at: float = 0.0)
 
 def question_task(council: Council, wish: Wish) -> Task:
     """The task to submit."""
+    if wish.conversation == "":
+        raise TaskError(f"council {council.name!r}: `conversation` is empty: give its id, or leave it out")
     read_wish(council, wish)
     return Task(
         kind=council.kind,
@@ -65,7 +70,28 @@ def question_task(council: Council, wish: Wish) -> Task:
     )
 
 
+def query_in(payload: Any) -> str:
+    """What was asked, by the payload of a question's task."""
+    return str((payload.get("query") if isinstance(payload, Mapping) else payload) or "")
+
+
 # ---- what is heard of a question through its tasks alone
+
+
+class Tasks(Protocol):
+    async def tasks(self, chosen: TaskFilter) -> list[TaskRecord]: ...
+
+
+async def so_far(tasks: Tasks, council: Council, record: TaskRecord) -> dict[str, Any] | None:
+    """The record of a question that has none of its own, as far as its tasks have come; None where it is wrong."""
+    task = record.task
+    try:
+        steps = Steps(council, read_question(council, task.payload, task.id, task.queued_at))
+    except TaskError:
+        return None
+    for one in await tasks.tasks(TaskFilter(run=task.run, lane=council.calls_lane, since=task.queued_at)):
+        steps.take(one)
+    return steps.record(record.ended_at or time.time())
 
 
 class Steps:
@@ -80,44 +106,58 @@ class Steps:
 
     def events(self, record: TaskRecord) -> list[dict[str, Any]]:
         """What is new of a task; nothing where it is no step of the question."""
-        prefix = f"{KEYS}{self._question.id}/"
-        if not (record.task.key or "").startswith(prefix):
+        step = step_of(self._question.id, record)
+        if step is None:
             return []
-        step = str(record.task.key).removeprefix(prefix)
         state = _STATES.get(record.state, "ended")
         if self._states.get(step) == state:
             return []
         self._states[step] = state
-        self._asked[step] = record.task.queued_at
-        place = _place(step)
+        self.take(record)
+        place = place_of(step)
         if state != "ended":
             return [{"event": "step", "at": record.started_at, "state": state, **place}]
-        return self._end(step, place, record)
-
-    def _end(self, step: str, place: dict[str, Any], record: TaskRecord) -> list[dict[str, Any]]:
-        at = record.ended_at or record.task.queued_at
-        self._ended[step] = StepEnd(
-            state=record.state,
-            queued_at=record.task.queued_at,
-            ended_at=at,
-            started_at=record.started_at,
-            value=record.value,
-            error=record.error,
-            host=record.host,
-            attempts=record.attempts,
-        )
+        at = self._ended[step].ended_at
         told: list[dict[str, Any]] = [{"event": "step", "at": at, "state": "ended", **place}]
         if place["stage"] == Stage.MEMBERS:
-            so_far = partial_record(self._council, self._question, self._asked, self._ended, at)
             told += [
                 {"event": "answer", "at": at, "step": step, **one}
-                for one in so_far["responses"]
+                for one in self.record(at)["responses"]
                 if one["name"] == place["name"]
             ]
         return told
 
+    def take(self, record: TaskRecord) -> None:
+        """A task as it is, if it is a step of the question."""
+        step = step_of(self._question.id, record)
+        if step is None:
+            return
+        self._asked[step] = record.task.queued_at
+        if record.state not in _STATES:
+            self._ended[step] = StepEnd(
+                state=record.state,
+                queued_at=record.task.queued_at,
+                ended_at=record.ended_at or record.task.queued_at,
+                started_at=record.started_at,
+                value=record.value,
+                error=record.error,
+                host=record.host,
+                attempts=record.attempts,
+            )
 
-def _place(step: str) -> dict[str, Any]:
+    def record(self, now: float) -> dict[str, Any]:
+        """As far as the question has come."""
+        return partial_record(self._council, self._question, self._asked, self._ended, now)
+
+
+def step_of(question: str, record: TaskRecord) -> str | None:
+    """The step of a question that a task is."""
+    prefix = f"{KEYS}{question}/"
+    key = record.task.key or ""
+    return key.removeprefix(prefix) if key.startswith(prefix) else None
+
+
+def place_of(step: str) -> dict[str, Any]:
     first, _, rest = step.partition("/")
     stage = Stage.MEMBERS if first == "member" else Stage(first)
     named = stage in (Stage.MEMBERS, Stage.REVIEW, Stage.SYNTHESIS)

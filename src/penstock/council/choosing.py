@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.config.councils import Council
 from penstock.config.problems import meant
-from penstock.errors import UnknownTask, UsageError
+from penstock.errors import TaskError, UnknownTask
 from penstock.model import TaskRecord
 
 EXAMPLE = """[councils.shenron]
@@ -17,16 +17,16 @@ members = [
 ]"""
 
 
-def council_named(councils: Mapping[str, Council], name: str | None) -> Council:
-    """That one; without a name the only one."""
+def council_named(councils: Mapping[str, Council], name: str | None, remedy: str = "name one") -> Council:
+    """That one; without a name the only one. TaskError says what is wrong, and `remedy` how to name one."""
     if not councils:
-        raise UsageError("there is no council in this config; add a table [councils.NAME] to it")
+        raise TaskError("there is no council in this config; add a table [councils.NAME] to it")
     if name is None:
         if len(councils) > 1:
-            raise UsageError(f"which council? There are {', '.join(councils)}; name one with --council")
+            raise TaskError(f"which council? There are {', '.join(councils)}; {remedy}")
         return next(iter(councils.values()))
     if name not in councils:
-        raise UsageError(f"there is no council {name!r}{meant(name, list(councils), 'councils')}")
+        raise TaskError(f"there is no council {name!r}{meant(name, list(councils), 'councils')}")
     return councils[name]
 
 

@@ -50,12 +50,12 @@ def collection_of(council: Council) -> str:
     return council.retrieval.collection
 
 
-def council_of(councils: Mapping[str, Council], name: str | None) -> Council:
+def council_of(councils: Mapping[str, Council], name: str | None, remedy: str = "name one") -> Council:
     """The council of that name; without one, the only one that has a collection."""
     having = [council for council in councils.values() if council.retrieval is not None]
     if name is None and len({council.retrieval for council in having}) == 1:
         return having[0]
-    return council_named(councils, name)
+    return council_named(councils, name, remedy)
 
 
 async def manifest(
