@@ -32,6 +32,7 @@ _LEAST_BAR = 20
 class Signs(NamedTuple):
     waiting: str
     running: str
+    asking: str  # a question, which waits for its steps
     failed: str
     outlier: str
     levels: str  # of a little chart, from nothing to all
@@ -40,8 +41,8 @@ class Signs(NamedTuple):
     between: str
 
 
-UNICODE = Signs("░", "█", "✗", "◆", " ▁▂▃▄▅▆▇█", "│", "×", "·")
-ASCII = Signs(".", "#", "!", "*", " 123456789", "|", "x", "-")
+UNICODE = Signs("░", "█", "─", "✗", "◆", " ▁▂▃▄▅▆▇█", "│", "×", "·")
+ASCII = Signs(".", "#", "-", "!", "*", " 123456789", "|", "x", "-")
 
 
 class Row(NamedTuple):
@@ -72,10 +73,10 @@ class _Drawing:
         self._out = out
         self._timeline = timeline
         self._signs = signs
-        self._looks = host_looks(use.host for use in timeline.hosts)
+        self._looks = host_looks(timeline.host_names)
         self._waits = wait_looks(timeline.reasons)
         mark = 2 if timeline.outliers else 0
-        ids = [" " * mark + bar.record.task.id for bar in timeline.bars]
+        ids = [" " * mark + bar.name for bar in timeline.bars]
         names = [
             *ids,
             *(use.host for use in timeline.hosts),
@@ -140,7 +141,7 @@ class _Drawing:
         marked = self._timeline.outliers
         for bar in marked[:_MOST_OUTLIERS]:
             words = "; ".join(bar.outliers)
-            self._out.print(Text(f"{self._signs.outlier} {one_line(bar.record.task.id)}: {words}"))
+            self._out.print(Text(f"{self._signs.outlier} {one_line(bar.name)}: {words}"))
         if len(marked) > _MOST_OUTLIERS:
             self._out.print(f"and {counted(len(marked) - _MOST_OUTLIERS, 'more outlier')}")
         if marked:
@@ -155,7 +156,8 @@ class _Drawing:
                 continue
             first, last = self._place(piece.start), self._place(piece.end)
             look = self._look(piece.sort, piece.what)
-            fill = self._signs.running if piece.sort is Sort.RUNNING else self._signs.waiting
+            running = self._signs.asking if bar.is_question else self._signs.running
+            fill = running if piece.sort is Sort.RUNNING else self._signs.waiting
             cells.draw(first, last, fill, look, begin="reverse bold" if piece.attempt else "bold")
             if piece.verdict in FAILED:
                 cells.mark(max(first, last - 1), self._signs.failed)
@@ -163,7 +165,7 @@ class _Drawing:
         mark = "" if not self._timeline.outliers else f"{self._signs.outlier if bar.outliers else ' '} "
         state = "" if record.state == "done" else f" {record.state}"
         time = seconds(bar.end - bar.start)
-        return Row(mark + one_line(record.task.id), record.task.kind, cells.text(), time + state)
+        return Row(mark + one_line(bar.name), record.task.kind, cells.text(), time + state)
 
     def folded(self, one: Fold) -> Row:
         cells = _Cells(self._width)

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
+from penstock.config.council_steps import called
 from penstock.diagnosis.history import Stalled
+from penstock.diagnosis.questions import asking_hosts, question_kinds
 from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.timeline.outliers import far_beyond
 from penstock.model import Attempt, State, TaskRecord, Wait
@@ -54,6 +56,12 @@ class Bar:
     pieces: tuple[Piece, ...]
     outliers: tuple[str, ...] = ()  # in words: what of it is far beyond its kind's others
     cost_usd: float | None = None
+    is_question: bool = False  # it only waited for its steps, which have bars of their own
+
+    @property
+    def name(self) -> str:
+        """A step of a question by its member."""
+        return called(self.record.task)
 
     @property
     def start(self) -> float:
@@ -96,6 +104,12 @@ class Timeline:
     queue: Steps  # tasks that waited
     reasons: Mapping[str, float]  # what was waited for -> seconds of all tasks, the largest first
     stalls: tuple[Stalled, ...] = ()
+    asking: tuple[str, ...] = ()  # hosts of questions: nothing loads them
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """All that need a look."""
+        return (*(use.host for use in self.hosts), *self.asking)
 
     @property
     def seconds(self) -> float:
@@ -118,6 +132,11 @@ def timeline_of(recording: Recording) -> Timeline:
     bars = [_bar(recording, record, attempts[record.task.id]) for record in recording.tasks]
     begin = min((bar.start for bar in bars), default=recording.begin)
     end = max((bar.end for bar in bars), default=recording.end)
+    questions = question_kinds(recording.plant)
+    bars = (
+        [replace(bar, is_question=bar.record.task.kind in questions) for bar in bars] if questions else bars
+    )
+    asking = asking_hosts(recording.plant)
     bars = list(_with_outliers(bars, end - begin))
     waits = [p for bar in bars for p in bar.pieces if p.sort is Sort.WAITING]
     return Timeline(
@@ -125,10 +144,11 @@ def timeline_of(recording: Recording) -> Timeline:
         begin=begin,
         end=end,
         bars=tuple(bars),
-        hosts=tuple(_host_uses(recording, bars, begin, end)),
+        hosts=tuple(use for use in _host_uses(recording, bars, begin, end) if use.host not in asking),
         queue=_steps([(p.start, p.end, 1.0) for p in waits], begin, end),
         reasons=_reasons(waits),
         stalls=tuple(recording.stalls),
+        asking=tuple(sorted(asking)) if any(bar.is_question for bar in bars) else (),
     )
 
 

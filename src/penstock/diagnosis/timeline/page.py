@@ -96,7 +96,7 @@ class _Columns:
     def __init__(self, timeline: Timeline, unit: float) -> None:
         self._timeline = timeline
         self._unit = unit
-        self._looks = host_looks(use.host for use in timeline.hosts)
+        self._looks = host_looks(timeline.host_names)
         self._waits = wait_looks(timeline.reasons)
         # Reasons by what they cost, hosts by the plant: the order of the legend and of the filters.
         self.whats = _Table([(Sort.WAITING, reason) for reason in timeline.reasons])
@@ -108,7 +108,7 @@ class _Columns:
         return round((at - self._timeline.begin) / self._unit)
 
     def data(self) -> dict[str, Any]:
-        names = ("id", "kind", "lane", "state", "priority", "queued", "pieces", "error", "cost")
+        names = ("id", "name", "kind", "lane", "state", "priority", "queued", "pieces", "error", "cost")
         tasks: dict[str, list[Any]] = {name: [] for name in names}
         pieces: dict[str, list[int]] = {
             name: [] for name in ("what", "length", "detail", "attempt", "verdict")
@@ -116,6 +116,7 @@ class _Columns:
         for bar in self._timeline.bars:
             record = bar.record
             tasks["id"].append(record.task.id)
+            tasks["name"].append("" if bar.name == record.task.id else bar.name)
             for name, value in (
                 ("kind", record.task.kind),
                 ("lane", record.task.lane),
@@ -133,8 +134,11 @@ class _Columns:
                 pieces["detail"].append(self._texts.place(piece.detail))
                 pieces["attempt"].append(piece.attempt)
                 pieces["verdict"].append(self._verdicts.place(piece.verdict))
+        if not any(tasks["name"]):
+            tasks["name"] = []
         return {
             "tasks": tasks,
+            "thin": [place for place, bar in enumerate(self._timeline.bars) if bar.is_question],
             "pieces": pieces,
             "whats": [self._what(*one) for one in self.whats.all()],
             "texts": self._texts.all(),

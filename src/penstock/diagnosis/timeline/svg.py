@@ -24,6 +24,7 @@ _WIDTH = 1000
 _LEFT, _RIGHT = 150, 16
 _PLOT = _WIDTH - _LEFT - _RIGHT
 _ROW, _CHART, _GAP = 11, 34, 12
+_THIN = 3  # of a question, which only waits for its steps
 _LEGEND_LINE = 16
 _NAME = 22  # signs of a name
 _SHADES = 8
@@ -58,7 +59,7 @@ def picture(timeline: Timeline) -> str:
 class _Picture:
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
-        self._looks = host_looks(use.host for use in timeline.hosts)
+        self._looks = host_looks(timeline.host_names)
         self._waits = wait_looks(timeline.reasons)
         self._patterned = {reason: f"w{place}" for place, reason in enumerate(self._waits)}
         self._out: list[str] = []
@@ -122,12 +123,14 @@ class _Picture:
 
     def _own_rows(self) -> None:
         for bar in self._timeline.bars:
-            self._name(bar.record.task.id, bool(bar.outliers))
+            self._name(bar.name, bool(bar.outliers))
             self._out.append(f"<g><title>{_safe(_story(bar))}</title>")
             for piece in bar.pieces:
                 if piece.sort is not Sort.RESTING:
                     x, end = self._x(piece.start), self._x(piece.end)
-                    self._rect(x, max(0.6, end - x), self._fill(piece.sort, piece.what))
+                    thin = bar.is_question and piece.sort is Sort.RUNNING
+                    fill = self._fill(piece.sort, piece.what)
+                    self._rect(x, max(0.6, end - x), fill, height=_THIN if thin else _ROW - 2)
                 if piece.verdict in FAILED:
                     x, y = self._x(piece.end), self._y
                     self._out.append(
@@ -142,7 +145,7 @@ class _Picture:
         width = _PLOT / _COLUMNS
         for first in range(0, len(bars), share):
             row = bars[first : first + share]
-            self._name(row[0].record.task.id, any(bar.outliers for bar in row))
+            self._name(row[0].name, any(bar.outliers for bar in row))
             cells = fold(row, self._timeline.begin, self._timeline.end, _COLUMNS)
             for look, group in groupby(enumerate(cells), key=lambda item: _shade(item[1])):
                 places = [place for place, _ in group]
@@ -157,10 +160,13 @@ class _Picture:
             _LEFT - 6, self._y + 8, f"! {_cut(name)}" if marked else _cut(name), "e o" if marked else "e"
         )
 
-    def _rect(self, x: float, width: float, fill: str, opacity: float = 1.0) -> None:
+    def _rect(
+        self, x: float, width: float, fill: str, opacity: float = 1.0, height: float = _ROW - 2
+    ) -> None:
         pale = "" if opacity == 1.0 else f' opacity="{opacity:g}"'
         self._out.append(
-            f'<rect x="{x:.1f}" y="{self._y:g}" width="{width:.1f}" height="{_ROW - 2}" fill="{fill}"{pale}/>'
+            f'<rect x="{x:.1f}" y="{self._y + (_ROW - 2 - height) / 2:g}" width="{width:.1f}" '
+            f'height="{height:g}" fill="{fill}"{pale}/>'
         )
 
     # ---- underneath
@@ -275,7 +281,8 @@ def _at(steps: Sequence[tuple[float, float]], time: float) -> float:
 
 def _story(bar: Bar) -> str:
     record = bar.record
-    lines = [f"{record.task.id} ({record.task.kind}, lane {record.task.lane}): {record.state}"]
+    name = record.task.id if bar.name == record.task.id else f"{bar.name}, {record.task.id}"
+    lines = [f"{name} ({record.task.kind}, lane {record.task.lane}): {record.state}"]
     for piece in bar.pieces:
         if piece.sort is Sort.WAITING:
             lines.append(f"waited {seconds(piece.seconds)}: {piece.what or 'no reason told'}")

@@ -30,9 +30,12 @@ function readData(raw) {
     ended[task] = ticks * raw.unit;
   }
   first[count] = piece;
-  const outliers = new Map(raw.outliers);
-  return { raw, count, first, start, end, what, sorts, waited, ran, begun, ended, firstRun, outliers, span: raw.span * raw.unit };
+  const outliers = new Map(raw.outliers), thin = new Set(raw.thin);
+  return { raw, count, first, start, end, what, sorts, waited, ran, begun, ended, firstRun, outliers, thin, span: raw.span * raw.unit };
 }
+
+// A step of a question is called by its member.
+const nameOf = (data, task) => data.raw.tasks.name[task] || data.raw.tasks.id[task];
 
 const ORDERS = {
   start: (data) => (a, b) => data.firstRun[a] - data.firstRun[b] || a - b,
@@ -56,7 +59,7 @@ function chosenRows(data, filter) {
     if (kind >= 0 && tasks.kind[task] !== kind) continue;
     if (state >= 0 && tasks.state[task] !== state) continue;
     if (filter.outliers && !data.outliers.has(task)) continue;
-    if (text && !tasks.id[task].toLowerCase().includes(text)) continue;
+    if (text && !`${tasks.id[task]} ${nameOf(data, task)}`.toLowerCase().includes(text)) continue;
     if (host >= 0 && !hasPiece(data, task, host)) continue;
     if (reason >= 0 && !hasPiece(data, task, reason)) continue;
     rows.push(task);

@@ -122,9 +122,11 @@ function drawRow(pen, data, view, looks, colours, row) {
     if (end - drawn < 0.5 && end > drawn - 1) continue;
     const look = lookOf(data, looks, task, p), width = Math.max(1, end - x);
     pen.fillStyle = wide ? look.fill : look.flat;
-    pen.fillRect(x, y, width, height);
+    const thin = data.thin.has(task) && data.sorts[data.what[p]] === RUNNING;  // a question, which waits for its steps
+    if (thin) pen.fillRect(x, y + height * 0.35, width, Math.max(1, height * 0.3));
+    else pen.fillRect(x, y, width, height);
     drawn = x + width;
-    if (view.rowHeight >= BAR_LABEL_ROWS && width > 34) drawLabel(pen, data, colours, look, p, x, y, width, height);
+    if (!thin && view.rowHeight >= BAR_LABEL_ROWS && width > 34) drawLabel(pen, data, colours, look, p, x, y, width, height);
     if (wide && data.raw.failed[data.raw.pieces.verdict[p]] && end < right) drawCross(pen, colours, end, y, height);
   }
 }
@@ -196,7 +198,7 @@ function drawNames(pen, data, view, colours, firstRow, last) {
   for (let row = firstRow; row < last; row++) {
     const task = view.rows[row], marked = data.outliers.has(task);
     pen.fillStyle = marked ? colours.mark : task === view.selected ? colours.ink : colours.soft;
-    const name = fitted(data.raw.tasks.id[task], (view.left - 24) / 6);
+    const name = fitted(nameOf(data, task), (view.left - 24) / 6);
     pen.fillText((marked ? "◆ " : "") + name, view.left - 6, AXIS + (row - view.top + 0.5) * view.rowHeight);
   }
 }
@@ -211,7 +213,7 @@ function drawGroups(pen, data, view, colours, firstRow, last) {
   if (view.order !== "lane") {
     pen.fillStyle = colours.soft;
     const every = Math.max(1, Math.ceil(16 / view.rowHeight));
-    for (let row = Math.ceil(firstRow / every) * every; row < last; row += every) label(data.raw.tasks.id[view.rows[row]], yOf(row) + 7);
+    for (let row = Math.ceil(firstRow / every) * every; row < last; row += every) label(nameOf(data, view.rows[row]), yOf(row) + 7);
     return;
   }
   for (let row = firstRow; row < last; ) {

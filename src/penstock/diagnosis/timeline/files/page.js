@@ -218,7 +218,7 @@ function fillControls() {
   marked.querySelector("p").textContent = data.raw.rule;
   const total = (task) => data.ended[task] - data.begun[task];
   for (const [task, words] of [...data.outliers].sort(([a], [b]) => total(b) - total(a)).slice(0, MOST_MARKED)) {
-    const item = element("li"), button = element("button", `◆ ${data.raw.tasks.id[task]}: ${words.join("; ")}`);
+    const item = element("li"), button = element("button", `◆ ${nameOf(data, task)}: ${words.join("; ")}`);
     button.type = "button";
     button.addEventListener("click", () => { clearFilter(); select(view.rows.indexOf(task)); });
     item.append(button);

@@ -25,7 +25,8 @@ function swatch(fill, width, height, ratio) {
 
 function taskStory(data, task, looks, ratio) {
   const tasks = data.raw.tasks, made = document.createDocumentFragment();
-  made.append(element("h2", tasks.id[task]));
+  made.append(element("h2", nameOf(data, task)));
+  if (nameOf(data, task) !== tasks.id[task]) made.append(element("p", `task ${tasks.id[task]}`));
   const parts = [
     `kind ${data.raw.kinds[tasks.kind[task]]}`, `lane ${data.raw.lanes[tasks.lane[task]]}`,
     `priority ${tasks.priority[task]}`, data.raw.states[tasks.state[task]],
@@ -117,7 +118,7 @@ function queueStory(data, depths, time) {
 
 // The same in one line, for those who hear the page.
 function spokenStory(data, task) {
-  const parts = [data.raw.tasks.id[task], data.raw.states[data.raw.tasks.state[task]]];
+  const parts = [nameOf(data, task), data.raw.states[data.raw.tasks.state[task]]];
   for (let p = data.first[task]; p < Math.min(data.first[task + 1], data.first[task] + MOST_PIECES); p++) {
     const what = data.raw.whats[data.what[p]], time = seconds(data.end[p] - data.start[p]);
     if (what.sort === WAITING) parts.push(`waited ${time} for ${what.name || "no reason told"}`);
