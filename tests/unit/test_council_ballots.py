@@ -74,12 +74,12 @@ def test_what_small_models_put_round_a_ballot_is_put_up_with(reply: str) -> None
         (f"<think>{ballot_json('AB')}", 'no JSON object with "ranking"'),
         ('{"ranking": ["A", "B"], "ranking": ["B", "A"]}', "'ranking' is given twice"),
         (changed(ranking=["A"]), "ranking: B is missing"),
-        (changed(ranking=["A", "B", "A"]), "ranking: A is there more than once"),
+        (changed(ranking=["A", "B", "A"]), "ranking: A is there twice"),
         (changed(ranking=["A", "B", "C"]), "ranking: 'C' is none of the labels A, B"),
-        (changed(ranking=["GOHAN", "VEGETA"]), "ranking: 'GOHAN' is none of the labels"),
+        (changed(ranking=["GOHAN", "VEGETA"]), "ranking: 'GOHAN' and 'VEGETA' are none of the labels"),
         (changed(ranking=["GOKU", "A", "B"]), "ranking: 'GOKU' is none of the labels"),
-        (changed(ranking=[1, 2]), "ranking: '1' is none of the labels"),
-        (changed(ranking=["1", "2"]), "ranking: '1' is none of the labels"),
+        (changed(ranking=[1, 2]), "ranking: '1' and '2' are none of the labels"),
+        (changed(ranking=["1", "2"]), "ranking: '1' and '2' are none of the labels"),
         (changed(ranking=["AB"]), "ranking: 'AB' is none of the labels"),
         (changed(ranking="B > A"), "ranking: must be a list"),
         (changed(ranking={"B": 1, "A": 2}), "ranking: must be a list"),
@@ -93,7 +93,7 @@ def test_what_small_models_put_round_a_ballot_is_put_up_with(reply: str) -> None
         (changed(reasons={"A": "x"}), "reasons: B is missing"),
         (changed(reasons={"A": "x", "B": " \n"}), "reasons.B: must be a sentence"),
         (changed(reasons={"A": "x", "B": ["y"]}), "reasons.B: must be a sentence"),
-        (changed(reasons={"A": "x", "B": "y", "a": "z"}), "reasons: A is there more than once"),
+        (changed(reasons={"A": "x", "B": "y", "a": "z"}), "reasons: A is there twice"),
         ('{"a":' * 10_000, "too many braces"),
         ('{"x": ' + "[" * 100_000, "characters, of at most"),
         ('{"ranking": ' + "[" * 50_000, "nested too deeply"),
@@ -122,8 +122,28 @@ def test_a_score_that_is_missing_or_given_twice_is_told() -> None:
 
 def test_many_problems_are_told_in_brief() -> None:
     told = problem(changed(ranking=["X" * 500, *range(20)], scores={}, reasons={}))
-    assert "; and 19 more" in told
-    assert len(told) < 700
+    assert "'4' and 15 more are none of the labels A, B; ranking: A and B are missing;" in told
+    assert len(told) < 300
+
+
+def test_what_is_wrong_alike_is_told_once() -> None:
+    """A weak model repeats itself; what is told of it does not."""
+    order = ("A1", "B1", "C1", "D1", "E1")
+    reply = json.dumps(
+        {
+            "ranking": ["A"] * 5,
+            "scores": {label: dict.fromkeys(RUBRIC, 0) for label in "ABCDE"},
+            "reasons": dict.fromkeys("ABCDE", ""),
+        }
+    )
+    found = read_ballot(reply, "GOKU", order, RUBRIC)
+    assert isinstance(found, Flaw)
+    assert found.problem == (
+        "ranking: A is there 5 times; ranking: B, C, D and E are missing; "
+        "scores.A.accuracy, scores.A.completeness, scores.A.clarity, scores.B.accuracy, scores.B.completeness, "
+        "scores.B.clarity and 9 more: '0', must be 1 to 5; "
+        "reasons.A, reasons.B, reasons.C, reasons.D and reasons.E: must be a sentence"
+    )
 
 
 def test_reasons_are_kept_as_text_that_can_be_stored() -> None:

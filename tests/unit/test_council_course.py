@@ -433,7 +433,33 @@ def test_a_review_without_one_usable_ballot_says_so_and_the_chair_goes_on() -> N
     table.done("agreement", agreed(1))
     table.done("synthesis/SHENRON", chat("So it is."))
     review = table.record()["review"]
-    assert (review["ranking"], review["why"]) == ([], "no ballot could be used")
+    assert (review["ranking"], review["why"]) == (
+        [],
+        "no ballot could be used, all for the same reason: surtr answered 500",
+    )
+
+
+def test_a_repair_that_is_as_wrong_as_the_ballot_is_not_told_twice() -> None:
+    of = council("A", "B", "C")
+    table = Table(of, question(of, mode=Mode.THOROUGH))
+    everybody_answers(table)
+    table.look()
+    for name in "ABC":
+        table.done(f"review/{name}", chat(ballot("AA")))
+    assert table.names() == ["review/A/repair", "review/B/repair", "review/C/repair"]
+    table.done("review/A/repair", chat(ballot("AA")))
+    table.done("review/B/repair", chat(ballot("BB")))
+    table.done("review/C/repair", chat(ballot("AB")))
+    table.look()
+    table.done("agreement", agreed(1))
+    table.done("synthesis/SHENRON", chat("So it is."))
+    first, second, third = table.record()["review"]["ballots"]
+    assert first["error"] == (
+        "ranking: A is there twice; ranking: B is missing; scores: B is missing; reasons: B is missing; "
+        "and after a repair: the same"
+    )
+    assert "; and after a repair: ranking: B is there twice; ranking: A is missing; " in second["error"]
+    assert (third["state"], third["error"]) == ("repaired", None)
 
 
 def test_reviewers_have_the_patience_after_most_ballots() -> None:

@@ -8,11 +8,16 @@ from dataclasses import replace
 import pytest
 
 from penstock.config.councils import Council, Mode, ModeLimits, Quick
+from penstock.council.plan.budget import tokens_of_messages
+from penstock.council.plan.calls import passages_size
 from penstock.council.plan.course import moves
 from penstock.council.plan.estimate import Estimate, estimate, prices_of
-from penstock.council.plan.steps import Stage
+from penstock.council.plan.prompts import chair_prompt, member_prompt, repair_prompt, review_prompt
+from penstock.council.plan.ranking import Ranked
+from penstock.council.plan.steps import Stage, Turn
+from penstock.council.plan.texts import Answer, Passage
 from penstock.model import Host, Price
-from tests.unit.course_rig import LIBRARY, Table, agreed, chat, council, member, question
+from tests.unit.course_rig import LIBRARY, Table, agreed, ballot, chat, council, member, question
 
 DEAR = Price(10.0, 30.0)
 NAMES = ("A", "B", "C", "SHENRON")
@@ -86,6 +91,75 @@ def test_a_review_beyond_the_limit_is_left_out_and_the_chair_goes_on() -> None:
     assert record["review"]["why"].startswith("cost limit: the review was left out")
     assert record["limits"] == [record["review"]["why"]]
     assert record["synthesis"]["method"] == "synthesis"
+
+
+def test_a_review_is_left_out_rather_than_the_answer() -> None:
+    """What the synthesis will cost is kept before the review is begun."""
+    prices = dict.fromkeys(NAMES, DEAR)
+    of = council("A", "B", "C", limits={Mode.THOROUGH: ModeLimits(cost_usd=1.0)})
+    table = Table(of, question(of, mode=Mode.THOROUGH), prices=prices)
+    table.look()
+    for name in "ABC":
+        table.say(name, "It scatters.", cost_usd=0.3)
+    # The review would fit into the 0.1 USD that are left, and so would the synthesis, but not both.
+    for spent, asked in ((0.3, True), (0.32, False)):
+        table.ended = {name: replace(end, cost_usd=spent) for name, end in table.ended.items()}
+        found = moves(table.council, table.question, table.asked, table.ended, table.now, prices)
+        assert ("review/A" in [step.name for step in found.ask]) is asked
+    assert table.names() == ["agreement", "synthesis/SHENRON"]
+    table.done("synthesis/SHENRON", chat("So it is."), cost_usd=0.02)
+    table.done("agreement", agreed(1))
+    record = table.record()
+    assert record["synthesis"]["method"] == "synthesis"
+    (note,) = record["limits"]
+    assert note.startswith("cost limit: the review was left out: it would cost about ")
+    assert "0.9600 of 1 are spent, 0.0" in note
+    assert note.endswith(" are kept for what is to follow")
+
+
+def test_a_repair_never_goes_beyond_the_limit() -> None:
+    """Those that fit are asked for, once it is known what all first ballots cost; the answer has its money."""
+    table = limited(1.0, Mode.THOROUGH)
+    table.look()
+    for name in "ABC":
+        table.say(name, "It scatters.", cost_usd=0.1)
+    table.look()
+    table.done("review/A", chat(ballot("AA")), cost_usd=0.2)
+    table.done("review/B", chat(ballot("AA")), cost_usd=0.2)
+    assert table.names() == [], "what C's ballot costs is not known yet"
+    table.done("review/C", chat(ballot("AA")), cost_usd=0.25)
+    assert table.names() == ["review/A/repair"], "0.95 are spent: one fits, beside the answer"
+    table.done("review/A/repair", chat(ballot("AA")), cost_usd=0.01)
+    assert table.names() == ["synthesis/SHENRON"]
+    table.done("agreement", agreed(1))
+    table.done("synthesis/SHENRON", chat("So it is."), cost_usd=0.02)
+    record = table.record()
+    assert record["cost"] <= 1.0
+    assert [one["state"] for one in record["review"]["ballots"]] == ["unusable"] * 3
+    errors = [one["error"] for one in record["review"]["ballots"]]
+    assert errors[0].endswith("; and after a repair: the same")
+    assert errors[1] == errors[2]
+    assert errors[1].startswith("ranking: A is there twice; ")
+    assert errors[1].endswith("; not repaired: cost limit")
+    assert record["limits"][0].startswith("cost limit: the repair of B's ballot was left out: it would cost ")
+    assert record["limits"][1:] == ["cost limit: the repair of C's ballot was left out, too"]
+
+
+def test_repairs_that_fit_are_asked_for_and_stay_asked() -> None:
+    table = limited(1.0, Mode.THOROUGH)
+    table.look()
+    for name in "ABC":
+        table.say(name, "It scatters.", cost_usd=0.1)
+    table.look()
+    for name in "ABC":
+        table.done(f"review/{name}", chat(ballot("AA")), cost_usd=0.1)
+    assert table.names() == ["review/A/repair", "review/B/repair", "review/C/repair"]
+    table.done("review/A/repair", chat(ballot("AB")), cost_usd=0.5)  # dearer than anybody thought
+    assert table.names() == []
+    table.done("review/B/repair", chat(ballot("AB")))
+    table.done("review/C/repair", chat(ballot("AB")))
+    table.done("agreement", agreed(1))
+    assert [one["state"] for one in table.record()["review"]["ballots"]] == ["repaired"] * 3
 
 
 def test_members_without_a_price_count_with_what_they_have_cost() -> None:
@@ -167,6 +241,51 @@ def test_more_costs_more_and_most_is_most() -> None:
 def test_what_does_not_fit_into_a_model_is_not_paid_for() -> None:
     small = council(members=(member("A", context_tokens=2048, max_tokens=1024),))
     assert told(small, Mode.COUNCIL, "Why? " * 6000).tokens.most == 2048
+
+
+@pytest.mark.parametrize("passages", [0, 3])
+def test_at_most_is_above_what_prompts_hold(passages: int) -> None:
+    """For members, reviewers and chair, with the passages that all of them are shown."""
+    room: dict[str, int] = {"context_tokens": 200_000, "max_tokens": 500}
+    of = council(
+        members=tuple(member(name, **room) for name in ("ANNE", "BERT", "CARL", "DORA")),
+        chair=member("SHENRON", **room),
+        retrieval=replace(LIBRARY, chunk_words=300) if passages else None,
+    )
+    asked = question(of, turns=(Turn("And before that?", "Nothing. " * 30),))
+    found = [
+        Passage(n, f"plans/pump-{n}.md", "Pumps", "water flows " * 150, 0.5) for n in range(1, passages + 1)
+    ]
+    answers = [Answer(one.name, "so it is " * 130) for one in of.members]
+    names = [one.name for one in of.members]
+    told = estimate(of, Mode.THOROUGH, names, asked.query, {}, turns=asked.turns)
+    most = {one.stage: one.tokens.most for one in told.stages}
+    one = of.members[0]
+    read = tokens_of_messages(member_prompt(of, asked, one, found, quick=True).messages)
+    assert 4 * (read + 500) <= most[Stage.MEMBERS]
+    review = review_prompt(of, asked, one, answers, found)
+    repair = repair_prompt(review, "A A A A " * 100, "ranking: A is there 5 times")
+    read = sum(tokens_of_messages(prompt.messages) for prompt in (review, review, repair))
+    assert 4 * (read + 3 * 500) <= most[Stage.REVIEW]
+    ranking = [Ranked(name, 0.5, 4.0) for name in names]
+    read = tokens_of_messages(chair_prompt(of, asked, of.chair, answers, found, ranking).messages)
+    assert 2 * (read + 500) <= most[Stage.SYNTHESIS]
+
+
+def test_a_review_with_passages_costs_more_than_one_without() -> None:
+    of = council("A", "B", "C", retrieval=LIBRARY)
+    members = [one.name for one in of.members]
+    with_, without = (
+        next(
+            one
+            for one in estimate(of, Mode.THOROUGH, members, "Why?", {}, use_rag=use_rag).stages
+            if one.stage is Stage.REVIEW
+        )
+        for use_rag in (True, False)
+    )
+    passages = passages_size(of, use_rag=True)
+    assert with_.tokens.expected - without.tokens.expected == pytest.approx(3 * passages.expected)
+    assert with_.tokens.most > without.tokens.most
 
 
 def test_a_time_is_told_where_it_is_known_for_everybody() -> None:

@@ -240,6 +240,18 @@ async def test_follow_up_questions_see_the_turns_before_them(tmp_path: Path) -> 
         assert "Elsewhere?" not in asked
 
 
+async def test_every_record_has_the_conversation_that_can_be_passed_back(tmp_path: Path) -> None:
+    """D7: also where nobody named one: it is the run that the question began."""
+    async with ModelServer(models()) as server, staged(tmp_path, server) as stage:
+        first = await stage.ended(await stage.ask("First?"))
+        conversation = first.value["conversation"]
+        assert conversation == first.task.run != ""
+        server.requests.clear()
+        second = await stage.ended(await stage.ask("Second?", run=conversation))
+        assert second.value["conversation"] == conversation
+        assert "First?" in str([request.body["messages"] for request in server.requests])
+
+
 async def test_questions_of_one_submit_are_no_conversation(tmp_path: Path) -> None:
     """Though they are answered one after the other."""
     async with ModelServer(models()) as server, staged(tmp_path, server, "slots = 1") as stage:
@@ -265,6 +277,7 @@ async def test_a_question_of_the_front_door_ends_with_its_caller(tmp_path: Path)
             if question == ids[0]:
                 events = await told(stage, question)
                 assert events[-1]["record"]["success_count"] == 3
+                assert events[-1]["record"]["conversation"] is None  # nothing of it is kept to follow
                 assert (await ended).state is State.DONE
             else:
                 await server.wait_for(lambda stats: stats.in_flight == 3)

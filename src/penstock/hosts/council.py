@@ -11,6 +11,7 @@ whoever made it follows the hub of live events.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from penstock.clock import Clock
@@ -75,9 +76,11 @@ class CouncilAdapter:
 
     def _question(self, job: Job, payload: Any, asked_at: float, turns: Sequence[Turn] = ()) -> Question:
         try:
-            return read_question(self._council, payload, job.task, asked_at, turns)
+            question = read_question(self._council, payload, job.task, asked_at, turns)
         except TaskError as error:
             raise PermanentError(str(error)) from None
+        # A conversation is a run: what may be passed back, whoever asked. Of a call nothing is kept to follow.
+        return question if isinstance(job.payload, Relay) else replace(question, conversation=job.run)
 
     async def _turns(self, job: Job) -> list[Turn]:
         """What was answered in this conversation when the question was asked; the same in each of its attempts."""

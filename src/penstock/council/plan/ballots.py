@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from penstock.council.plan.objects import Flaw, plain, quoted, the_object
 LEAST_SCORE, MOST_SCORE = 1, 5
 LONGEST_REASON = 600
 _MOST_PROBLEMS = 8
+_MOST_NAMED = 6  # labels of one problem
 _LABEL = re.compile(r"\s*(?:answer\s+)?([A-Za-z]{1,2})\s*", re.IGNORECASE)
 _NUMBER = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*")
 
@@ -95,23 +97,39 @@ def _ranking(value: Any, names: Mapping[str, str]) -> tuple[list[str], list[str]
     if not isinstance(value, list):
         return [], ["ranking: must be a list of labels, best first"]
     labels, problems = _labels("ranking", value, names)
-    problems += [f"ranking: {label} is missing" for label in names if label not in labels]
     return [names[label] for label in labels], problems
 
 
 def _labels(place: str, values: Iterable[Any], names: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Labels as given, each once, and what is wrong with the rest."""
-    found: list[str] = []
-    problems: list[str] = []
+    """Labels as given, each once, and what is wrong with the rest: in few words, however often it is wrong."""
+    found: Counter[str] = Counter()
+    strange: Counter[str] = Counter()
     for value in values:
         label = _label(value)
-        if label not in names:
-            problems.append(f"{place}: {quoted(value)} is none of the labels {', '.join(names)}")
-        elif label in found:
-            problems.append(f"{place}: {label} is there more than once")
+        if label in names:
+            found[label] += 1
         else:
-            found.append(label)
-    return found, problems
+            strange[quoted(value)] += 1
+    problems = [
+        f"{label} is there {'twice' if times == 2 else f'{times} times'}"
+        for label, times in found.items()
+        if times > 1
+    ]
+    if strange:
+        are = "is" if len(strange) == 1 else "are"
+        problems.append(f"{_several(list(strange))} {are} none of the labels {', '.join(names)}")
+    missing = [label for label in names if label not in found]
+    if missing:
+        problems.append(f"{_several(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+    return list(found), [f"{place}: {problem}" for problem in problems]
+
+
+def _several(names: Sequence[str]) -> str:
+    shown = [
+        *names[:_MOST_NAMED],
+        *([f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []),
+    ]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def _label(value: Any) -> str:
@@ -125,10 +143,10 @@ def _scores(
 ) -> tuple[dict[str, dict[str, float]], list[str]]:
     parts, problems = _keyed("scores", value, names)
     read: dict[str, dict[str, float]] = {}
+    wrong: dict[str, list[str]] = {}  # what is wrong -> where
     for label, part in parts.items():
-        place = f"scores.{label}"
         if not isinstance(part, dict):
-            problems.append(f"{place}: must be an object with {', '.join(rubric)}")
+            wrong.setdefault(f"must be an object with {', '.join(rubric)}", []).append(f"scores.{label}")
             continue
         given = [(key.strip().casefold(), score) for key, score in part.items()]
         read[names[label]] = {}
@@ -137,10 +155,11 @@ def _scores(
             score = _score(found[0]) if len(found) == 1 else None
             if score is None:
                 what = quoted(found[0]) if len(found) == 1 else "given twice" if found else "missing"
-                problems.append(f"{place}.{point}: {what}, must be {LEAST_SCORE} to {MOST_SCORE}")
+                told = f"{what}, must be {LEAST_SCORE} to {MOST_SCORE}"
+                wrong.setdefault(told, []).append(f"scores.{label}.{point}")
             else:
                 read[names[label]][point] = score
-    return read, problems
+    return read, problems + [f"{_several(places)}: {what}" for what, places in wrong.items()]
 
 
 def _score(value: Any) -> float | None:
@@ -154,13 +173,14 @@ def _score(value: Any) -> float | None:
 def _reasons(value: Any, names: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     parts, problems = _keyed("reasons", value, names)
     read: dict[str, str] = {}
+    empty: list[str] = []
     for label, part in parts.items():
         reason = plain(part, LONGEST_REASON) if isinstance(part, str) else ""
         if reason:
             read[names[label]] = reason
         else:
-            problems.append(f"reasons.{label}: must be a sentence")
-    return read, problems
+            empty.append(f"reasons.{label}")
+    return read, problems + ([f"{_several(empty)}: must be a sentence"] if empty else [])
 
 
 def _keyed(place: str, value: Any, names: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
@@ -169,4 +189,4 @@ def _keyed(place: str, value: Any, names: Mapping[str, str]) -> tuple[dict[str, 
         return {}, [f"{place}: must be an object with the labels {', '.join(names)}"]
     found, problems = _labels(place, value, names)
     parts = {label: part for key, part in value.items() if (label := _label(key)) in found}
-    return parts, problems + [f"{place}: {label} is missing" for label in names if label not in found]
+    return parts, problems

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 from penstock.config.councils import Council, Member
 from penstock.council.plan.budget import tokens_of
+from penstock.council.plan.prompts import REPAIR_TOKENS
 from penstock.council.plan.steps import Turn
+from penstock.council.plan.texts import Passage
 from penstock.model import Price
 
 # `tokens_of` counts upwards, for prompts that must fit; real tokenizers make some two thirds of it.
 EXPECTED_SHARE = 2 / 3
-RULES_TOKENS = 250  # what a prompt says beside the question and its material
+# What a prompt says beside the question and its material, and the fences of each piece of that; counted upwards.
+MEMBER_RULES, REVIEW_RULES, CHAIR_RULES = 300, 420, 520
+TURN_FRAME, PASSAGE_FRAME, ANSWER_FRAME, BALLOT_FRAME = 70, 70, 55, 95
 TOKENS_PER_WORD = 1.4  # of passages in prose
 MOST_TOKENS_PER_WORD = 2.5
 LEAST_ANSWERS = 3  # for a review: of two, each reviewer would rank a single one
@@ -65,7 +69,7 @@ def size_of(text: str) -> Size:
 def question_size(query: str, turns: Iterable[Turn] = ()) -> Size:
     whole = size_of(query)
     for turn in turns:
-        whole = whole + size_of(turn.query) + size_of(turn.answer)
+        whole = whole + size_of(turn.query) + size_of(turn.answer) + _counted(TURN_FRAME)
     return whole
 
 
@@ -75,7 +79,14 @@ def passages_size(council: Council, use_rag: bool) -> Size:
     if retrieval is None or not use_rag:
         return NOTHING
     words = retrieval.top * retrieval.chunk_words
-    return Size(words * TOKENS_PER_WORD, words * MOST_TOKENS_PER_WORD)
+    return Size(words * TOKENS_PER_WORD, words * MOST_TOKENS_PER_WORD) + _counted(
+        PASSAGE_FRAME * retrieval.top
+    )
+
+
+def passage_size(passage: Passage) -> Size:
+    """Of one that was found."""
+    return size_of(passage.text) + _counted(PASSAGE_FRAME)
 
 
 def answer_size(member: Member) -> Size:
@@ -84,19 +95,32 @@ def answer_size(member: Member) -> Size:
 
 
 def member_call(member: Member, question: Size, passages: Size) -> Call:
-    reads = question + passages + size_of(member.persona + member.role) + Size(RULES_TOKENS, RULES_TOKENS)
+    reads = question + passages + size_of(member.persona + member.role) + _counted(MEMBER_RULES)
     return Call(member, _fitting(member, reads), answer_size(member))
 
 
-def review_call(member: Member, question: Size, answers: Sequence[Size]) -> Call:
-    """`answers` are those of the others."""
-    reads = _fitting(member, _all(answers, question + Size(RULES_TOKENS, RULES_TOKENS)))
-    return Call(member, reads, Size(min(member.max_tokens, BALLOT_TOKENS * len(answers)), member.max_tokens))
+def review_call(member: Member, question: Size, passages: Size, answers: Sequence[Size]) -> Call:
+    """`answers` are those of the others. Reviewers read what the authors could read."""
+    framed = question + passages + _counted(REVIEW_RULES + BALLOT_FRAME * len(answers))
+    writes = Size(min(member.max_tokens, BALLOT_TOKENS * len(answers)), member.max_tokens)
+    return Call(member, _fitting(member, _all(answers, framed)), writes)
+
+
+def repair_call(review: Call) -> Call:
+    """The same once more, with the reply that could not be read."""
+    reads = review.reads + review.writes + _counted(REPAIR_TOKENS)
+    return Call(review.member, _fitting(review.member, reads), review.writes)
 
 
 def chair_call(chair: Member, question: Size, passages: Size, answers: Sequence[Size]) -> Call:
-    reads = _fitting(chair, _all(answers, question + passages + Size(RULES_TOKENS, RULES_TOKENS)))
-    return Call(chair, reads, answer_size(chair))
+    framed = question + passages + size_of(chair.persona + chair.role)
+    framed = framed + _counted(CHAIR_RULES + ANSWER_FRAME * len(answers))
+    return Call(chair, _fitting(chair, _all(answers, framed)), answer_size(chair))
+
+
+def _counted(tokens: int) -> Size:
+    """What `tokens_of` makes of our own words."""
+    return Size(tokens * EXPECTED_SHARE, tokens)
 
 
 def _all(sizes: Sequence[Size], begin: Size) -> Size:

@@ -21,13 +21,15 @@ from penstock.council.plan.calls import (
     member_call,
     passages_size,
     question_size,
+    repair_call,
     review_call,
 )
 from penstock.council.plan.quick import quick_members, risk_word
 from penstock.council.plan.steps import Stage, Turn
 from penstock.model import Host, Price
 
-REVIEW_TRIES = 3  # with the form, without it, and repaired
+FORMS = 2  # of a review: with structured output, and where that is refused without it
+REVIEW_TRIES = FORMS + 1  # and repaired
 CHAIR_TRIES = 2  # the chair, and whom it passes on to
 
 
@@ -121,7 +123,7 @@ def estimate(
     stages = (
         *_retrieve(council, use_rag),
         _members(council, mode, asked, question, passages, prices),
-        *_review(mode, asked, question_size(query), prices),
+        *_review(mode, asked, question, passages, prices),
         _agreement(council, mode, asked),
         _synthesis(council, mode, asked, question, passages, prices),
     )
@@ -197,15 +199,24 @@ def _members(
 
 
 def _review(
-    mode: Mode, asked: Sequence[Member], question: Size, prices: Mapping[str, Price]
+    mode: Mode, asked: Sequence[Member], question: Size, passages: Size, prices: Mapping[str, Price]
 ) -> tuple[StageEstimate, ...]:
     if mode is not Mode.THOROUGH or len(asked) < LEAST_ANSWERS:
         return ()
     calls = [
-        review_call(one, question, [answer_size(other) for other in asked if other is not one])
+        review_call(one, question, passages, [answer_size(other) for other in asked if other is not one])
         for one in asked
     ]
-    return (_priced(Stage.REVIEW, calls, prices, REVIEW_TRIES),)
+    found = _priced(Stage.REVIEW, calls, prices, FORMS)
+    repairs = _priced(Stage.REVIEW, [repair_call(one) for one in calls], prices)
+    return (
+        replace(
+            found,
+            calls_most=len(calls) * REVIEW_TRIES,
+            tokens=found.tokens + repairs.tokens.times(0, 1),
+            usd=found.usd + repairs.usd.times(0, 1),
+        ),
+    )
 
 
 def _agreement(council: Council, mode: Mode, asked: Sequence[Member]) -> StageEstimate:

@@ -33,6 +33,10 @@ def review_step(name: str) -> str:
     return f"review/{name}"
 
 
+def repair_step(name: str) -> str:
+    return f"{review_step(name)}/repair"
+
+
 def synthesis_step(name: str) -> str:
     return f"synthesis/{name}"
 

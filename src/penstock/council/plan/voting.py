@@ -20,14 +20,14 @@ from penstock.config.councils import Member
 from penstock.council.plan.answering import TIME_LIMIT, Response, payload_of
 from penstock.council.plan.ballots import Ballot, read_ballot
 from penstock.council.plan.calls import LEAST_ANSWERS
-from penstock.council.plan.limits import why_no_review
+from penstock.council.plan.limits import COST_LIMIT, unrepaired, why_no_review
 from penstock.council.plan.prompts import repair_prompt
 from penstock.council.plan.ranking import Ranked, kendalls_w, tally
 from penstock.council.plan.remembered import review_prompt
 from penstock.council.plan.replies import failure_of, read_reply
-from penstock.council.plan.so_far import SoFar, member_step, review_step
+from penstock.council.plan.so_far import SoFar, member_step, repair_step, review_step
 from penstock.council.plan.steps import Stage, Step, StepEnd
-from penstock.council.plan.texts import Message, Passage, ReviewPrompt
+from penstock.council.plan.texts import Answer, Message, Passage, ReviewPrompt
 from penstock.errors import TaskError
 from penstock.model import State
 
@@ -110,10 +110,12 @@ class Review:
 def vote_on(so_far: SoFar, answered: Sequence[Response], passages: Sequence[Passage]) -> Review:
     if len(answered) < LEAST_ANSWERS:
         return Review(settled=True, why=TOO_FEW)
-    dear = why_no_review(so_far, [one.answer for one in answered])
+    answers = [one.answer for one in answered]
+    dear = why_no_review(so_far, answers, passages)
     if dear is not None:
         return Review(settled=True, why=dear, notes=(dear,))
     casts = [_cast(so_far, one, answered, passages) for one in answered]
+    casts = _affordable(so_far, casts, answers, passages)
     cutoff = _cutoff(so_far, casts)
     if cutoff is not None and so_far.now >= cutoff:
         casts = [_given_up(so_far, one, cutoff) for one in casts]
@@ -131,6 +133,35 @@ def vote_on(so_far: SoFar, answered: Sequence[Response], passages: Sequence[Pass
     return _counted(so_far, casts, answered)
 
 
+def _affordable(
+    so_far: SoFar, casts: Sequence[Cast], answers: Sequence[Answer], passages: Sequence[Passage]
+) -> list[Cast]:
+    """Where money counts, repairs wait until it is known what the first ballots cost; some are left out then."""
+    if so_far.limits.cost_usd is None:
+        return list(casts)
+    flawed = [one.reviewer for one in casts if one.step == repair_step(one.reviewer)]
+    if any(one.vote is Vote.AWAITED and one.reviewer not in flawed for one in casts):
+        return [replace(one, ask=None) if one.reviewer in flawed else one for one in casts]
+    left_out = unrepaired(so_far, flawed, answers, passages)
+    told = [
+        why if n == 0 else f"{COST_LIMIT}: the repair of {name}'s ballot was left out, too"
+        for n, (name, why) in enumerate(left_out.items())
+    ]
+    notes = dict(zip(left_out, told, strict=True))
+    return [
+        replace(
+            one,
+            vote=Vote.UNUSABLE,
+            error=f"{one.error}; not repaired: {COST_LIMIT}",
+            ask=None,
+            notes=(notes[one.reviewer],),
+        )
+        if one.reviewer in left_out
+        else one
+        for one in casts
+    ]
+
+
 def close(so_far: SoFar, review: Review, answered: Sequence[Response]) -> Review:
     """Out of time: the ballots that are there count."""
     if review.settled:
@@ -146,7 +177,9 @@ def _counted(so_far: SoFar, casts: Sequence[Cast], answered: Sequence[Response])
     notes = tuple(note for one in casts for note in one.notes)
     ballots = [one.ballot for one in casts if one.ballot is not None]
     if not ballots:
-        return Review(settled=True, casts=tuple(casts), why=NONE_COUNTED, notes=notes)
+        errors = {one.error for one in casts}
+        alike = f", all for the same reason: {errors.pop()}" if len(casts) > 1 and len(errors) == 1 else ""
+        return Review(settled=True, casts=tuple(casts), why=f"{NONE_COUNTED}{alike}", notes=notes)
     weights = {one.name: one.member.weight for one in answered}
     ranking = tally(ballots, weights, [one.name for one in answered], so_far.question.id)
     agreed = kendalls_w([ballot.ranks for ballot in ballots])
@@ -203,7 +236,7 @@ def _cast(so_far: SoFar, of: Response, answered: Sequence[Response], passages: S
     if isinstance(read, Cast):
         return read
     reply, flaw = read
-    repaired = f"{review_step(member.name)}/repair"
+    repaired = repair_step(member.name)
     end = so_far.ended.get(repaired)
     if so_far.is_live(repaired):
         return Cast(member.name, prompt.order, Vote.AWAITED, repaired, error=flaw)
@@ -214,7 +247,7 @@ def _cast(so_far: SoFar, of: Response, answered: Sequence[Response], passages: S
     again = _read(so_far, prompt, end, repaired)
     if isinstance(again, Cast):
         return again
-    told = f"{flaw}; and after a repair: {again[1]}"
+    told = f"{flaw}; and after a repair: {'the same' if again[1] == flaw else again[1]}"
     return Cast(member.name, prompt.order, Vote.UNUSABLE, repaired, error=told, ended_at=end.ended_at)
 
 
