@@ -9,26 +9,21 @@ even though long attempts live on when the others are gone: each end is judged g
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import exp, inf, lgamma, log, sqrt
 from operator import mul
 
-from penstock.diagnosis.attempts import Lived, Sort
+from penstock.diagnosis.attempts import Lived
+from penstock.diagnosis.speed_samples import JITTER, Group, Sample, groups_of, median_of, seen_at_once
 from penstock.diagnosis.speed_shapes import FLAT, ONE, Onset, Scalability, Shape, Workers
 from penstock.diagnosis.steps import Span, Steps
 
-_MOST = 250  # attempts that are looked at, per host
-_OVERHEAD_S = 0.02  # shorter attempts tell of whoever starts and records them, not of their host
 _FEWEST = 6
-_FEWEST_OF_A_SORT = 3
 _FEWEST_IN_LINE = 4  # that came together, to tell by their ends that they were taken one by one
 _MOST_KNEES = 8
-_BINS = 10  # of concurrency, from each of which some attempts are taken
 _TAIL = 4.0  # degrees of freedom of the works' spread: a few outliers bend nothing
-_JITTER = 0.01  # of a duration: two that differ by less are equal
 _PROOF = 5.0  # beyond the price of its parameters, what a curve must gain over a flat one
 _PROOF_OF_WORKERS = 5.0  # they say where each end must lie, and may be lucky with a few
 _RETROGRADE = 1.0  # servers seldom do less with more: what it takes to believe it of one
@@ -54,24 +49,6 @@ class Fit:
     proof: float = 0.0
 
 
-@dataclass(slots=True)
-class _Sample:
-    seconds: float
-    counts: tuple[int, ...]  # beside how many it ran
-    lengths: tuple[float, ...]  # and how long beside each
-    last: int  # how many ran when it ended
-    log_load: float  # the mean logarithm of how many ran
-    index: int  # in the attempts of the host
-
-
-@dataclass(slots=True)
-class _Group:
-    """Samples of one sort. The clock, and chance of that size, keep equal durations from proving anything."""
-
-    samples: list[_Sample] = field(default_factory=list)
-    blur_s: float = 0.0
-
-
 def fit(attempts: Sequence[Lived], resolution: float, *, guess: bool = False) -> Fit:
     """Attempts are all of one host's, by start. A guess is what is likelier than not, by Akaike's measure; else a
     slow-down must be proven: to blame a host takes more than to reckon with it.
@@ -82,9 +59,9 @@ def fit(attempts: Sequence[Lived], resolution: float, *, guess: bool = False) ->
 
 
 def _fit(attempts: Sequence[Lived], load: Steps, resolution: float, guess: bool) -> Fit:
-    groups = _groups(attempts, load, resolution)
+    groups = groups_of(attempts, load, resolution)
     samples = [sample for group in groups for sample in group.samples]
-    seen = _seen(samples)
+    seen = seen_at_once(samples)
     observed = (seen[0], seen[-1]) if seen else (0, 0)
     if len(samples) < _FEWEST or observed[1] < 2:
         return Fit(observed=observed, samples=len(samples))
@@ -119,9 +96,9 @@ def _one_by_one(attempts: Sequence[Lived], load: Steps, resolution: float) -> Fi
     is repeated in the same order tells nothing more.
     """
     alike = [replace(a, sort=(a.sort[0], None)) for a in attempts]
-    groups = _groups(alike, load, resolution)
+    groups = groups_of(alike, load, resolution)
     samples = [sample for group in groups for sample in group.samples]
-    seen = _seen(samples)
+    seen = seen_at_once(samples)
     if len(samples) < _FEWEST_IN_LINE or seen[-1] < 2:
         return None
     blur_s = blur_of(attempts, 0.0)
@@ -205,7 +182,7 @@ def _in_order(attempts: Sequence[Lived], blur_s: float) -> list[int]:
 def blur_of(attempts: Sequence[Lived], resolution: float) -> float:
     """What the clock and chance leave open of a moment."""
     seconds = [a.seconds for a in attempts]
-    return max(resolution / 2, _JITTER * _median(seconds)) if seconds else resolution
+    return max(resolution / 2, JITTER * median_of(seconds)) if seconds else resolution
 
 
 def _together(attempts: Sequence[Lived], blur_s: float) -> Iterator[list[int]]:
@@ -225,76 +202,10 @@ def _unknown_order(attempts: Sequence[Lived], blur_s: float) -> float:
     return sum(lgamma(len(group) + 1) for group in _together(attempts, blur_s))
 
 
-# ---- samples
-
-
-def _groups(attempts: Sequence[Lived], load: Steps, resolution: float) -> list[_Group]:
-    """Those that ended well, of sorts with some; at most so many of all, spread over how many ran at once."""
-    sorts: dict[Sort, list[tuple[float, int]]] = defaultdict(list)
-    for index, a in enumerate(attempts):
-        if a.is_well and a.is_own and a.end > a.start:
-            sorts[a.sort].append((load.mean(a.start, a.end), index))
-    sorts = {sort: found for sort, found in sorts.items() if len(found) >= _FEWEST_OF_A_SORT}
-    total = sum(len(found) for found in sorts.values())
-    groups = []
-    for _, found in sorted(sorts.items(), key=lambda item: (item[0][0], item[0][1] or "")):
-        share = max(_FEWEST_OF_A_SORT * 2, _MOST * len(found) // total)
-        chosen = _spread(found, share)
-        middle = _median([attempts[i].seconds for _, i in found])
-        if middle < _OVERHEAD_S:
-            continue
-        group = _Group(blur_s=max(resolution / 2, _JITTER * middle))
-        group.samples = [_sample(attempts[i], i, load) for i in chosen]
-        groups.append(group)
-    return groups
-
-
-def _spread(found: list[tuple[float, int]], most: int) -> list[int]:
-    """So many, from seldom loads as from usual ones, and evenly over time within each."""
-    if len(found) <= most:
-        return [i for _, i in found]
-    low, high = min(found)[0], max(found)[0]
-    width = (high - low) / _BINS or 1.0
-    bins: dict[int, list[int]] = defaultdict(list)
-    for mean, index in found:
-        bins[min(_BINS - 1, int((mean - low) / width))].append(index)
-    chosen: list[int] = []
-    for count, (_, members) in enumerate(sorted(bins.items(), key=lambda item: len(item[1]))):
-        part = max(1, (most - len(chosen)) // (len(bins) - count))
-        step = max(1.0, len(members) / part)
-        chosen += [members[int(n * step)] for n in range(min(part, len(members)))]
-    return sorted(chosen)
-
-
-def _sample(attempt: Lived, index: int, load: Steps) -> _Sample:
-    profile: dict[int, float] = defaultdict(float)
-    for start, end, count in load.pieces(attempt.start, attempt.end):
-        profile[max(1, count)] += end - start
-    log_load = sum(s * log(c) for c, s in profile.items()) / attempt.seconds
-    return _Sample(
-        attempt.seconds,
-        tuple(profile),
-        tuple(profile.values()),
-        max(1, load.before(attempt.end)),
-        log_load,
-        index,
-    )
-
-
-def _seen(samples: Sequence[_Sample]) -> list[int]:
-    """How many ran at once, but for loads that were hardly seen."""
-    seconds: dict[int, float] = defaultdict(float)
-    for sample in samples:
-        for count, s in zip(sample.counts, sample.lengths, strict=True):
-            seconds[count] += s
-    least = 0.01 * sum(seconds.values())
-    return sorted(count for count, s in seconds.items() if s >= least)
-
-
 # ---- likelihood
 
 
-def _likelihood(groups: Sequence[_Group], works: Sequence[tuple[float, float]]) -> float:
+def _likelihood(groups: Sequence[Group], works: Sequence[tuple[float, float]]) -> float:
     """Of the ends that were seen. Works come with the speed at the end, in the order of the groups' samples."""
     total, at = 0.0, 0
     for group in groups:
@@ -317,8 +228,8 @@ def _likelihood(groups: Sequence[_Group], works: Sequence[tuple[float, float]]) 
 
 def _spread_of(values: Sequence[float]) -> tuple[float, float]:
     """Centre and width of values with a few far off: fitted with heavy tails."""
-    centre = _median(values)
-    width = max(1e-6, 1.4826 * _median([abs(y - centre) for y in values]))
+    centre = median_of(values)
+    width = max(1e-6, 1.4826 * median_of([abs(y - centre) for y in values]))
     for _ in range(3):
         tail, scale = _TAIL * width * width, (_TAIL + 1) * width * width
         weights = [scale / (tail + (y - centre) ** 2) for y in values]
@@ -328,13 +239,7 @@ def _spread_of(values: Sequence[float]) -> tuple[float, float]:
     return centre, width
 
 
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
-def _works(samples: Sequence[_Sample], shape: Shape) -> list[tuple[float, float]]:
+def _works(samples: Sequence[Sample], shape: Shape) -> list[tuple[float, float]]:
     speeds = _Speeds(shape)
     at = speeds.__getitem__
     return [(sum(map(mul, map(at, x.counts), x.lengths)), speeds[x.last]) for x in samples]
@@ -351,7 +256,7 @@ class _Speeds(dict[int, float]):
         return speed
 
 
-def _error(groups: Sequence[_Group], samples: Sequence[_Sample], shape: Shape) -> float:
+def _error(groups: Sequence[Group], samples: Sequence[Sample], shape: Shape) -> float:
     """Standard error of the exponent, were the curve speed ~ c ** -exponent."""
     works = _works(samples, shape)
     squares, spread, at = 0.0, 0.0, 0
@@ -361,7 +266,7 @@ def _error(groups: Sequence[_Group], samples: Sequence[_Sample], shape: Shape) -
         centre = sum(s.log_load for s in group.samples) / len(part)
         squares += sum((s.log_load - centre) ** 2 for s in group.samples)
         width = _spread_of([log(w) for w, _ in part])[1]
-        spread += len(part) * max(width, _JITTER) ** 2
+        spread += len(part) * max(width, JITTER) ** 2
     return sqrt(spread / len(samples) / squares) if squares > 1e-9 else inf
 
 
@@ -369,8 +274,8 @@ def _error(groups: Sequence[_Group], samples: Sequence[_Sample], shape: Shape) -
 
 
 def _candidates(
-    groups: Sequence[_Group],
-    samples: Sequence[_Sample],
+    groups: Sequence[Group],
+    samples: Sequence[Sample],
     attempts: Sequence[Lived],
     observed: tuple[int, int],
     flat: float,
@@ -413,7 +318,7 @@ def _candidates(
         yield shape, value(shape), 2
 
 
-def _is_credible(groups: Sequence[_Group], served: Sequence[float]) -> bool:
+def _is_credible(groups: Sequence[Group], served: Sequence[float]) -> bool:
     """Whether those that were worked on at once take no longer than those that had to wait inside."""
     for group in groups:
         waited = [s.seconds > served[s.index] + group.blur_s for s in group.samples]
@@ -423,7 +328,7 @@ def _is_credible(groups: Sequence[_Group], served: Sequence[float]) -> bool:
             continue
         works = [log(max(s, group.blur_s)) for s in others]
         doubt = 3 * _spread_of(works)[1] / sqrt(len(at_once))
-        if log(max(_median(at_once), group.blur_s)) > _median(works) + log(_TOO_LONG) + doubt:
+        if log(max(median_of(at_once), group.blur_s)) > median_of(works) + log(_TOO_LONG) + doubt:
             return False
     return True
 
