@@ -86,7 +86,7 @@ class Asking:
         self.council: Council = council_named(asker.config.councils, council)
         self._task = question_task(self.council, wish)
         self.id = ""
-        self._run = ""
+        self.run = ""
         self.begins_conversation = True  # its conversation has no earlier question
         self._told: set[str] = set()  # members whose answer was told
         self._texts: set[str] = set()  # steps of which some text was told
@@ -101,7 +101,7 @@ class Asking:
                 earlier = TaskFilter(run=self._task.run, kind=self._task.kind, limit=1)
                 self.begins_conversation = not await self._asker.tasks(earlier)
             self.id = await self._asker.submit(self._task)
-            self._run = (await self._asker.get(self.id)).task.run
+            self.run = (await self._asker.get(self.id)).task.run
         return self.id
 
     async def cancel(self) -> Answer:
@@ -128,7 +128,7 @@ class Asking:
             "event": "asked",
             "id": self.id,
             "council": self.council.name,
-            "conversation": self._run,
+            "conversation": self.run,
             "begins_conversation": self.begins_conversation,
         }
         async with self._asker.watching() as watch:
@@ -210,10 +210,10 @@ class Asking:
             asked = read_question(self.council, self._task.payload, self.id, question.task.queued_at)
             self._steps = Steps(self.council, asked)
         store, told = self._sources.store, list[Event]()
-        for number, one in await store.ended_in_run(self._run, self._seen):
+        for number, one in await store.ended_in_run(self.run, self._seen):
             self._seen = number
             told += self._steps.events(one)
-        for one in await store.tasks(TaskFilter(states=(State.QUEUED, State.RUNNING), run=self._run)):
+        for one in await store.tasks(TaskFilter(states=(State.QUEUED, State.RUNNING), run=self.run)):
             told += self._steps.events(one)
         return told
 

@@ -18,6 +18,7 @@ from penstock.cli.app import main
 from penstock.client import Client
 from penstock.config.councils import LIBRARY
 from penstock.council.library.ingested import Ingested
+from penstock.model import State, Task
 from tests.unit.pdf_rig import pdf
 
 CONFIG = """
@@ -168,10 +169,19 @@ async def test_d2_an_ingest_that_is_stopped_or_killed_is_gone_on_with(
 ) -> None:
     """D2: after Ctrl-C and after kill -9 the same command goes on, and what is there at the end is exact."""
     process = begun(many)
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=120)
+    async with penstock.open("penstock.toml", dispatch=False) as other:
+        task = await other.submit(Task("chat", {"duration_s": 2.0}))
+        async with asyncio.timeout(60), other.watching() as watch:
+            while (await other.get(task)).state is State.QUEUED:
+                await watch()
+        for _ in range(2):  # as where `timeout` passes a Ctrl-C on that reached the command itself
+            process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+        ended = await other.get(task)
     assert process.returncode == 130, out
     assert "the same command goes on" in out
+    assert "finishing what runs, also of others" in err
+    assert (ended.state, ended.attempts) == (State.DONE, 1), "the task of somebody else is finished"
 
     process = begun(many)
     os.killpg(process.pid, signal.SIGKILL)

@@ -140,3 +140,12 @@ async def test_promise_7_another_word_is_refused(config: Path, words: dict[str, 
         async with penstock.open(config, **words):  # type: ignore[arg-type]
             pass
     assert not config.with_name("penstock.db").exists()
+
+
+async def test_to_be_asked_twice_to_finish_is_no_haste(config: Path) -> None:
+    """D7: whoever leaves by two ways puts nothing of others back."""
+    async with dispatching(config) as p:
+        ran = await p.submit(Task("coding", {"duration_s": 0.3}))
+        await until_running(p, ran)
+        await asyncio.gather(p.stop_dispatching(), p.stop_dispatching())
+        assert (await p.get(ran)).state is State.DONE

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import render
-from penstock.cli.session import INTERRUPTED, Interrupts, hearing_interrupts, opened
+from penstock.cli.leaving import leave
+from penstock.cli.session import APART_S, INTERRUPTED, Interrupts, hearing_interrupts, opened
 from penstock.errors import UnknownTask, UsageError
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ async def ask(config: Config, council: Council, wish: Wish, shown: Shown) -> int
 
     view = choose(council, as_json=shown.as_json, as_events=shown.as_events)
     with ExitStack() as stack:
-        interrupts = stack.enter_context(hearing_interrupts())
+        interrupts = stack.enter_context(hearing_interrupts(APART_S))
         stack.enter_context(telling(view.tell))
         stack.callback(view.close)
         view.open()
@@ -127,7 +128,7 @@ async def ask(config: Config, council: Council, wish: Wish, shown: Shown) -> int
             last = await follower.follow(interrupts)
             status = _over(last, asking, view, shown, interrupted=follower.interrupted)
             view.close()
-            await _leave(client, asking.id, interrupts)
+            await leave(client, asking.run, interrupts)
     return status
 
 
@@ -221,28 +222,6 @@ def write(out: Path, record: Mapping[str, Any]) -> None:
         data = page(read_record(record, "the answer")).encode("utf-8", "replace")
     with replacing(out) as file:
         file.write(data)
-
-
-async def _leave(client: Client, question: str, interrupts: Interrupts) -> None:
-    """Ours is answered; others may have tasks in our dispatcher. The end of ours may not be written yet."""
-    from penstock.model import State
-    from penstock.store.base import TaskFilter
-
-    if not client.dispatches:
-        return
-    run = (await client.get(question)).task.run
-    running = await client.tasks(TaskFilter(states=(State.RUNNING,)))
-    if any(record.task.run != run for record in running):
-        render.note("tasks of others are running here; they finish first (Ctrl-C puts them back)")
-    async with asyncio.TaskGroup() as group:
-        group.create_task(client.stop_dispatching())
-        interrupts.tell(lambda _: _put_back(client, group))
-    interrupts.tell(lambda _: None)
-
-
-def _put_back(client: Client, group: asyncio.TaskGroup) -> None:
-    if client.dispatches:
-        group.create_task(client.stop_dispatching(put_back=True))
 
 
 # ---- what it would cost

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli import render
+from penstock.cli.leaving import has_others, leave
 from penstock.cli.session import (
+    APART_S,
     INTERRUPTED,
     Interrupts,
     config_of,
@@ -139,7 +141,7 @@ async def _ingest(
     from penstock.wiring import Dispatching
 
     display = choose(quiet=quiet)
-    with hearing_interrupts() as interrupts, telling(display.tell):
+    with hearing_interrupts(APART_S) as interrupts, telling(display.tell):
         async with opened(config, dispatching=Dispatching(command="penstock council ingest")) as client:
             ingestion = Ingestion(client, council, folder, options)
             try:
@@ -162,21 +164,25 @@ async def _followed(
     """The ingestion to its end, shown as it goes on; Ctrl-C ends it soon, the second time at once."""
     import asyncio
 
+    from penstock.errors import LibraryError
+
     heard: list[int] = []
 
     def hear(_: int) -> None:
         heard.append(1)
         if len(heard) == 1:
-            ours = "finishing what runs; Ctrl-C again puts it back"
-            display.tell(ours if client.dispatches else "leaving what is queued to who dispatches")
             ingestion.stop()
-        group.create_task(client.stop_dispatching(put_back=len(heard) > 1))
+            group.create_task(_finish(client, ingestion, display))
+        elif client.dispatches:
+            display.tell("putting back what runs")
+            group.create_task(client.stop_dispatching(put_back=True))
 
     async def tick() -> None:
         while True:
             display.update(ingestion.progress, time.time())
             await asyncio.sleep(display.every_s)
 
+    failed: LibraryError | None = None
     display.open(command)
     try:
         async with asyncio.TaskGroup() as group:
@@ -184,15 +190,30 @@ async def _followed(
             interrupts.tell(hear)
             try:
                 told = await ingestion.run()
+            except LibraryError as error:  # it must not cancel the others: what runs is finished all the same
+                failed = error
             finally:
                 ticking.cancel()
         display.update(ingestion.progress, time.time())
     except BaseExceptionGroup as error:
         raise error.exceptions[0] from None
     finally:
-        interrupts.close()
+        interrupts.tell(lambda _: None)
         display.close()
+    await leave(client, ingestion.progress.run, interrupts)
+    if failed is not None:
+        raise failed
     return told
+
+
+async def _finish(client: Client, ingestion: Ingestion, display: Display) -> None:
+    if not client.dispatches:
+        display.tell("leaving what is queued to who dispatches")
+    elif await has_others(client, ingestion.progress.run):
+        display.tell("finishing what runs, also of others; Ctrl-C again puts it back")
+    else:
+        display.tell("finishing what runs; Ctrl-C again puts it back")
+    await client.stop_dispatching()
 
 
 def _tell(told: Ingested, *, as_json: bool, quiet: bool) -> int:

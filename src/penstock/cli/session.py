@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# A Ctrl-C reaches a command twice where `timeout` or a script that started it passes it on as well.
+APART_S = 0.1
 INTERRUPTED = 130  # the exit status of a command that was
 TASK_HELP = "Its id, or the beginning of it; or the id of its issue or request."
 
@@ -130,7 +133,9 @@ class Interrupts:
     end of a program.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, apart_s: float = 0.0) -> None:
+        self._apart_s = apart_s
+        self._last_at = -math.inf
         self._waiting: list[int] = []
         self._hear: Callable[[int], None] | None = None
 
@@ -156,6 +161,9 @@ class Interrupts:
             self._loop.remove_signal_handler(number)
 
     def _come(self, number: int) -> None:
+        last_at, self._last_at = self._last_at, self._loop.time()
+        if self._last_at - last_at < self._apart_s:
+            return
         if self._hear is None:
             self._waiting.append(number)
         else:
@@ -163,8 +171,9 @@ class Interrupts:
 
 
 @contextmanager
-def hearing_interrupts() -> Iterator[Interrupts]:
-    interrupts = Interrupts()
+def hearing_interrupts(apart_s: float = 0.0) -> Iterator[Interrupts]:
+    """Those that come within `apart_s` of each other are one."""
+    interrupts = Interrupts(apart_s)
     interrupts.open()
     try:
         yield interrupts

@@ -52,7 +52,8 @@ class BackgroundDispatcher:
         await asyncio.shield(asyncio.wrap_future(self._ended))
 
     def _stop(self, put_back: bool) -> None:
-        self._dispatcher.stop()
+        if put_back or not self._dispatcher.is_stopping:  # to be asked twice to finish is no haste
+            self._dispatcher.stop()
         if put_back:
             self._dispatcher.stop()
 
