@@ -167,6 +167,18 @@ def test_slots_of_a_host_that_only_waits_for_its_own_calls_are_not_prescribed() 
     assert find(replace(record, callers=frozenset({"runs"}))) == []
 
 
+def test_nor_more_of_them() -> None:
+    """That another of its like ran many at once in the same time is no proof: the calls were others."""
+    rows = [Row(f"a{i}", i * 1.01, i * 1.01 + 1.0, host="a", pin="a") for i in range(10)]
+    rows += [
+        Row(f"b{j}{i}", 0.1 + j * 1.01, 1.1 + j * 1.01, host="b", pin="b") for j in range(9) for i in range(8)
+    ]
+    hosts = tuple(Host(name, type="researcher", slots=n, serves=("k",)) for name, n in (("a", 1), ("b", 8)))
+    record = recording(rows, plant=Plant(hosts=hosts))
+    assert "wrong-slots" in [one.name for one in find(record)]
+    assert "wrong-slots" not in [one.name for one in find(replace(record, callers=frozenset({"a", "b"})))]
+
+
 def test_callers_are_known_of_runs_of_ours() -> None:
     assert asked("six-servers").callers == {"council-shenron"}
 
