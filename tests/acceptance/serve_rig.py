@@ -54,6 +54,10 @@ class Serve:
         return f"{self.root_url}/v1"
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def port(self) -> int:
         return int(self.root_url.rpartition(":")[2])
 

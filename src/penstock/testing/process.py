@@ -20,8 +20,9 @@ _COUNTS = "counts"
 class ServerProcess:
     """A server that runs elsewhere."""
 
-    def __init__(self, url: str, connection: Connection) -> None:
+    def __init__(self, url: str, connection: Connection, pid: int) -> None:
         self.url = url
+        self.pid = pid
         self.root_url = url.removesuffix("/v1")
         self._connection = connection
 
@@ -43,7 +44,8 @@ def server_process(behaviour: ModelBehaviour | None, options: dict[str, Any]) ->
         process.start()
         theirs.close()
         try:
-            yield ServerProcess(_url(ours), ours)
+            assert process.pid is not None
+            yield ServerProcess(_url(ours), ours, process.pid)
         finally:
             ours.close()  # the other end reads it as the word to stop
             process.join()
