@@ -123,4 +123,30 @@ async def test_d9_servers_that_die_take_only_their_own_part_with_them(tmp_path: 
     (passed_on,) = synthesis["passed_on"]
     assert passed_on["name"] == "CHAIR"
     assert passed_on["error"]
-    print(record["responses"][0]["error"], "|", passed_on["error"])
+
+
+BROKEN = """
+import sys
+
+if "library_child" in str(sys.orig_argv):
+    sys.exit("a broken install")
+"""
+
+
+async def test_d7_a_library_that_cannot_start_holds_no_question_up_and_is_told(tmp_path: Path) -> None:
+    """The members answer without passages, and their agreement is not assumed."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(BROKEN)
+    path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with ModelServer.in_thread(models(*NAMES, "chair")) as server:
+        retrieval = 'retrieval = { collection = "knowledge" }'
+        config = SOON + hosts(**dict.fromkeys((*NAMES, "chair"), server.url)) + council(NAMES, more=retrieval)
+        with serving(tmp_path, config, env={"PYTHONPATH": path}) as serve:
+            async with asking(serve) as asker:
+                record = await answered(asker)
+            await at_rest(serve)
+    assert record["synthesis"]["method"] == "synthesis"
+    assert "a broken install" in record["retrieval"]["problem"]
+    assert (record["agreement"]["measured"], record["agreement"]["score"]) == (False, None)
+    assert record["agreement"]["why"]

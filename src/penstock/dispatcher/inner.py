@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config, TaskChecker
-from penstock.config.councils import STEP_KEYS
+from penstock.config.councils import LIBRARY, STEP_KEYS
 from penstock.config.names import Names
 from penstock.config.own_calls import own_lanes
 from penstock.council.live import Hub
@@ -39,6 +39,7 @@ from penstock.store.base import Store
 if TYPE_CHECKING:
     from penstock.dispatcher.loop import Dispatcher
 
+_LIBRARY_DOWN_S = 2.0  # its process does not start: there is no other, and a question does without
 _FINAL = {State.DONE: "done", State.CANCELLED: "cancelled"}
 
 
@@ -55,6 +56,10 @@ class _Watch:
     cost_usd: float | None = None
     was_down: bool = False  # its hosts were, at the last look
     why_failed: str | None = None  # we ended it, and why
+
+    @property
+    def is_library(self) -> bool:
+        return self.task.kind == LIBRARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,9 @@ class Inner:
         self._watched: dict[str, _Watch] = {}
         self._own: dict[str, dict[str, None]] = {}  # the live tasks of each question
         self._unwanted: set[str] = set()  # cancelled before the scheduler knew them
-        self._look: asyncio.TimerHandle | None = None
+        self._looks: dict[
+            bool, asyncio.TimerHandle
+        ] = {}  # at the hosts of the library's tasks, and of all others
 
     @contextmanager
     def opened(self, desk: InnerDesk) -> Iterator[None]:
@@ -90,8 +97,8 @@ class Inner:
             yield
         finally:
             desk.close()
-            if self._look is not None:
-                self._look.cancel()
+            for look in self._looks.values():
+                look.cancel()
 
     # ---- for attempts
 
@@ -193,8 +200,8 @@ class Inner:
 
     def _watch(self, task: Task, listener: Listener) -> _Watch:
         watch = self._watched[task.id] = _Watch(task, listener)
-        if self._look is None:
-            self._look_later()
+        if watch.is_library not in self._looks:
+            self._look_later(watch.is_library)
         return watch
 
     # ---- for the dispatcher
@@ -268,22 +275,25 @@ class Inner:
 
     # ---- hosts that stay down
 
-    def _look_later(self) -> None:
-        self._look = asyncio.get_running_loop().call_later(self._patience_s, self._look_at_hosts)
+    def _look_later(self, is_library: bool) -> None:
+        patience_s = min(_LIBRARY_DOWN_S, self._patience_s) if is_library else self._patience_s
+        loop = asyncio.get_running_loop()
+        self._looks[is_library] = loop.call_later(patience_s, self._look_at_hosts, is_library)
 
-    def _look_at_hosts(self) -> None:
+    def _look_at_hosts(self, is_library: bool) -> None:
         """Down when looked at twice in a row, and nothing of it under way: nobody is left to wait for."""
-        self._look = None
+        del self._looks[is_library]
         dispatcher = self._ways.dispatcher
-        for watch in self._watched.values():
+        watched = [one for one in self._watched.values() if one.is_library is is_library]
+        for watch in watched:
             is_down = dispatcher.waits_for_hosts(watch.task)
             if is_down and watch.was_down:
                 why = dispatcher.why_down(watch.task)
                 watch.why_failed = f"no host that could answer is up: {why}" if why else "no host is up"
                 self._ways.tell(CancelAsked(watch.task.id))
             watch.was_down = is_down
-        if self._watched:
-            self._look_later()
+        if watched:
+            self._look_later(is_library)
 
 
 def _end(end: End, watch: _Watch) -> StepEnd:
