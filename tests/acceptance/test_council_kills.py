@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import penstock
+from penstock.config.council_steps import unmarked
 from penstock.model import State, Task, TaskRecord
 from penstock.store.base import TaskFilter
 from penstock.testing import Fault, ModelBehaviour, ModelServer
@@ -89,7 +90,7 @@ async def until(folder: Path, fits: Callable[[dict[str, TaskRecord]], bool]) -> 
 
 def by_step(records: list[TaskRecord]) -> dict[str, TaskRecord]:
     begin = f"council/{QUESTION}/"
-    return {(record.task.key or "").removeprefix(begin): record for record in records}
+    return {unmarked((record.task.key or "").removeprefix(begin)): record for record in records}
 
 
 def are(state: State, *names: str) -> Callable[[dict[str, TaskRecord]], bool]:

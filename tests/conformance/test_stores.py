@@ -773,6 +773,17 @@ async def test_ids_are_found_by_their_beginning(store: Store) -> None:
     assert len(await store.find("")) == 10
 
 
+async def test_keys_are_found_by_their_beginning(store: Store) -> None:
+    await store.submit([Task("count", {"x": "y" * 1000}, key=f"q/1/{n}") for n in range(12)])
+    await store.submit([Task("count", key="q/10/0"), Task("count", key="Q/1/0"), Task("count")])
+    assert await store.find_keys("q/1/", 100) == sorted(f"q/1/{n}" for n in range(12))
+    assert await store.find_keys("q/1/", 3) == ["q/1/0", "q/1/1", "q/1/10"]
+    assert await store.find_keys("q/10/", 100) == ["q/10/0"]
+    assert await store.find_keys("q/1/0x", 100) == []
+    assert await store.find_keys("%", 100) == []
+    assert len(await store.find_keys("", 100)) == 14
+
+
 async def test_runs_are_found_by_their_beginning(store: Store) -> None:
     for number in range(12):
         await store.submit([Task("count"), Task("count")], f"night-{number:02}")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from penstock.clock import Clock
 from penstock.config import load
+from penstock.config.council_steps import unmarked
 from penstock.dispatcher.loop import Dispatcher
 from penstock.hosts.base import Health, Job, OwnCoroutine
 from penstock.model import Host, Outcome, State, Task, TaskRecord, Verdict
@@ -123,11 +124,12 @@ class Stage(NamedTuple):
             bell.close()
 
     async def steps(self, question: str) -> dict[str, TaskRecord]:
-        """By name; those that were asked for so far."""
+        """By name; those that were asked for so far, the latest of each."""
         await self.store.record([])
         begin = f"council/{question}/"
         found = await self.store.tasks(TaskFilter(lane="calls"))
-        return {str(r.task.key).removeprefix(begin): r for r in found if str(r.task.key).startswith(begin)}
+        own = [r for r in found if str(r.task.key).startswith(begin)]
+        return {unmarked(str(r.task.key).removeprefix(begin)): r for r in own}
 
     async def rest(self, question: str) -> dict[str, TaskRecord]:
         """Its steps, once all of them have ended."""

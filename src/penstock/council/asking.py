@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
+from penstock.config.council_steps import step_key, unmarked
 from penstock.config.councils import Council
 from penstock.council.choosing import is_record
 from penstock.council.plan.asking import read_question
@@ -19,7 +20,6 @@ from penstock.errors import TaskError
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, State, Task, TaskRecord
 from penstock.store.base import TaskFilter
 
-KEYS = "council/"  # what the keys of a question's tasks begin with; its id and the name of the step follow
 FINAL = frozenset({"done", "failed", "cancelled"})
 _STATES = {State.QUEUED: "queued", State.RUNNING: "started"}
 
@@ -103,16 +103,18 @@ class Steps:
         self._asked: dict[str, float] = {}
         self._ended: dict[str, StepEnd] = {}
         self._states: dict[str, str] = {}
+        self._tasks: dict[str, str] = {}  # step -> its latest task
+        self._before: set[str] = set()  # tasks that another was asked for instead of
 
     def events(self, record: TaskRecord) -> list[dict[str, Any]]:
         """What is new of a task; nothing where it is no step of the question."""
         step = step_of(self._question.id, record)
-        if step is None:
+        if step is None or record.task.id in self._before:
             return []
         state = _STATES.get(record.state, "ended")
-        if self._states.get(step) == state:
+        if self._states.get(record.task.id) == state:
             return []
-        self._states[step] = state
+        self._states[record.task.id] = state
         self.take(record)
         place = place_of(step)
         if state != "ended":
@@ -128,11 +130,15 @@ class Steps:
         return told
 
     def take(self, record: TaskRecord) -> None:
-        """A task as it is, if it is a step of the question."""
+        """A task as it is, if it is a step of the question. They come in the order in which they were asked for."""
         step = step_of(self._question.id, record)
-        if step is None:
+        if step is None or record.task.id in self._before:
             return
+        if (before := self._tasks.get(step)) is not None and before != record.task.id:
+            self._before.add(before)
+        self._tasks[step] = record.task.id
         self._asked[step] = record.task.queued_at
+        self._ended.pop(step, None)  # it was asked for again
         if record.state not in _STATES:
             self._ended[step] = StepEnd(
                 state=record.state,
@@ -152,9 +158,9 @@ class Steps:
 
 def step_of(question: str, record: TaskRecord) -> str | None:
     """The step of a question that a task is."""
-    prefix = f"{KEYS}{question}/"
+    prefix = step_key(question, "")
     key = record.task.key or ""
-    return key.removeprefix(prefix) if key.startswith(prefix) else None
+    return unmarked(key.removeprefix(prefix)) if key.startswith(prefix) else None
 
 
 def place_of(step: str) -> dict[str, Any]:

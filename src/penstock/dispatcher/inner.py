@@ -35,6 +35,7 @@ from penstock.scheduling.messages import (
     Start,
 )
 from penstock.store.base import Store
+from penstock.store.rows import encode
 
 if TYPE_CHECKING:
     from penstock.dispatcher.loop import Dispatcher
@@ -116,7 +117,7 @@ class Inner:
             else:
                 fitting.append(task)
                 self._watch(task, listener)
-        known: list[tuple[str, str]] = []
+        known: list[tuple[Task, str]] = []
         for task, kept in zip(fitting, await self._kept(fitting), strict=True):
             if isinstance(kept, TaskError):
                 self._watched.pop(task.id, None)
@@ -125,9 +126,9 @@ class Inner:
                 asked[task.id] = Asked(task.id, task.queued_at)
             else:
                 self._watched.pop(task.id, None)
-                known.append((task.id, kept))
-        for chosen, id in known:
-            asked[chosen] = await self._joined(question, id, listener, since)
+                known.append((task, kept))
+        for task, id in known:
+            asked[task.id] = await self._joined(question, task, id, listener, since)
         return [asked[task.id] for task in tasks]
 
     def cancel(self, tasks: Iterable[str]) -> None:
@@ -164,7 +165,7 @@ class Inner:
                 return [refusal]
         return [kept for task in tasks for kept in await self._kept([task])]
 
-    async def _joined(self, question: str, id: str, listener: Listener, since: float) -> Asked:
+    async def _joined(self, question: str, wanted: Task, id: str, listener: Listener, since: float) -> Asked:
         """A task that was asked for in an earlier life."""
         await self._store.record([])  # and what was decided of it is on the disk
         record = await self._store.get(id)
@@ -180,7 +181,8 @@ class Inner:
         queued_at = record.task.queued_at
         if record.state not in ENDED or id not in self._watched:  # its end will be heard, or was
             return Asked(id, queued_at)
-        if record.state is not State.DONE and (record.ended_at or 0.0) <= since:
+        is_before = (record.ended_at or 0.0) <= since
+        if record.state is not State.DONE and is_before and _asks_the_same(record.task, wanted):
             self._revive(question, record)
             return Asked(id, since)
         del self._watched[id]
@@ -329,6 +331,12 @@ def _end_of_record(record: TaskRecord, watch: _Watch) -> StepEnd:
         tokens=watch.tokens,
         cost_usd=watch.cost_usd,
     )
+
+
+def _asks_the_same(kept: Task, wanted: Task) -> bool:
+    """Of tasks with one key: a config that was mended asks something else of the same member."""
+    kept_as, wanted_as = ((t.kind, t.model, t.host, t.timeout_s, t.retries, t.lane) for t in (kept, wanted))
+    return kept_as == wanted_as and encode(kept.payload) == encode(wanted.payload)
 
 
 def _refused(task: Task, now: float, why: str) -> Asked:

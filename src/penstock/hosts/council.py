@@ -30,6 +30,7 @@ from penstock.model import Host, Outcome, State
 from penstock.store.base import Store, TaskFilter
 
 _LOOKED_AT = 4 * MAX_TURNS  # the latest of a conversation; some may have been asked later
+_MOST_STEPS = 4096  # of one question, however often it is asked again
 _REVIVED = "revived"  # the event of a task that is asked for again
 
 
@@ -93,13 +94,10 @@ class CouncilAdapter:
         return turns[:MAX_TURNS][::-1]
 
     async def _known(self, job: Job) -> frozenset[str]:
-        """The steps that an earlier attempt has asked for."""
+        """The keys of the steps that an earlier attempt has asked for."""
         if job.attempt < 2 or self._store is None or isinstance(job.payload, Relay):
             return frozenset()
-        begin = step_key(job.task, "")
-        wanted = TaskFilter(run=job.run, lane=self._council.calls_lane, since=job.queued_at)
-        keys = [record.task.key or "" for record in await self._store.tasks(wanted)]
-        return frozenset(key.removeprefix(begin) for key in keys if key.startswith(begin))
+        return frozenset(await self._store.find_keys(step_key(job.task, ""), _MOST_STEPS))
 
     async def _asked_again_at(self, job: Job) -> float:
         """When it was last asked for again, after an end; 0.0 where it never was."""

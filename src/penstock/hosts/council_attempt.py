@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.clock import Clock
 from penstock.config.council_steps import step_key
 from penstock.config.councils import Council
+from penstock.council.plan.counting import counts
 from penstock.council.plan.course import moves
 from penstock.council.plan.steps import Moves, Question, Stage, Step, StepEnd
 from penstock.errors import PermanentError
@@ -35,7 +36,7 @@ class Circumstances:
     clock: Clock
     prices: Mapping[str, Price]
     since: float = 0.0  # steps that ended before, and are not done, are asked for again
-    known: frozenset[str] = frozenset()  # steps that an earlier attempt of the question has asked for
+    known: frozenset[str] = frozenset()  # keys of steps that an earlier attempt of the question has asked for
 
 
 class QuestionAttempt:
@@ -47,7 +48,8 @@ class QuestionAttempt:
         self._clock = given.clock
         self._prices = given.prices
         self._since = given.since
-        self._known = given.known
+        self._keys = given.known
+        self._replays = bool(given.known)
         self._question = question
         self._job = job
         self._news = News(given.inner.live, given.council, question)
@@ -57,6 +59,8 @@ class QuestionAttempt:
         self._ends: dict[str, StepEnd] = {}  # by task
         self._told: set[str] = set()  # ends of steps that followers were told of
         self._unwanted: set[str] = set()
+        self._numbers: dict[str, int] = {}  # of steps that are asked for once more
+        self._used: dict[str, StepEnd] = {}  # by step: what those before it have used
         self._heard = asyncio.Event()
 
     async def run(self) -> Outcome:
@@ -90,14 +94,16 @@ class QuestionAttempt:
     def _known_steps(self) -> tuple[Step, ...]:
         """What an earlier attempt asked for, before the clock is looked at: an answer that came in time counts,
         though the time is up by now."""
-        if not self._known:
+        if not self._replays:
             return ()
         then = self._question.asked_at
         found = moves(self._council, self._question, self._asked, self._ended(), then, self._prices)
-        again = tuple(step for step in found.ask if step.name in self._known and step.name not in self._asked)
-        if not again:
-            self._known = frozenset()
+        again = tuple(step for step in found.ask if self._is_known(step) and step.name not in self._asked)
+        self._replays = bool(again)
         return again
+
+    def _is_known(self, step: Step) -> bool:
+        return step_key(self._question.id, step.name, step.material) in self._keys
 
     def _tell_ends(self) -> None:
         ended, now = self._ended(), self._clock.now()
@@ -107,7 +113,11 @@ class QuestionAttempt:
                 self._news.ended(step, self._asked, ended, now)
 
     def _ended(self) -> dict[str, StepEnd]:
-        return {step: self._ends[task] for step, task in self._tasks.items() if task in self._ends}
+        return {
+            step: _sum(self._ends[task], self._used.get(step))
+            for step, task in self._tasks.items()
+            if task in self._ends
+        }
 
     async def _wait(self, wake_at: float | None) -> None:
         """Until something ends, or the plan wants to look again."""
@@ -125,19 +135,42 @@ class QuestionAttempt:
         self._inner.cancel(wanted)
 
     async def _ask(self, steps: Sequence[Step]) -> None:
+        await asyncio.gather(self._submit(steps), self._tell_asked(steps))
+
+    async def _submit(self, steps: Sequence[Step]) -> None:
+        """Those that came to nothing before the question was asked again are asked once more."""
         tasks = [self._task(step, id) for step, id in zip(steps, new_ids(len(steps)), strict=True)]
         for step, task in zip(steps, tasks, strict=True):
             self._steps[task.id] = step.name  # before it can start
-        submitting = self._inner.submit(self._question.id, tasks, self, self._since)
-        found, _ = await asyncio.gather(submitting, self._tell_asked(steps))
+        found = await self._inner.submit(self._question.id, tasks, self, self._since)
+        again: list[Step] = []
         for step, task, asked in zip(steps, tasks, found, strict=True):
             if asked.id != task.id:
                 del self._steps[task.id]
+                if self._is_void(step, asked.end):
+                    assert asked.end is not None
+                    self._used[step.name] = _sum(asked.end, self._used.get(step.name))
+                    self._numbers[step.name] = self._number(step) + 1
+                    again.append(step)
+                    continue
                 self._steps[asked.id] = step.name
             self._tasks[step.name] = asked.id
             self._asked[step.name] = asked.queued_at
             if asked.end is not None:
                 self._ends[asked.id] = asked.end
+        if again:
+            await self._submit(again)
+
+    def _is_void(self, step: Step, end: StepEnd | None) -> bool:
+        """The plan takes it for nothing, of what had ended when the question was asked again."""
+        return end is not None and end.ended_at <= self._since and not counts(self._question, step, end)
+
+    def _number(self, step: Step) -> int:
+        """How often it was asked for; the latest is what counts."""
+        number = self._numbers.get(step.name, 1)
+        while step_key(self._question.id, step.name, step.material, number + 1) in self._keys:
+            number += 1
+        return number
 
     async def _tell_asked(self, steps: Sequence[Step]) -> None:
         """While the disk is busy: followers are told of what ended, then of what is asked for next."""
@@ -159,7 +192,7 @@ class QuestionAttempt:
             model=step.model,
             timeout_s=step.timeout_s,
             retries=step.retries,
-            key=step_key(self._question.id, step.name),
+            key=step_key(self._question.id, step.name, step.material, self._number(step)),
             id=id,
             queued_at=self._clock.now(),
             trace=job.trace,
@@ -178,3 +211,17 @@ class QuestionAttempt:
     def ended(self, task: str, end: StepEnd) -> None:
         self._ends[task] = end
         self._heard.set()
+
+
+def _sum(end: StepEnd, before: StepEnd | None) -> StepEnd:
+    """With what the same step used before."""
+    if before is None:
+        return end
+    tokens = [one.tokens for one in (end, before) if one.tokens is not None]
+    cost_usd = [one.cost_usd for one in (end, before) if one.cost_usd is not None]
+    return replace(
+        end,
+        attempts=end.attempts + before.attempts,
+        tokens=sum(tokens) if tokens else None,
+        cost_usd=sum(cost_usd) if cost_usd else None,
+    )

@@ -50,7 +50,8 @@ class Inner(Protocol):
         """Keep these tasks of a question, and have them done; they bring an id and a key.
 
         A task that could never run, or that the store refuses, has failed at once. One that is known by its key is
-        not done again, unless it ended without success before `since`: then it is queued again.
+        not done again, unless it ended without success before `since`: then it is queued again, if what it asks is
+        what is asked now. Otherwise its end is told.
         """
 
     def cancel(self, tasks: Iterable[str]) -> None:

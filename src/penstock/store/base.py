@@ -218,6 +218,9 @@ class Store(Protocol):
     async def find_called(self, name: str) -> list[str]:
         """At most ten ids of tasks that their users know by this name, the newest first: see `store.keys`."""
 
+    async def find_keys(self, prefix: str, most: int) -> list[str]:
+        """Keys of tasks that begin so, in order; up to `most`. Nothing else of the tasks is read."""
+
     async def find_runs(self, prefix: str) -> list[str]:
         """Names of runs that begin so, in order; up to ten."""
 

@@ -200,6 +200,10 @@ class SQLiteStore:
         found = await self._scan(lambda c: c.execute(QUERIES["keys_like"], (name,)).fetchall())
         return one_of_them([KeyedTask(*row) for row in found], name)[:10]
 
+    async def find_keys(self, prefix: str, most: int) -> list[str]:
+        found = await self._rows("keys_between", prefix, prefix + "\U0010ffff", most)
+        return [key for (key,) in found]
+
     async def find_runs(self, prefix: str) -> list[str]:
         return [run for (run,) in await self._rows("runs_between", prefix, prefix + "\U0010ffff")]
 

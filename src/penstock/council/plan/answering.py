@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from penstock.config.councils import Member
 from penstock.council.plan.confidence import read_confidence
+from penstock.council.plan.material import digest_of
 from penstock.council.plan.remembered import member_prompt
 from penstock.council.plan.replies import Reply, read_reply
 from penstock.council.plan.so_far import RETRIEVE, SoFar, member_step
@@ -221,4 +222,5 @@ def _ask(so_far: SoFar, member: Member, circle: Circle, passages: Sequence[Passa
         # Faults of a host cost no retry and are tried again all the same.
         retries=1 if len(circle.members) == 1 else 0,
         after=(RETRIEVE,) if passages else (),
+        material=digest_of((), passages) if passages else "",
     )

@@ -14,6 +14,7 @@ from penstock.config.councils import Member
 from penstock.council.plan.answering import Response, Standing, payload_of
 from penstock.council.plan.citations import cited
 from penstock.council.plan.limits import why_no_synthesis
+from penstock.council.plan.material import digest_of
 from penstock.council.plan.remembered import chair_prompt
 from penstock.council.plan.replies import Reply, one_line, read_reply
 from penstock.council.plan.so_far import RETRIEVE, SoFar, member_step, synthesis_step
@@ -146,6 +147,10 @@ def _step(who: Member, prompt: Prompt, material: Material) -> Step:
     after = [member_step(one.name) for one in material.answered]
     after += material.review.steps if material.review else ()
     after += [RETRIEVE] if material.passages else []
+    answers = [one.answer for one in material.answered]
+    ranking = [
+        (one.name, one.points, one.score) for one in (material.review and material.review.ranking) or ()
+    ]
     return Step(
         name=synthesis_step(who.name),
         stage=Stage.SYNTHESIS,
@@ -157,6 +162,7 @@ def _step(who: Member, prompt: Prompt, material: Material) -> Step:
         timeout_s=who.timeout_s,
         retries=0,  # there is another who can do it
         after=tuple(after),
+        material=digest_of(answers, material.passages, ranking),
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock.council.plan.answering import Response
+from penstock.council.plan.material import digest_of
 from penstock.council.plan.replies import failure_of, one_line
 from penstock.council.plan.so_far import AGREEMENT_PATIENCE_S, SoFar, library_step, member_step
 from penstock.council.plan.steps import Stage, Step
@@ -24,7 +26,8 @@ def agreement_ask(so_far: SoFar, name: str, answered: Sequence[Response]) -> tup
         return ()
     answers = [{"name": one.name, "text": one.text} for one in answered]
     after = [member_step(one.name) for one in answered]
-    return (library_step(so_far, name, Stage.AGREEMENT, {"do": "agreement", "answers": answers}, after),)
+    step = library_step(so_far, name, Stage.AGREEMENT, {"do": "agreement", "answers": answers}, after)
+    return (replace(step, material=digest_of(one.answer for one in answered)),)
 
 
 def given_up_at(so_far: SoFar, name: str) -> float:

@@ -60,6 +60,7 @@ class Step:
     timeout_s: float | None = None
     retries: int | None = None
     after: tuple[str, ...] = ()  # names of steps that are done: what this one is made from
+    material: str = ""  # a digest of those ends: with others it is another task
 
 
 @dataclass(frozen=True, slots=True)

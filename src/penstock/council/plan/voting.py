@@ -21,6 +21,7 @@ from penstock.council.plan.answering import TIME_LIMIT, Response, payload_of
 from penstock.council.plan.ballots import Ballot, read_ballot
 from penstock.council.plan.calls import LEAST_ANSWERS
 from penstock.council.plan.limits import COST_LIMIT, unrepaired, why_no_review
+from penstock.council.plan.material import digest_of
 from penstock.council.plan.prompts import repair_prompt
 from penstock.council.plan.ranking import Ranked, kendalls_w, tally
 from penstock.council.plan.remembered import review_prompt
@@ -226,12 +227,14 @@ def _cast(so_far: SoFar, of: Response, answered: Sequence[Response], passages: S
     end = so_far.ended.get(name)
     is_formed = True
     if end is None:
-        return _awaited(so_far, prompt, _step(member, name, prompt.messages, prompt, after, is_formed))
+        step = _step(member, name, prompt.messages, prompt, after, is_formed)
+        return _awaited(so_far, prompt, replace(step, material=digest_of(others, passages)))
     if end.state is State.FAILED and _FORM_REFUSED.search(end.error or ""):
         name, is_formed = f"{review_step(member.name)}/plain", False
         end = so_far.ended.get(name)
         if end is None:
-            return _awaited(so_far, prompt, _step(member, name, prompt.messages, prompt, after, is_formed))
+            step = _step(member, name, prompt.messages, prompt, after, is_formed)
+            return _awaited(so_far, prompt, replace(step, material=digest_of(others, passages)))
     read = _read(so_far, prompt, end, name)
     if isinstance(read, Cast):
         return read
@@ -243,6 +246,7 @@ def _cast(so_far: SoFar, of: Response, answered: Sequence[Response], passages: S
     if end is None:
         repair = repair_prompt(prompt, reply, flaw)
         step = _step(member, repaired, repair.messages, prompt, (name,), is_formed)
+        step = replace(step, material=digest_of(others, passages, reply))
         return _awaited(so_far, prompt, step, flaw)
     again = _read(so_far, prompt, end, repaired)
     if isinstance(again, Cast):

@@ -151,6 +151,10 @@ SELECT * FROM full_records WHERE id = ?
 -- name: ids_between
 SELECT id FROM tasks WHERE id >= ? AND id < ? ORDER BY id LIMIT 10
 
+-- Of the index alone: no row is read.
+-- name: keys_between
+SELECT key FROM tasks WHERE key IS NOT NULL AND key >= ? AND key < ? ORDER BY key LIMIT ?
+
 -- A key that is the name, ends with it, or is of an issue that is called so. All keys are looked at, in their index.
 -- name: keys_like
 SELECT id, key FROM tasks
