@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from penstock.council.plan.material import digest_of
 from penstock.council.plan.steps import Question, Stage, Step, StepEnd
 from penstock.council.plan.texts import Answer, Passage
 from penstock.model import State, TaskRecord
+from penstock.store.base import Answer as Told
 from penstock.store.base import Request, TaskFilter
 from penstock.testing import Fault, ModelBehaviour, ModelServer
+from tests.unit.question_rig import PATIENCE_S, models, said, staged
 from tests.unit.question_rig import Stage as RigStage
-from tests.unit.question_rig import models, said, staged
 
 HASTY = "min_answers = 2\npatience_s = 0.1\n"
 
@@ -269,3 +271,59 @@ def test_a_step_is_called_the_same_whatever_it_is_made_from(step: str, material:
 def test_keys_of_different_tasks_differ() -> None:
     keys = [step_key("q", "member/A", of, n) for of in ("", "ab", "ab.2") for n in (1, 2, 3) if of != "ab.2"]
     assert len(set(keys)) == len(keys)
+
+
+# ---- steps by themselves
+
+
+async def retried(stage: RigStage, **args: Any) -> Told:
+    number = await stage.store.ask(Request("retry", args))
+    stage.store.ring()
+    bell = stage.store.bell()
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while (answer := await stage.store.answer_to(number)) is None:
+                await bell.wait()
+            return answer
+    finally:
+        bell.close()
+
+
+FAILED = ["failed", "cancelled", "blocked"]
+
+
+async def test_a_retry_of_a_run_leaves_the_steps_of_questions_that_are_over_alone(tmp_path: Path) -> None:
+    """A conversation is a run: its stragglers were given up, and nobody would read what they say."""
+    async with ModelServer(hanging("c")) as server, staged(tmp_path, server, HASTY) as stage:
+        question = await stage.ask(run="talk")
+        assert (await stage.ended(question)).state is State.DONE
+        straggler = (await stage.rest(question))["member/C"].task.id
+        server.behaviour = models()
+        before = len(server.requests)
+        answer = await retried(stage, run="talk", states=FAILED)
+        assert answer.ok
+        assert answer.data["tasks"] == {
+            straggler: f"is a step of question {question}: retry that one, it asks for what it needs"
+        }
+        named = await retried(stage, tasks=[straggler])
+        assert not named.ok
+        assert f"is a step of question {question}" in named.detail
+        assert (await stage.steps(question))["member/C"].state is State.CANCELLED
+        assert len(server.requests) == before
+
+
+async def test_a_retry_of_a_run_asks_its_failed_questions_again(tmp_path: Path) -> None:
+    """They ask for their steps themselves: each once."""
+    refusing = models(faults=lambda request: Fault.refuse(400))
+    async with ModelServer(refusing) as server, staged(tmp_path, server) as stage:
+        question = await stage.ask(run="talk")
+        assert (await stage.ended(question)).state is State.FAILED
+        await stage.rest(question)
+        server.behaviour = models()
+        server.requests.clear()
+        answer = await retried(stage, run="talk", states=FAILED)
+        assert answer.ok
+        assert answer.data["tasks"][question] == "queued again"
+        done = await stage.until(question, lambda record: record.state is State.DONE)
+        assert done.value["success_count"] == 3
+        assert sorted(r.body["model"] for r in server.requests) == ["a", "b", "c", "chair"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from penstock.config.council_steps import StepOf, step_of
+from penstock.config.own_calls import own_lanes
 from penstock.lifecycle import ENDED
-from penstock.model import OnCrash, Plant, State, TaskRecord
+from penstock.model import OnCrash, Plant, State, Task, TaskRecord
 from penstock.scheduling.messages import CancelAsked, Event, PauseSet, RetryAsked, SlotsSet
 from penstock.scheduling.scheduler import Scheduler
 from penstock.store.base import Answer, Request, Store, TaskFilter
@@ -35,6 +37,7 @@ class Desk:
         self._hosts = {h.name for h in plant.hosts}
         self._auto = {h.name: h.auto for h in plant.hosts}
         self._lanes = {lane.name for lane in plant.lanes}
+        self._own_lanes = own_lanes(plant)
 
     async def handle(self, request: Request) -> _Handled:
         args = request.args
@@ -42,7 +45,9 @@ class Desk:
             records = await self._named(args)
             if isinstance(records, Answer):
                 return records, []
-            return self._cancel(records) if request.verb == "cancel" else await self._retry(records)
+            if request.verb == "cancel":
+                return self._cancel(records)
+            return await self._retry(records, of_a_run="run" in args)
         if request.verb in ("pause", "resume"):
             return self._pause(str(args.get("scope")), str(args.get("name", "")), request.verb == "pause")
         if request.verb == "slots":
@@ -78,11 +83,18 @@ class Desk:
             events.append(CancelAsked(task))
         return _answer(said, all_done=len(events) == len(records)), events
 
-    async def _retry(self, records: Sequence[TaskRecord]) -> _Handled:
+    async def _retry(self, records: Sequence[TaskRecord], *, of_a_run: bool) -> _Handled:
         said: dict[str, str] = {}
         wanted: list[TaskRecord] = []
+        left = 0  # steps of questions, which nobody named
         for record in records:
             task = record.task.id
+            if (step := self._step_of(record.task)) is not None:
+                said[task] = (
+                    f"is a step of question {step.question}: retry that one, it asks for what it needs"
+                )
+                left += of_a_run
+                continue
             if record.state is State.DONE or record.state not in ENDED or self._scheduler.knows(task):
                 said[task] = f"is {record.state}: only a failed, cancelled or blocked task can be retried"
                 continue
@@ -91,10 +103,14 @@ class Desk:
                 continue
             said[task] = "queued again"
             wanted.append(record)
-        answer = _answer(said, all_done=len(wanted) == len(records))
+        answer = _answer(said, all_done=len(wanted) + left == len(records))
         if not wanted:
             return answer, []
         return answer, [RetryAsked(wanted, await self._states_of({n for r in wanted for n in r.task.after}))]
+
+    def _step_of(self, task: Task) -> StepOf | None:
+        """Of a question; by itself it would be paid for, and nobody would read its answer."""
+        return step_of(task.key) if task.lane in self._own_lanes else None
 
     def _pause(self, scope: str, name: str, paused: bool) -> _Handled:
         known = {"host": self._hosts, "lane": self._lanes, "all": {""}}.get(scope)
