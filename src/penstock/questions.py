@@ -9,7 +9,8 @@ twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -20,6 +21,7 @@ from penstock.config.own_files import agents_dir
 from penstock.council.asking import FINAL, Steps, Wish, final_event, question_task
 from penstock.council.choosing import council_named
 from penstock.council.plan.asking import read_question
+from penstock.council.waiting import Waits
 from penstock.errors import QuestionError
 from penstock.lifecycle import ENDED
 from penstock.model import State, Task, TaskRecord
@@ -93,6 +95,8 @@ class Asking:
         self._steps: Steps | None = None  # where only the store tells of them
         self._seen = 0
         self._ear_at = 0.0
+        self._waits: Waits | None = None
+        self._waits_at = 0.0
 
     async def submit(self) -> str:
         """Keep it; its id once it is durable."""
@@ -149,7 +153,8 @@ class Asking:
                             await ear.close()
                             ear = None
                             await watch()
-                    for event in [heard] if heard is not None else await self._looked(ear):
+                    told = [heard] if heard is not None else await self._looked(ear)
+                    for event in [*await self._waiting(told), *told]:
                         is_last = event.get("event") in FINAL
                         if is_last:
                             await self._kept(watch)
@@ -172,6 +177,21 @@ class Asking:
             return HubEar(hub, self.id)
         served = await asyncio.to_thread(serving.found, agents_dir(self._asker.config))
         return None if served is None else await ServedEar.open(served, self.council.name, self.id)
+
+    async def _waiting(self, told: Sequence[Event]) -> list[dict[str, Any]]:
+        """What its steps wait for, looked at now and then; `told` is what is told next."""
+        if self._waits is None:
+            self._waits = Waits(self.id, self._asker.config.plant)
+        for event in told:
+            self._waits.hear(event)
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._waits_at or any(event.get("event") in FINAL for event in told):
+            return []
+        self._waits_at = loop.time() + _LOOK_S
+        queued = TaskFilter(states=(State.QUEUED,), run=self.run, lane=self.council.calls_lane)
+        waiting = await self._asker.tasks(queued)
+        hosts = (await self._sources.store.snapshot(time.time())).hosts if waiting else {}
+        return self._waits.events(waiting, hosts)
 
     async def _kept(self, watch: Callable[[], Awaitable[None]]) -> None:
         """Its end is in the store: whoever asks again at once, in the same conversation, finds it there."""

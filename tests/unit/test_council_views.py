@@ -86,6 +86,34 @@ def test_a_retried_member_begins_again(console: Console) -> None:
     assert [line.strip() for line in drawn(board, console)[2:]] == ["once more"]
 
 
+def test_who_waits_for_a_host_that_is_down_does_not_answer(console: Console) -> None:
+    """D2, D7: what a dead attempt said is gone, and why it waits is told; names stand without roles in lists."""
+    board = Board(council(GOKU, *MANY[:2]), console)
+    for name in ("GOKU", "M0", "M1"):
+        board.hear(step(name, "queued"))
+    board.hear(step("GOKU", "started"))
+    board.hear(text("GOKU", "half"))
+    assert drawn(board, console)[-2].endswith("1 word")
+    assert drawn(board, console)[1] == "waiting for a slot: M0, M1"
+    board.hear({**step("GOKU", "queued"), "attempts": 1, "why": "v6 is down (Connection refused)"})
+    assert drawn(board, console)[1:] == [
+        "🥋 GOKU  waits: v6 is down (Connection refused), tried once",
+        "waiting for a slot: M0, M1",
+    ]
+    board.hear({**step("GOKU", "queued"), "attempts": 2, "why": None})
+    assert drawn(board, console)[1] == "🥋 GOKU  waits: its turn, tried twice"
+    board.hear(step("GOKU", "started"))
+    assert "GOKU, the direct thinker  answers" in drawn(board, console)[2]
+
+
+def test_many_who_wait_for_hosts_are_listed_in_a_line() -> None:
+    console = terminal(200, 8)
+    board = Board(council(*MANY[:6]), console)
+    for member in MANY[:6]:
+        board.hear({**step(member.name, "queued"), "attempts": 0, "why": "v is down"})
+    assert drawn(board, console)[1:] == ["waiting for their hosts to come up: M0, M1, M2, M3, M4, M5"]
+
+
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 10), (20, 5), (10, 3)])
 def test_the_region_is_never_larger_than_the_terminal(width: int, height: int) -> None:
     """D7: with any number of members, on any terminal."""
@@ -93,6 +121,8 @@ def test_the_region_is_never_larger_than_the_terminal(width: int, height: int) -
     board = Board(council(*MANY), console)
     for number, member in enumerate(MANY):
         board.hear(step(member.name, "started" if number % 3 else "queued"))
+        if number % 6 == 0:
+            board.hear({**step(member.name, "queued"), "attempts": 1, "why": "v6 is down"})
         board.hear(text(member.name, "some words that are long enough to be wrapped " * 5))
         lines = drawn(board, console)
         assert len(lines) <= max(4, height - 2)

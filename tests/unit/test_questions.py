@@ -250,3 +250,17 @@ async def test_a_question_that_is_not_over_has_a_record_so_far(tmp_path: Path) -
         }
         assert record["synthesis"] is None
         await asking.cancel()
+
+
+async def test_what_a_member_waits_for_is_told(tmp_path: Path) -> None:
+    """D2, D7: a host that is down, with its reason, before its patience is over."""
+    text = CONFIG.format(url="http://127.0.0.1:9/v1")
+    (tmp_path / "penstock.toml").write_text(text, encoding="utf-8")
+    async with penstock.open(tmp_path / "penstock.toml") as client, asyncio.timeout(PATIENCE_S):
+        asking = client.asking("shenron", "Does the dam hold?", members=["GOKU"])
+        async for event in asking:
+            if event.get("why"):
+                break
+        await asking.cancel()
+    assert (event["step"], event["name"], event["state"]) == ("member/GOKU", "GOKU", "queued")
+    assert event["why"].startswith("models is down (")

@@ -197,9 +197,10 @@ def _over(last: Mapping[str, Any], asking: Asking, view: View, shown: Shown, *, 
     if interrupted and how in ("cancelled", None):
         render.note(f"question {asking.id} is {'cancelled' if how else 'being cancelled'}")
         return INTERRUPTED
-    render.note(
-        f"question {asking.id} {how}: {render.one_line(str(last.get('error') or 'no reason was given'))}"
-    )
+    error = render.one_line(str(last.get("error") or "no reason was given"))
+    if isinstance(record, Mapping) and not record.get("success_count") and record.get("responses"):
+        error = "no member answered; why is told above"  # of each of them, and once is enough
+    render.note(f"question {asking.id} {how}: {error}")
     return 1
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.council_text import clean, clean_line
-from penstock.config.councils import Council
+from penstock.cli.render import counted
+from penstock.config.councils import Council, Member
 from penstock.diagnosis.timeline.axis import seconds
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _MOST_LINES = 8  # of one member's text
 _LEAST_WIDTH = 20
 _EVERY_S = 0.1
+_TIMES = {1: "once", 2: "twice"}
 _STAGES = {
     "retrieve": "looks for passages",
     "members": "answers",
@@ -85,17 +87,27 @@ class Speaker:
     def __init__(self, step: str, stage: str, name: str, width: int) -> None:
         self.step, self.stage, self.name = step, stage, name
         self.state = "queued"
+        self.why = ""  # it waits, where that is not for a slot
         self.since = time.monotonic()
         self._width = width
         self.tail = Tail(width)
 
     def begin(self) -> None:
         self.state = "started"
+        self.why = ""
         self.since = time.monotonic()
 
     def again(self) -> None:
         """It is tried once more: what it said does not count."""
         self.tail = Tail(self._width)
+
+    def wait(self, why: str | None, attempts: int) -> None:
+        """It is under way no more, or not yet."""
+        if self.state == "started":
+            self.again()
+        self.state = "queued"
+        tried = f"tried {_TIMES.get(attempts, f'{attempts} times')}" if attempts else ""
+        self.why = ", ".join(filter(None, [why or ("its turn" if attempts else ""), tried]))
 
 
 class Board:
@@ -165,6 +177,8 @@ class Board:
             self._speakers[step] = Speaker(step, stage, name, self._console.width - 4)
         if state == "started":
             self._speakers[step].begin()
+        elif "attempts" in event:
+            self._speakers[step].wait(event.get("why"), int(event["attempts"]))
         self._note = ""
 
     # ---- drawing
@@ -184,9 +198,7 @@ class Board:
         active = [one for one in self._speakers.values() if one.state == "started"]
         waiting = [one for one in self._speakers.values() if one.state != "started"]
         lines = [self._text(self._head(), "bold")]
-        if waiting:
-            who = ", ".join(dict.fromkeys(self._title(one) for one in waiting))
-            lines.append(self._text(f"waiting for a slot: {who}", "dim"))
+        lines += self._waiting(waiting, height // 2)
         room = height - len(lines)
         shown = active if len(active) <= room else active[: max(1, room - 1)]
         tail = max(0, min(_MOST_LINES, (room - len(shown)) // max(1, len(shown))))
@@ -197,12 +209,24 @@ class Board:
             lines.append(self._text(f"and {len(active) - len(shown)} more", "dim"))
         return Group(*lines)
 
+    def _waiting(self, waiting: Sequence[Speaker], most: int) -> list[Text]:
+        told = [one for one in waiting if one.why]
+        lines = [f"{self._name(one)}  waits: {clean_line(one.why)}" for one in told]
+        if len(told) > max(1, most - 2):
+            lines = [f"waiting for their hosts to come up: {self._names(told)}"]
+        if slotless := [one for one in waiting if not one.why]:
+            lines.append(f"waiting for a slot: {self._names(slotless)}")
+        return [self._text(line, "dim") for line in lines]
+
+    def _names(self, some: Sequence[Speaker]) -> str:
+        return ", ".join(dict.fromkeys(map(self._name, some)))
+
     def _head(self) -> str:
         asked = f"{self._answered} of {len(self._asked)} answered" if self._asked else self._note or "asked"
         return f"{self._council.name} · {asked} · {seconds(time.monotonic() - self._began)} · Ctrl-C cancels"
 
     def _head_of(self, one: Speaker) -> Text:
-        words = f" · {one.tail.words} words" if one.tail.words else ""
+        words = f" · {counted(one.tail.words, 'word')}" if one.tail.words else ""
         took = seconds(time.monotonic() - one.since)
         line = self._text(self._title(one), f"bold {self._colour(one.name)}")
         line.append(f"  {_STAGES.get(one.stage, one.stage)} · {took}{words}", style="dim")
@@ -212,14 +236,19 @@ class Board:
         return self._colour_of(name) if self._colour_of is not None and name else "cyan"
 
     def _title(self, one: Speaker) -> str:
+        member = self._member(one)
+        role = f", {member.role}" if member is not None and member.role and one.stage == "members" else ""
+        return clean_line(f"{self._name(one)}{role}")
+
+    def _name(self, one: Speaker) -> str:
         if not one.name:
             return "the library"
-        member = self._council.member(one.name)
-        member = self._council.chair if member is None and one.name == self._council.chair.name else member
-        if member is None:
-            return clean_line(one.name)
-        role = f", {member.role}" if member.role and one.stage == "members" else ""
-        return clean_line(f"{member.emoji} {member.name}{role}".strip())
+        member = self._member(one)
+        return clean_line(one.name if member is None else f"{member.emoji} {member.name}".strip())
+
+    def _member(self, one: Speaker) -> Member | None:
+        chair = self._council.chair
+        return self._council.member(one.name) or (chair if one.name == chair.name else None)
 
     def _text(self, line: str, style: str = "") -> Text:
         from rich.text import Text
