@@ -20,6 +20,7 @@ from penstock.config.councils import Council
 from penstock.config.own_files import agents_dir
 from penstock.council.asking import FINAL, Steps, Wish, final_event, question_task
 from penstock.council.choosing import council_named
+from penstock.council.conversations import conversation_of
 from penstock.council.plan.asking import read_question
 from penstock.council.waiting import Waits
 from penstock.errors import QuestionError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.store.base import Answer, Store
 
 _LOOK_S = 1.0  # how long nothing may be heard before the store is looked at
+_EARLIER = 20  # questions of a run that are looked at for one of its conversation
 _LAST_S = 1.0  # for the last event to come, once the store says that it is over
 _CONNECT_S = 5.0
 _MOST_LINE_BYTES = 64 * 1024 * 1024
@@ -101,9 +103,9 @@ class Asking:
     async def submit(self) -> str:
         """Keep it; its id once it is durable."""
         if not self.id:
-            if self._task.run:
-                earlier = TaskFilter(run=self._task.run, kind=self._task.kind, limit=1)
-                self.begins_conversation = not await self._asker.tasks(earlier)
+            run = self._task.run
+            earlier = await self._asker.tasks(TaskFilter(run=run, kind=self._task.kind, limit=_EARLIER))
+            self.begins_conversation = all(conversation_of(one.task) != run for one in earlier)
             self.id = await self._asker.submit(self._task)
             self.run = (await self._asker.get(self.id)).task.run
         return self.id

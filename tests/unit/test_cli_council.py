@@ -131,6 +131,8 @@ def test_a_report_of_nothing_is_refused(cli: Cli) -> None:
         (("Why?", "--out", "missing/answer.md"), "--out: 'missing/answer.md' cannot be written"),
         (("Why?", "--follow-up"), "--follow-up: council 'shenron' was asked nothing yet"),
         (("Why?", "--follow-up", "--conversation", "a"), "--follow-up and --conversation exclude each other"),
+        (("Why?", "--conversation", "v1-2026-11-16"), "what begins with 'v1-' are chats of everybody"),
+        (("Why?", "--conversation", "a/b:c", "--dry-run"), "`conversation` cannot be 'a/b:c'"),
         (("Why?", "--json", "--events"), "--json and --events exclude each other"),
         (("Why?", "--priority", "7"), "--priority: there is no '7'"),
     ],

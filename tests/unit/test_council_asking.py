@@ -62,8 +62,10 @@ def test_members_stand_in_configured_order_whatever_was_written() -> None:
         ({"query": "?", "quary": 1}, "no field 'quary'; did you mean 'query'?"),
         ({"query": "?", 5: 1}, "no field '5'"),
         ({"query": "?", "conversation": 5}, "`conversation` must be a text, not 5"),
-        ({"query": "?", "conversation": "a b"}, "`conversation` must be an id"),
-        ({"query": "?", "conversation": "c" * 129}, "`conversation` must be an id of at most 128"),
+        ({"query": "?", "conversation": "a b"}, "`conversation` cannot be 'a b': letters, digits, "),
+        ({"query": "?", "conversation": "a/b:c"}, "`conversation` cannot be 'a/b:c': letters, digits, "),
+        ({"query": "?", "conversation": "c" * 129}, "at most 128, first a letter or digit"),
+        ({"query": "?", "conversation": "v1-2026-11-16"}, "what begins with 'v1-' are chats of everybody"),
     ],
 )
 def test_every_mistake_is_told_with_its_remedy(payload: Any, words: str) -> None:

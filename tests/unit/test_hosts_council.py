@@ -228,28 +228,43 @@ async def test_a_retried_question_asks_only_those_who_did_not_answer(tmp_path: P
 
 
 async def test_follow_up_questions_see_the_turns_before_them(tmp_path: Path) -> None:
-    """D7: a conversation is a run; what was asked beside it, or later, is no turn of it."""
+    """D7: of the conversation that they name; what was asked beside it, or later, is no turn of it."""
     async with ModelServer(models()) as server, staged(tmp_path, server) as stage:
-        await stage.ended(await stage.ask("First?", run="talk"))
-        await stage.ended(await stage.ask("Elsewhere?", run="other"))
+        await stage.ended(await stage.ask({"query": "First?", "conversation": "talk"}, run="talk"))
+        await stage.ended(await stage.ask({"query": "Elsewhere?", "conversation": "other"}, run="other"))
+        await stage.ended(await stage.ask("Beside?", run="talk"))
         server.requests.clear()
-        await stage.ended(await stage.ask("Second?", run="talk"))
+        await stage.ended(await stage.ask({"query": "Second?", "conversation": "talk"}, run="talk"))
         asked = str([request.body["messages"] for request in server.requests])
         assert "First?" in asked
         assert "The answer of chair is forty-two." in asked
         assert "Elsewhere?" not in asked
+        assert "Beside?" not in asked, "it is in the run, but named no conversation"
 
 
-async def test_every_record_has_the_conversation_that_can_be_passed_back(tmp_path: Path) -> None:
-    """D7: also where nobody named one: it is the run that the question began."""
+async def test_a_question_that_names_no_conversation_sees_no_turns(tmp_path: Path) -> None:
+    """D7: whatever was asked in its run before."""
     async with ModelServer(models()) as server, staged(tmp_path, server) as stage:
-        first = await stage.ended(await stage.ask("First?"))
-        conversation = first.value["conversation"]
-        assert conversation == first.task.run != ""
+        await stage.ended(
+            await stage.ask({"query": "The code is 777?", "conversation": "nightly"}, run="nightly")
+        )
+        await stage.ended(await stage.ask("The code is 888?", run="nightly"))
         server.requests.clear()
-        second = await stage.ended(await stage.ask("Second?", run=conversation))
-        assert second.value["conversation"] == conversation
-        assert "First?" in str([request.body["messages"] for request in server.requests])
+        done = await stage.ended(await stage.ask("Which code?", run="nightly"))
+        asked = str([request.body["messages"] for request in server.requests])
+        assert "777" not in asked
+        assert "888" not in asked
+        assert done.value["conversation"] is None
+
+
+@pytest.mark.parametrize("run", ["nightly", ""])
+async def test_a_conversation_that_is_not_the_run_is_refused(tmp_path: Path, run: str) -> None:
+    """D7: nobody would find it there, and what is there belongs to others."""
+    async with ModelServer(models()) as server, staged(tmp_path, server) as stage:
+        done = await stage.ended(await stage.ask({"query": "And?", "conversation": "bob"}, run=run))
+        assert done.state is State.FAILED
+        assert f"`conversation` is 'bob', and its run '{run or 'r-'}" in str(done.error)
+        assert not server.requests
 
 
 async def test_questions_of_one_submit_are_no_conversation(tmp_path: Path) -> None:

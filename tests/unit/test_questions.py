@@ -81,7 +81,7 @@ async def test_events_come_as_it_is_answered(tmp_path: Path) -> None:
         "event": "asked",
         "id": asking.id,
         "council": "shenron",
-        "conversation": told[-1]["record"]["conversation"] or told[0]["conversation"],
+        "conversation": told[-1]["record"]["conversation"],
         "begins_conversation": True,
     }
     assert texts == {
@@ -175,6 +175,7 @@ async def test_a_retried_answer_is_told_once(tmp_path: Path) -> None:
         ("shenron", {"members": ["KRILLIN"]}, "no member 'KRILLIN'"),
         ("shenron", {"use_rag": True}, "there is nothing to read"),
         ("shenron", {"conversation": ""}, "`conversation` is empty"),
+        ("shenron", {"conversation": "v1-2026-11-16"}, "are chats of everybody"),
     ],
 )
 async def test_what_is_wrong_is_told_before_it_is_kept(
@@ -187,13 +188,23 @@ async def test_what_is_wrong_is_told_before_it_is_kept(
         assert await client.tasks() == []
 
 
+async def test_questions_that_name_no_conversation_begin_one_each(tmp_path: Path) -> None:
+    """D7: none sees what was asked in another."""
+    async with council(tmp_path) as (client, server), asyncio.timeout(PATIENCE_S):
+        first = await client.ask("shenron", "Does the dam hold?", members=["VEGETA"])
+        again = await client.ask("shenron", "And in winter?", members=["GOKU"])
+        asked = [request for request in server.requests if request.model == "goku"][-1]
+    assert first["conversation"] != again["conversation"]
+    assert "Does the dam hold?" not in str(asked.body["messages"])
+
+
 async def test_a_follow_up_sees_what_was_said_before(tmp_path: Path) -> None:
     """D7"""
     async with council(tmp_path) as (client, server), asyncio.timeout(PATIENCE_S):
-        first = client.asking("shenron", "Does the dam hold?", members=["VEGETA"])
-        await first.record()
-        conversation = (await client.get(first.id)).task.run
-        await client.ask("shenron", "And in winter?", conversation=conversation, members=["GOKU"])
+        first = await client.ask("shenron", "Does the dam hold?", members=["VEGETA"])
+        conversation = first["conversation"]
+        again = await client.ask("shenron", "And in winter?", conversation=conversation, members=["GOKU"])
+        assert again["conversation"] == conversation == (await client.get(first["id"])).task.run
         asked = [request for request in server.requests if request.model == "goku"][-1]
     said = "\n".join(str(message["content"]) for message in asked.body["messages"])
     assert "Does the dam hold?" in said

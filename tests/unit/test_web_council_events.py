@@ -63,7 +63,7 @@ def test_what_was_heard_so_far_is_a_part_of_a_record() -> None:
         {"event": "review", "at": 4.0, "step": "review/GOKU", "name": "GOKU", **BALLOT},
         {"event": "agreement", "at": 4.0, "step": "agreement", **AGREEMENT},
     ]
-    found = record_so_far(COUNCIL, record(State.RUNNING), heard)
+    found = record_so_far(COUNCIL, record(State.RUNNING, conversation="c-1"), heard)
     assert found["responses"] == [GOKU, VEGETA], "in configured order"
     assert (found["success_count"], found["total_fighters"]) == (1, 2)
     assert found["retrieval"] == RETRIEVAL

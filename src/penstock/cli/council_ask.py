@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.config.councils import Council
     from penstock.council.asking import Wish
     from penstock.council.plan.estimate import Estimate
+    from penstock.model import TaskRecord
     from penstock.questions import Asking
 
 _TICK_S = 0.25
@@ -69,25 +70,32 @@ def must_fit(out: Path | None) -> None:
 async def last_conversation(config: Config, council: Council) -> str:
     """That of the newest question that was answered, for one that follows it. Which one is said."""
     from penstock.council.asking import query_in
-    from penstock.model import State
+    from penstock.council.conversations import newest_answered
     from penstock.store.base import TaskFilter
 
     async with opened(config) as client:
         newest = await client.tasks(TaskFilter(kind=council.kind, limit=1, newest=True))
-        found = await client.tasks(TaskFilter(kind=council.kind, states=(State.DONE,), limit=1, newest=True))
+        found = await newest_answered(client.tasks, council.kind)
     if not newest:
         raise UnknownTask(f"--follow-up: council {council.name!r} was asked nothing yet; leave it out")
     last = newest[0]
-    if not found:
+    if found is None:
         raise UnknownTask(
-            f"--follow-up: no question of council {council.name!r} is answered: "
-            f"the newest, {last.task.id}, is {last.state}; leave it out"
+            f"--follow-up: no question of a conversation with council {council.name!r} is answered: "
+            f"the newest, {last.task.id}, is {_standing(last)}; leave it out"
         )
-    followed = found[0].task
-    instead = "" if followed.id == last.task.id else f"; the newest, {last.task.id}, is {last.state}"
+    followed = found.task
+    instead = "" if followed.id == last.task.id else f"; the newest, {last.task.id}, is {_standing(last)}"
     asked = render.one_line(query_in(followed.payload))[:_SHOWN_LETTERS]
     render.note(f"follows {followed.id}, {asked!r}{instead}")
     return followed.run
+
+
+def _standing(record: TaskRecord) -> str:
+    """Why it is not followed."""
+    from penstock.council.conversations import conversation_of
+
+    return str(record.state) if conversation_of(record.task) is not None else "of no conversation"
 
 
 def begun(conversation: str) -> str:

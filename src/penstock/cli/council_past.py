@@ -71,6 +71,7 @@ def history(
 async def _asked(
     config: Config, councils: list[Council], conversation: str | None, limit: int
 ) -> list[TaskRecord]:
+    from penstock.council.conversations import conversation_of
     from penstock.store.base import TaskFilter
 
     async with opened(config) as client:
@@ -80,6 +81,7 @@ async def _asked(
             for record in await client.tasks(
                 TaskFilter(run=conversation, kind=council.kind, limit=limit, newest=True)
             )
+            if conversation in (None, conversation_of(record.task))
         ]
     return sorted(found, key=lambda record: -record.number)[:limit]
 
@@ -89,6 +91,7 @@ def _entry(config: Config, record: TaskRecord) -> dict[str, Any]:
 
     from penstock.config.councils import COUNCIL_PREFIX
     from penstock.council.asking import query_in
+    from penstock.council.conversations import conversation_of
 
     task = record.task
     payload = task.payload if isinstance(task.payload, Mapping) else {}
@@ -98,7 +101,7 @@ def _entry(config: Config, record: TaskRecord) -> dict[str, Any]:
     return {
         "id": task.id,
         "council": task.kind.removeprefix(COUNCIL_PREFIX),
-        "conversation": task.run,
+        "conversation": conversation_of(task),
         "state": str(record.state),
         "asked_at": task.queued_at,
         "ended_at": record.ended_at,

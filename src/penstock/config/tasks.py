@@ -6,7 +6,6 @@ millions of tasks in a handful of shapes, so what a shape allows is worked out o
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
@@ -16,6 +15,8 @@ from penstock.config.deadlocks import RunRules
 from penstock.config.document import Config
 from penstock.config.keys import (
     COUNT_OR_NONE,
+    ID,
+    ID_RULE,
     MAX_MODEL,
     NAME,
     NAME_RULE,
@@ -31,8 +32,6 @@ from penstock.errors import TaskError
 from penstock.model import ANY_MODEL, PRIORITIES, Host, OnCrash, Task
 from penstock.trace import context_of
 
-ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
-_ID_RULE = "letters, digits, '_', '.' and '-', at most 128, first a letter or digit"
 MAX_KEY = 512
 MAX_AFTER = 10_000
 _EPOCH = Bounds(0, 1e11)  # beyond the year 5000 it was given in milliseconds
@@ -187,7 +186,7 @@ def _check_own(task: Task, found: Found) -> None:
         if not isinstance(name, str):
             found.append((field, _text_wanted(name)))
         elif not ID.fullmatch(name):
-            found.append((field, f"{quoted(name)} cannot be used: {_ID_RULE}"))
+            found.append((field, f"{quoted(name)} cannot be used: {ID_RULE}"))
     if task.key is not None:
         _check_line("key", task.key, MAX_KEY, found)
     if task.after != ():
@@ -224,7 +223,7 @@ def _check_after(after: object, own_id: str, found: Found) -> None:
     for other in after:
         if not isinstance(other, str) or not ID.fullmatch(other):
             what = quoted(other) if isinstance(other, str) else kind_of(other)
-            found.append(("after", f"{what} is not the id of a task: {_ID_RULE}"))
+            found.append(("after", f"{what} is not the id of a task: {ID_RULE}"))
         elif other == own_id:
             found.append(("after", f"task {quoted(other)} waits for itself; take its own id out"))
 

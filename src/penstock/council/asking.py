@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from penstock.config.council_steps import step_key, unmarked
 from penstock.config.councils import Council
 from penstock.council.choosing import is_record
+from penstock.council.conversations import new_conversation
 from penstock.council.plan.asking import read_question
 from penstock.council.plan.course import partial_record
 from penstock.council.plan.steps import Question, Stage, StepEnd
@@ -57,16 +58,17 @@ def read_wish(council: Council, wish: Wish, id: str = "", asked_at: float = 0.0)
 
 
 def question_task(council: Council, wish: Wish) -> Task:
-    """The task to submit."""
+    """The task to submit; without a conversation it begins one, so that another question can follow it."""
     if wish.conversation == "":
         raise TaskError(f"council {council.name!r}: `conversation` is empty: give its id, or leave it out")
     read_wish(council, wish)
+    conversation = wish.conversation or new_conversation()
     return Task(
         kind=council.kind,
-        payload=wish.payload(),
+        payload={**wish.payload(), "conversation": conversation},
         priority=wish.priority,
         lane=wish.lane,
-        run=wish.conversation or "",
+        run=conversation,
     )
 
 

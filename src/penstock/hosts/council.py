@@ -10,14 +10,15 @@ whoever made it follows the hub of live events.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from penstock.clock import Clock
 from penstock.config.council_steps import step_key
 from penstock.config.councils import Council
-from penstock.council.plan.asking import MAX_TURNS, read_question
+from penstock.config.wording import quoted
+from penstock.council.conversations import turns_before
+from penstock.council.plan.asking import read_question
 from penstock.council.plan.estimate import prices_of
 from penstock.council.plan.quick import expects_comparison
 from penstock.council.plan.steps import Question, Turn
@@ -26,10 +27,9 @@ from penstock.hosts.base import Health, Job, OwnCoroutine
 from penstock.hosts.council_attempt import Circumstances, QuestionAttempt
 from penstock.hosts.inner_desk import InnerDesk
 from penstock.hosts.relay import COUNCIL_CALL, Relay
-from penstock.model import Host, Outcome, State
-from penstock.store.base import Store, TaskFilter
+from penstock.model import Host, Outcome
+from penstock.store.base import Store
 
-_LOOKED_AT = 4 * MAX_TURNS  # the latest of a conversation; some may have been asked later
 _MOST_STEPS = 4096  # of one question, however often it is asked again
 _REVIVED = "revived"  # the event of a task that is asked for again
 
@@ -63,12 +63,18 @@ class CouncilAdapter:
 
     def work(self, job: Job) -> OwnCoroutine:
         payload = _payload_of(job)
-        self._question(job, payload, job.queued_at)  # what is wrong with it is told before it begins
-        return OwnCoroutine(lambda: self._answer(job, payload))
+        question = self._question(job, payload, job.queued_at)  # what is wrong is told before it begins
+        if question.conversation not in ("", job.run):
+            raise PermanentError(
+                f"council {quoted(self._council.name)}: `conversation` is {quoted(question.conversation)}, "
+                f"and its run {quoted(job.run)}: a conversation is a run, submit the question to that one"
+            )
+        return OwnCoroutine(lambda: self._answer(job, payload, question.conversation))
 
-    async def _answer(self, job: Job, payload: Any) -> Outcome:
+    async def _answer(self, job: Job, payload: Any, conversation: str) -> Outcome:
         since = await self._asked_again_at(job)
-        question = self._question(job, payload, since or job.queued_at, await self._turns(job))
+        turns = await self._turns(job, conversation)
+        question = self._question(job, payload, since or job.queued_at, turns)
         if expects_comparison(self._council, question):
             self._desk.warm_library()
         known = await self._known(job)
@@ -77,21 +83,15 @@ class CouncilAdapter:
 
     def _question(self, job: Job, payload: Any, asked_at: float, turns: Sequence[Turn] = ()) -> Question:
         try:
-            question = read_question(self._council, payload, job.task, asked_at, turns)
+            return read_question(self._council, payload, job.task, asked_at, turns)
         except TaskError as error:
             raise PermanentError(str(error)) from None
-        # A conversation is a run: what may be passed back, whoever asked. Of a call nothing is kept to follow.
-        return question if isinstance(job.payload, Relay) else replace(question, conversation=job.run)
 
-    async def _turns(self, job: Job) -> list[Turn]:
-        """What was answered in this conversation when the question was asked; the same in each of its attempts."""
+    async def _turns(self, job: Job, conversation: str) -> list[Turn]:
+        """What was answered in the conversation it names when it was asked; the same in each of its attempts."""
         if self._store is None or isinstance(job.payload, Relay):
             return []
-        wanted = TaskFilter(run=job.run, kind=job.kind, states=(State.DONE,), newest=True, limit=_LOOKED_AT)
-        found = await self._store.tasks(wanted)
-        values = [r.value for r in found if r.ended_at is not None and r.ended_at <= job.queued_at]
-        turns = [turn for value in values if (turn := _turn_of(value)) is not None]
-        return turns[:MAX_TURNS][::-1]
+        return await turns_before(self._store.tasks, job.kind, conversation, job.queued_at)
 
     async def _known(self, job: Job) -> frozenset[str]:
         """The keys of the steps that an earlier attempt has asked for."""
@@ -114,17 +114,6 @@ def _payload_of(job: Job) -> Any:
     if job.payload.endpoint != COUNCIL_CALL:
         raise PermanentError(f"{job.host} is a council and answers no calls of models but its own")
     return job.payload.payload
-
-
-def _turn_of(record: Any) -> Turn | None:
-    """Of a question that is done, where somebody has summed up."""
-    if not isinstance(record, Mapping):
-        return None
-    query, synthesis = record.get("query"), record.get("synthesis")
-    text = synthesis.get("text") if isinstance(synthesis, Mapping) else None
-    if not isinstance(query, str) or not isinstance(text, str) or not text:
-        return None
-    return Turn(query, text)
 
 
 def make(host: Host, clock: Clock) -> CouncilAdapter:

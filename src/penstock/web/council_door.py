@@ -11,27 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config, TaskChecker
 from penstock.config.councils import Council
-from penstock.config.own_calls import RUNS
 from penstock.config.problems import meant
-from penstock.config.tasks import ID
+from penstock.council.conversations import conversation_of, new_conversation
 from penstock.council.plan.asking import read_question
 from penstock.council.plan.estimate import estimate, prices_of
 from penstock.council.plan.steps import Question
 from penstock.errors import TaskError
 from penstock.model import State, TaskRecord
 from penstock.store.base import TaskFilter
-from penstock.store.ids import new_ids
 from penstock.web.admission import Admission
 from penstock.web.auth import Caller
-from penstock.web.bodies import text_field
 from penstock.web.refusals import Refused
 
 if TYPE_CHECKING:
     from penstock.web.app import Parts
 
-ASKED = ("query", "mode", "members", "use_rag")  # what a question says of itself
+ASKED = ("query", "mode", "members", "use_rag", "conversation")  # what a question says of itself
 _HOW = ("priority", "lane", "key")  # how its task is queued
-FIELDS = (*ASKED, "conversation", *_HOW)
+FIELDS = (*ASKED, *_HOW)
 _SHENRON = "shenron"
 _PAGE, _MOST_PAGES = 100, 20  # questions that are looked at for a list of conversations
 
@@ -78,10 +75,7 @@ class CouncilDoor:
     ) -> TaskRecord:
         """Keep a question; it is durable when this returns."""
         payload = self.payload(council, body)
-        conversation = text_field(body, "conversation", "") or f"c-{new_ids(1)[0]}"
-        if not ID.fullmatch(conversation):
-            told = "letters, digits, '_', '.' and '-', at most 128"
-            raise Refused(422, "invalid_request", f"conversation: must be {told}")
+        conversation = payload.get("conversation") or new_conversation()
         payload["conversation"] = conversation
         entry = {"kind": council.kind, "payload": payload, "run": conversation}
         entry |= {name: body[name] for name in _HOW if body.get(name) is not None}
@@ -149,7 +143,7 @@ class CouncilDoor:
             page = await self.questions(parts, council, limit=_PAGE, after=after)
             for one in page:
                 after, run = one.number, one.task.run
-                if run in looked_at or run.startswith(RUNS):  # chats bring their earlier turns along
+                if run in looked_at or conversation_of(one.task) is None:
                     continue
                 looked_at.add(run)
                 newest = await self.questions(parts, council, conversation=run, limit=1, after=None)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.config.councils import Council
+from penstock.council.conversations import conversation_of
 from penstock.model import State, TaskRecord
 from penstock.web.council_records import mode_of, query_of
 
@@ -58,7 +59,7 @@ def record_so_far(
         "council": council.name,
         "mode": mode_of(council, question),
         "query": query_of(question),
-        "conversation": question.task.run,
+        "conversation": conversation_of(question.task),
         "asked_at": question.task.queued_at,
         "responses": responses,
         "success_count": sum(bool(one.get("success")) for one in responses),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.config.councils import MODEL_PREFIX, Council, Member, Mode, ModeLimits
+from penstock.council.conversations import conversation_of
 from penstock.lifecycle import ENDED
 from penstock.model import TaskRecord
 
@@ -82,14 +83,15 @@ def mode_of(council: Council, record: TaskRecord) -> str:
     return asked if asked in set(Mode) else str(council.mode)
 
 
-def links(council: Council, record: TaskRecord) -> dict[str, str]:
+def links(council: Council, record: TaskRecord) -> dict[str, str | None]:
     base = f"/api/councils/{council.name}"
     own = f"{base}/questions/{record.task.id}"
+    conversation = conversation_of(record.task)
     return {
         "self": own,
         "events": f"{own}/events",
         "cancel": f"{own}/cancel",
-        "conversation": f"{base}/conversations/{record.task.run}",
+        "conversation": None if conversation is None else f"{base}/conversations/{conversation}",
     }
 
 
@@ -98,7 +100,7 @@ def asked_record(council: Council, record: TaskRecord) -> dict[str, Any]:
         "id": record.task.id,
         "council": council.name,
         "run": record.task.run,
-        "conversation": record.task.run,
+        "conversation": conversation_of(record.task),
         "state": str(record.state),
         "links": links(council, record),
     }
@@ -129,7 +131,7 @@ def question_entry(council: Council, record: TaskRecord) -> dict[str, Any]:
     return {
         "number": record.number,
         "id": record.task.id,
-        "conversation": record.task.run,
+        "conversation": conversation_of(record.task),
         "state": str(record.state),
         "query": query_of(record)[:_LONGEST_QUERY],
         "mode": mode_of(council, record),

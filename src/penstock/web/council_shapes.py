@@ -72,7 +72,7 @@ class QuestionLinks:
     self: str
     events: str
     cancel: str
-    conversation: str
+    conversation: str | None  # null: it belongs to none, as a chat of /v1
 
 
 @dataclass
@@ -94,7 +94,7 @@ class QuestionDetail:
     id: str
     council: str
     run: str
-    conversation: str
+    conversation: str | None  # null: it belongs to none, as a chat of /v1
     state: StateName
     query: str
     mode: ModeName
@@ -115,7 +115,7 @@ class QuestionEntry:
 
     number: int
     id: str
-    conversation: str
+    conversation: str | None  # null: it belongs to none, as a chat of /v1
     state: StateName
     query: str
     mode: ModeName

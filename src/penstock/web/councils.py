@@ -8,6 +8,7 @@ from fastapi import FastAPI, Header, Path, Query, Request
 from starlette.responses import Response
 
 from penstock.config.councils import Council
+from penstock.council.conversations import conversation_of
 from penstock.lifecycle import ENDED
 from penstock.model import State, TaskRecord
 from penstock.trace import brought
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.web.app import Parts
 
 CouncilName = Annotated[str, Path(description="The name of a council.", max_length=200)]
-Conversation = Annotated[str, Path(description="A conversation: the run of its questions.", max_length=200)]
+Conversation = Annotated[str, Path(description="A conversation: what its questions name.", max_length=200)]
 Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
 After = Annotated[int | None, Query(ge=0, le=LARGEST, description="`next` of the page before.")]
 _MOST_QUESTIONS = 1000  # of a conversation, in a list
@@ -149,7 +150,8 @@ def _add_questions(app: FastAPI, parts: Parts) -> None:
             parts, council, states=states, conversation=conversation, limit=limit, after=after
         )
         more = records[-1].number if len(records) == limit else None
-        return reply({"questions": [question_entry(council, one) for one in records], "next": more})
+        listed = [one for one in records if conversation in (None, conversation_of(one.task))]
+        return reply({"questions": [question_entry(council, one) for one in listed], "next": more})
 
     @app.get(
         "/api/councils/{name}/questions/{task_id}",
@@ -262,13 +264,14 @@ def _add_conversations(app: FastAPI, parts: Parts) -> None:
         records = await door.questions(
             parts, council, conversation=conversation, limit=limit, after=after, newest=False
         )
-        if not records and after is None:
+        listed = [one for one in records if conversation_of(one.task) == conversation]
+        more = records[-1].number if len(records) == limit else None
+        if not listed and after is None and more is None:
             raise Refused(
                 404,
                 "not_found",
                 f"there is no conversation {conversation[:200]!r} with council {name!r}",
                 f"GET /api/councils/{name}/conversations lists them",
             )
-        more = records[-1].number if len(records) == limit else None
-        turns = [turn_record(council, one) for one in records]
+        turns = [turn_record(council, one) for one in listed]
         return reply({"id": conversation, "council": name, "turns": turns, "next": more})

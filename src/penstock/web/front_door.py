@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.config import Config, TaskChecker
+from penstock.config.keys import ID
 from penstock.config.names import Names
 from penstock.config.own_calls import RUNS
 from penstock.config.problems import meant
-from penstock.config.tasks import ID
 from penstock.model import PRIORITIES, OnCrash, Task
 from penstock.store.ids import new_ids
 from penstock.telemetry.metrics import Metrics

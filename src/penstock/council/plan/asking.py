@@ -2,18 +2,19 @@
 
 "…"                                                     only the query
 {"query": "…", "mode": "council", "members": ["GOKU"],  mode, members and use_rag: the council's own where left out
- "use_rag": true, "conversation": "c-1",
+ "use_rag": true, "conversation": "c-1",                the run of its task: without it, nothing was said before
  "turns": [{"query": "…", "answer": "…"}],              what was said before, where no conversation is kept of it
  "instructions": "…"}                                   what the members are to keep in mind
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.config.councils import Council, Mode
+from penstock.config.keys import ID, ID_RULE
+from penstock.config.own_calls import RUNS
 from penstock.config.wording import kind_of, meant, quoted
 from penstock.council.plan.steps import Question, Turn
 from penstock.errors import TaskError
@@ -21,12 +22,9 @@ from penstock.errors import TaskError
 MAX_QUERY_CHARS = 32_000
 MAX_TURNS = 20  # of a conversation, the latest; prompts may hold fewer
 MAX_TURN_CHARS = 32_000
-MAX_CONVERSATION_CHARS = 128
 
 FIELDS = ("query", "mode", "members", "use_rag", "conversation", "turns", "instructions")
 _TURN = ("query", "answer")
-
-_CONVERSATION = re.compile(r"[\w.:@/+-]+", re.ASCII)
 
 
 def read_question(
@@ -142,13 +140,22 @@ def _conversation(given: Any, problems: list[str]) -> str:
         return ""
     if not isinstance(given, str):
         problems.append(f"`conversation` must be a text, not {kind_of(given)}")
-    elif len(given) > MAX_CONVERSATION_CHARS or (given and not _CONVERSATION.fullmatch(given)):
-        problems.append(
-            f"`conversation` must be an id of at most {MAX_CONVERSATION_CHARS} letters, digits and .:@/+-_"
-        )
+    elif given and (problem := conversation_problem(given)) is not None:
+        problems.append(problem)
     else:
         return given
     return ""
+
+
+def conversation_problem(name: str) -> str | None:
+    """Why this cannot be the name of a conversation."""
+    if not ID.fullmatch(name):
+        return f"`conversation` cannot be {quoted(name[:64])}: {ID_RULE}"
+    if name.startswith(RUNS):
+        return (
+            f"`conversation` cannot be {quoted(name)}: what begins with {quoted(RUNS)} are chats of everybody"
+        )
+    return None
 
 
 def _turns(given: Any, problems: list[str]) -> list[Turn]:
