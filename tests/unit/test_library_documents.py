@@ -125,6 +125,18 @@ def test_a_file_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
         load(file)
 
 
+def test_a_folder_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
+    """D2: nothing outside the folder is read, also when it is exchanged between finding and reading."""
+    write(tmp_path, "elsewhere/deep/a.txt", "secret")
+    write(tmp_path, "docs/sub/deep/a.txt", "text")
+    (file,) = find(tmp_path / "docs").files
+    assert load(file) == b"text"
+    (tmp_path / "docs/sub").rename(tmp_path / "away")
+    (tmp_path / "docs/sub").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Unreadable, match="cannot be read: Not a directory"):
+        load(file)
+
+
 def test_a_file_that_grew_too_large_is_told(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", "x" * 11)
     with pytest.raises(Unreadable, match="has grown over"):
@@ -245,6 +257,12 @@ def test_html_that_is_broken_is_read_as_far_as_it_goes() -> None:
 def test_html_may_be_nested_deeply() -> None:
     (section,) = read(Form.HTML, b"<div>" * 20_000 + b"found").sections
     assert section.text.strip() == "found"
+
+
+def test_blanks_of_html_are_no_trouble() -> None:
+    (section,) = read(Form.HTML, b"<pre>" + b" " * 2_000_000 + b"x  \n y</pre>").sections
+    assert section.text.split() == ["x", "y"]
+    assert "x\ny" in section.text
 
 
 # ---- PDF

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import resource
 import sys
+import time
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.config.councils import LIBRARY
-from penstock.council.library import ingesting, reading
-from penstock.council.library.formats import Unreadable
+from penstock.council.library import ingesting, reading, reading_child
+from penstock.council.library.formats import NoText, Unreadable
 from penstock.council.library.ingested import Ingested, make_options
 from penstock.council.library.ingesting import Ingestion
 from penstock.council.library.sections import Form
@@ -257,19 +261,24 @@ async def test_a_file_that_changes_while_it_is_read_has_the_stamp_of_what_was_re
     assert (await ingest(door, docs)).changed == []
 
 
-# ---- the process that reads PDFs
+# ---- the process that reads documents
 
 
-async def test_one_process_reads_all_pdfs() -> None:
+async def test_one_process_reads_all_documents() -> None:
     async with reading.reading() as reader:
         first = await reader.read(Form.PDF, pdf(["one"]))
         child = reader._child
         with pytest.raises(Unreadable, match="damaged"):
             await reader.read(Form.PDF, b"nothing")
+        with pytest.raises(NoText):
+            await reader.read(Form.HTML, b"<p> </p>")
+        text = await reader.read(Form.TEXT, "café".encode("latin-1"))
         second = await reader.read(Form.PDF, pdf(["two", "three"]))
         assert reader._child is child
         assert child is not None
     assert first.sections[0].text.strip() == "one"
+    assert text.sections[0].text == "café"
+    assert "read as Latin-1" in str(text.note)
     assert [section.heading for section in second.sections] == ["page 1", "page 2"]
     assert child.returncode is not None
 
@@ -280,18 +289,53 @@ CHILDREN: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.parametrize("form", [Form.PDF, Form.HTML, Form.MARKDOWN])
 @pytest.mark.parametrize("how", CHILDREN)
-async def test_a_pdf_that_cannot_be_ended_with_is_given_up(
-    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_document_that_cannot_be_ended_with_is_given_up(
+    how: str, form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, why = CHILDREN[how]
     (tmp_path / "child_of_test.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(reading, "_CHILD", "child_of_test")
-    async with reading.reading(pdf_s=0.2 if how == "hangs" else 60.0) as reader:
+    async with reading.reading(most_s=0.2 if how == "hangs" else 60.0) as reader:
         with pytest.raises(Unreadable, match=why):
-            await reader.read(Form.PDF, pdf(["x"]))
+            await reader.read(form, pdf(["x"]))
         assert reader._child is None
+
+
+async def test_an_ingest_that_is_stopped_waits_for_no_file_that_is_being_read(
+    docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D2: a page of 1.2 MB that takes its parser hours is left at once, and told as no failure."""
+    (docs / "endless.html").write_text("<a " * 400_000)
+    door = Door()
+    one = ingestion(door, docs)
+    write = asyncio.StreamWriter.drain
+
+    async def drain(writer: asyncio.StreamWriter) -> None:
+        await write(writer)
+        one.stop()
+
+    monkeypatch.setattr(asyncio.StreamWriter, "drain", drain)
+    told = await one.run()
+    assert told.stopped
+    assert told.failed == []
+    assert changes(door) == []
+
+
+def test_the_process_that_reads_ends_with_half_a_message_and_takes_no_more_than_its_time() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_CPU)
+    whole = reading_child.framed(b"text") + reading_child.framed(b"some words")
+    sink = BytesIO()
+    try:
+        reading_child.main(BytesIO(whole + reading_child.framed(b"text") + b"\0\0"), sink)
+        assert resource.getrlimit(resource.RLIMIT_CPU)[0] <= time.process_time() + reading_child.MOST_S + 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, limits)
+    said = sink.getvalue()
+    assert int.from_bytes(said[:8]) == len(said) - 8, "one answer"
+    assert b"some words" in said
 
 
 def test_no_library_is_loaded_before_it_is_needed(run_python: Callable[[str], str]) -> None:

@@ -71,6 +71,11 @@ def test_markdown_headings_are_named_with_those_above_them() -> None:
         ("| a |\n---\n", [""]),
         ("---\nno end of front matter\n# A\n", ["", "A"]),
         ("#\ntext\n", [""]),
+        ("# A #\n## B ##  \n## C#\n#\tD\n", ["A", "A › B", "A › C#", "D"]),
+        ("# ##\n", [""]),
+        ("# `snake_case` __all__ *of* _it_\n", ["snake_case all of it"]),
+        ("# ![a](u(v)w) [b](<x y>) [c]\n", ["a b [c]"]),
+        ("# " + "long " * 100 + "\n", [("long " * 40)[:199] + "…"]),
     ],
 )
 def test_markdown_corners(text: str, headings: list[str]) -> None:
@@ -107,3 +112,21 @@ def test_rst_levels_are_in_the_order_of_their_first_use() -> None:
     sections = rst_sections(RST)
     assert named(sections) == ["Guide", "Guide › Install", "Guide › Install › Linux", "Guide › Use"]
     assert "".join(section.text for section in sections) == RST
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# a" + " " * 1_000_000 + "x",
+        "# a" + " #" * 500_000 + "x",
+        "# " + "[" * 1_000_000,
+        "# " + "[a](" * 250_000,
+        "# " + "[a]((" * 200_000,
+        "# a" + "_" * 1_000_000 + "x",
+        "a\n" + "-" * 500_000 + " " * 500_000 + "x",
+    ],
+    ids=lambda line: line[:8],
+)
+def test_a_long_line_is_no_trouble(line: str) -> None:
+    """D2: with an expression that goes over a line once for each of its signs, one of these takes hours."""
+    assert "".join(section.text for section in markdown_sections(line)) == line

@@ -50,7 +50,7 @@ _FOREIGN = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 @dataclass(frozen=True, slots=True)
 class File:
     source: str  # below the folder
-    path: Path  # as it is opened: never a link
+    path: Path  # as it is opened: whole, and no part of it is a link
     form: Form
     size_bytes: int
 
@@ -205,9 +205,8 @@ def _take_link(
 
 def load(file: File, *, most_bytes: int = MOST_BYTES) -> bytes:
     """What is in a file that was found; `Unreadable` where it is gone, no file any more, or binary."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # it may be another since it was found
     try:
-        with open(os.open(file.path, flags), "rb") as opened:
+        with open(_opened(file.path), "rb") as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
                 raise Unreadable("is no plain file any more")
             data = opened.read(most_bytes + 1)
@@ -216,6 +215,21 @@ def load(file: File, *, most_bytes: int = MOST_BYTES) -> bytes:
     if len(data) > most_bytes:
         raise Unreadable(f"has grown over {most_bytes / 1024**2:g} MiB")
     return data
+
+
+def _opened(path: Path) -> int:
+    """Part by part, and no part may be a link: it may have become one since the file was found."""
+    never_a_link = os.O_NOFOLLOW | os.O_CLOEXEC
+    to_pass = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | never_a_link
+    above = os.open(path.anchor, to_pass)
+    try:
+        for part in path.parts[1:-1]:
+            below = os.open(part, to_pass, dir_fd=above)
+            os.close(above)
+            above = below
+        return os.open(path.name, os.O_RDONLY | os.O_NONBLOCK | never_a_link, dir_fd=above)
+    finally:
+        os.close(above)
 
 
 def is_text(file: File, data: bytes) -> bool:

@@ -15,10 +15,10 @@ from io import BytesIO
 from typing import Any
 
 from penstock.council.library.sections import (
-    ABOVE,
     Form,
     Section,
     markdown_sections,
+    named,
     rst_sections,
 )
 from penstock.errors import UsageError
@@ -199,12 +199,12 @@ def _html_sections(text: str) -> tuple[Section, ...]:
 
 
 def _close(sections: list[Section], path: list[tuple[int, str]], words: list[str]) -> None:
-    text = re.sub(r" +\n", "\n", "".join(words))
+    text = "\n".join(line.rstrip(" ") for line in "".join(words).split("\n"))
     text = re.sub(r"\n (?=\S)", "\n", text).strip()  # of more blanks it is an indentation
     if text:
         # A page's title is often its first heading as well.
         names = [name for place, (_, name) in enumerate(path) if not place or name != path[place - 1][1]]
-        sections.append(Section(ABOVE.join(name for name in names if name), text + "\n"))
+        sections.append(Section(named(name for name in names if name), text + "\n"))
 
 
 def _html_pieces(soup: Any) -> Iterator[str | tuple[int, str]]:

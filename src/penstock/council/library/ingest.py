@@ -18,7 +18,7 @@ from penstock.council.library.chunks import Chunk, Chunking
 from penstock.council.library.sections import Form
 from penstock.errors import UsageError
 
-_READING = 1  # raised when the same bytes are read or cut otherwise: all files are then made anew
+_READING = 2  # raised when the same bytes are read or cut otherwise: all files are then made anew
 _NAME = re.compile(r"[^/\\\s][^/\\]{0,99}")
 _FROM = "@"  # between a content's hash and its folder's
 

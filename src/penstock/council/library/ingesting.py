@@ -62,9 +62,13 @@ class Ingestion:
         self._under_way_bytes = 0.0
         self._begun: Run | None = None
         self._endings: Endings | None = None
+        self._reader: Reader | None = None
 
     def stop(self) -> None:
+        """A file that is being read is left: of it nothing was sent."""
         self._stopping = True
+        if self._reader is not None:
+            self._reader.give_up()
 
     @property
     def is_stopping(self) -> bool:
@@ -173,6 +177,7 @@ class Ingestion:
         await self._send_removals(plan.remove)
         todo = iter(plan.todo)
         async with reading() as reader, self._door.watching() as watch:
+            self._reader = reader
             while True:
                 more = await self._send_some(root, files, todo, reader)
                 ended = await self._take()
@@ -233,7 +238,8 @@ class Ingestion:
             self._file_done(file)
             return
         except Unreadable as error:
-            self._fail(file, str(error))
+            if not self._stopping:
+                self._fail(file, str(error))
             return
         if document.note is not None:
             self._told.notes.append(Aside(file.source, document.note))

@@ -1,4 +1,7 @@
-"""Files as documents, off the loop: text in a thread, PDFs in a process that is killed when one takes too long."""
+"""Files as documents, in a process that is killed when one of them takes too long, or when nobody waits any more.
+
+Every form is read there: what is harmless to read cannot be told from outside.
+"""
 
 from __future__ import annotations
 
@@ -10,40 +13,43 @@ from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
-from penstock.council.library.formats import Document, Unreadable, read
-from penstock.council.library.pdf_child import LENGTH_BYTES, Read, framed
+from penstock.council.library.formats import Document, NoText, Unreadable
+from penstock.council.library.reading_child import LENGTH_BYTES, MOST_S, Read, framed
 from penstock.council.library.sections import Form
 from penstock.errors import UsageError
 
-_CHILD = "penstock.council.library.pdf_child"
-_PDF_S = 120.0
+_CHILD = "penstock.council.library.reading_child"
 
 
 class Reader:
     """Use it through `reading()`, which ends its process."""
 
-    def __init__(self, pdf_s: float = _PDF_S) -> None:
-        self._pdf_s = pdf_s
+    def __init__(self, most_s: float = MOST_S) -> None:
+        self._most_s = most_s
         self._child: Process | None = None
 
     async def read(self, form: Form, data: bytes) -> Document:
         """`Unreadable` says why there is none."""
-        if form is not Form.PDF:
-            return await asyncio.to_thread(read, form, data)
         try:
-            async with asyncio.timeout(self._pdf_s):
-                told = await self._ask(data)
+            async with asyncio.timeout(self._most_s):
+                told = await self._ask(form, data)
         except TimeoutError:
-            raise Unreadable(f"could not be read within {self._pdf_s:g} s") from None
+            raise Unreadable(f"could not be read within {self._most_s:g} s") from None
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise Unreadable("its reading ended the process that reads PDFs") from None
+            raise Unreadable("its reading ended the process that reads documents") from None
         if told.misses is not None:
             raise UsageError(told.misses)
         if told.error is not None:
-            raise Unreadable(told.error)
-        return Document(form, told.sections)
+            raise (NoText if told.is_without_text else Unreadable)(told.error)
+        return Document(form, told.sections, told.note)
 
-    async def _ask(self, data: bytes) -> Read:
+    def give_up(self) -> None:
+        """Whatever is being read is `Unreadable` at once; the next file is read by another process."""
+        if self._child is not None:
+            with suppress(ProcessLookupError):
+                self._child.kill()
+
+    async def _ask(self, form: Form, data: bytes) -> Read:
         done = False
         try:
             if self._child is None:
@@ -59,7 +65,7 @@ class Reader:
                 )
             assert self._child.stdin is not None
             assert self._child.stdout is not None
-            self._child.stdin.write(framed(data))
+            self._child.stdin.write(framed(form.encode()) + framed(data))
             await self._child.stdin.drain()
             size = int.from_bytes(await self._child.stdout.readexactly(LENGTH_BYTES))
             told = await self._child.stdout.readexactly(size)
@@ -80,8 +86,8 @@ class Reader:
 
 
 @asynccontextmanager
-async def reading(pdf_s: float = _PDF_S) -> AsyncIterator[Reader]:
-    reader = Reader(pdf_s)
+async def reading(most_s: float = MOST_S) -> AsyncIterator[Reader]:
+    reader = Reader(most_s)
     try:
         yield reader
     finally:

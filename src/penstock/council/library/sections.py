@@ -6,11 +6,14 @@ Nothing is taken out: the texts of the sections, one after the other, are the te
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 ABOVE = " › "  # between a heading and those below it
+_LONGEST_TITLE = (
+    200  # characters; what is longer is a paragraph by mistake, and would stand above every section
+)
 
 
 class Form(StrEnum):
@@ -56,24 +59,27 @@ def _cut(text: str, marks_of: Callable[[Sequence[str]], Iterator[Mark]]) -> tupl
     begun = 0
     for mark in marks_of([line.rstrip("\r\n") for line in lines]):
         if mark.line > begun:
-            sections.append(Section(_named(path), "".join(lines[begun : mark.line])))
+            sections.append(Section(named(title for _, title in path), "".join(lines[begun : mark.line])))
         while path and path[-1][0] >= mark.level:
             path.pop()
         path.append((mark.level, mark.title))
         begun = mark.line
     if begun < len(lines):
-        sections.append(Section(_named(path), "".join(lines[begun:])))
+        sections.append(Section(named(title for _, title in path), "".join(lines[begun:])))
     return tuple(sections)
 
 
-def _named(path: Sequence[tuple[int, str]]) -> str:
-    return ABOVE.join(title for _, title in path)
+def named(titles: Iterable[str]) -> str:
+    """A section by the headings that hold it, the outermost first."""
+    return ABOVE.join(
+        title if len(title) <= _LONGEST_TITLE else title[: _LONGEST_TITLE - 1] + "…" for title in titles
+    )
 
 
 # ---- Markdown
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_HASHES = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+_HASHES = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _NO_PARAGRAPH = re.compile(r"\s*$| {4}|\t| {0,3}(?:[-*+>|]|\d+[.)])")  # a rule below it makes no heading
 _FRONT_MATTER = ("---", "+++")
@@ -91,7 +97,7 @@ def _markdown_marks(lines: Sequence[str]) -> Iterator[Mark]:
         elif fence is not None:
             continue
         elif hashes := _HASHES.match(line):
-            yield Mark(number, len(hashes[1]), _plain(hashes[2] or ""))
+            yield Mark(number, len(hashes[1]), _plain(_without_closing(line[hashes.end() :])))
         elif (
             number + 1 < len(lines)
             and (under := _UNDERLINE.match(lines[number + 1]))
@@ -108,10 +114,30 @@ def _after_front_matter(lines: Sequence[str]) -> int:
     return 0
 
 
+def _without_closing(title: str) -> str:
+    """Hashes may stand at the end of a heading too."""
+    title = title.strip(" \t")
+    words = title.rstrip("#")
+    return words.rstrip(" \t") if not words or words[-1] in " \t" else title
+
+
+# Linear whatever a line says: what may repeat ends where the next one would begin.
+_LINK = re.compile(r"!?\[([^\[\]]*+)\]\((?:[^()]++|\([^()]*+\))*+\)")
+_LOOKS = re.compile(r"[`*]+|_+")
+
+
 def _plain(title: str) -> str:
     """Without the signs that only mean how it looks."""
-    title = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", title)
-    return " ".join(re.sub(r"[`*]|(?<!\w)_+|_+(?!\w)", "", title).split())
+    title = _LINK.sub(r"\1", title)
+
+    def kept(found: re.Match[str]) -> str:
+        within = all(
+            one.isalnum()
+            for one in (title[found.start() - 1 : found.start()], title[found.end() : found.end() + 1])
+        )
+        return found[0] if within and found[0][0] == "_" else ""
+
+    return " ".join(_LOOKS.sub(kept, title).split())
 
 
 # ---- reStructuredText
