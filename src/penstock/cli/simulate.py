@@ -102,7 +102,8 @@ def simulate(
     """Start model servers that pretend, until Ctrl-C.
 
     They speak OpenAI's API on loopback: chat, completions, embeddings, models, streamed or not, with the slots,
-    the speed and the limits you give them. Printed are their URLs and a penstock.toml that uses them; at the
+    the speed and the limits you give them. Members of a council get sentences, ballots and summings up; other calls
+    their own words. Printed are their URLs and a penstock.toml that uses them; at the
     end, what they were asked.
     """
     from penstock.testing import ModelBehaviour, ModelServer
@@ -121,6 +122,7 @@ def simulate(
         first_token_s=_number("--first-token", first_token),
         tokens_per_s=_number("--tokens-per-s", tokens_per_s) or None,
         tokens=_whole_or_none("--tokens", tokens),
+        talks=True,
         knee=_whole_or_none("--knee", knee),
         slowdown=cast(Any, _one_of("--slowdown", slowdown)),
         jitter=_share("--jitter", jitter),

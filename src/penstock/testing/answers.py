@@ -16,6 +16,7 @@ import msgspec
 from penstock.testing.behaviour import ModelBehaviour
 from penstock.testing.calls import ModelRequest
 from penstock.testing.schemas import example
+from penstock.testing.talk import said
 
 _TOKEN = re.compile(r"\s*\S+\s*$|\s*\S+|\s+")
 _USUAL_TOKENS = 16
@@ -89,6 +90,8 @@ def _draft(request: ModelRequest, behaviour: ModelBehaviour, most: int | None) -
     answer = behaviour.answer
     if answer is not None:
         return _scripted(answer if isinstance(answer, str) else answer(request))
+    if behaviour.talks and (told := said(request, behaviour.tokens)) is not None:
+        return _Draft(_TOKEN.findall(told))
     json = _json_answer(request.body.get("response_format"))
     if json is not None:
         return _Draft(_TOKEN.findall(json))

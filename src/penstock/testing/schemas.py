@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import cycle, islice
 from typing import Any
 
 _FORMATS = {
@@ -86,7 +87,10 @@ def _array(schema: Mapping[str, Any], root: Any, depth: int) -> list[Any]:
     fixed = [example(one, root, depth + 1) for one in first] if isinstance(first, list) else []
     least = schema.get("minItems")
     missing = max(0, min(least if isinstance(least, int) else 0, _MOST_ITEMS) - len(fixed))
-    return fixed + [example(schema.get("items", {"type": "string"}), root, depth + 1)] * missing
+    items = schema.get("items", {"type": "string"})
+    if isinstance(items, Mapping) and isinstance(items.get("enum"), list) and items["enum"]:
+        return fixed + list(islice(cycle(items["enum"]), missing))  # each once, where they are as many
+    return fixed + [example(items, root, depth + 1)] * missing
 
 
 def _string(schema: Mapping[str, Any]) -> str:
