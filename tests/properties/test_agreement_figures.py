@@ -8,9 +8,10 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.council.plan.agreement import BY_WORDS, Likeness, measure
+from penstock.council.plan.agreement import measure
 from penstock.council.plan.claims import MAX_CHARACTERS, MAX_CLAIMS, claims_of
 from penstock.council.plan.contradictions import contradict, doubtful
+from penstock.council.plan.relations import BY_WORDS, Likeness
 from penstock.council.plan.texts import Answer
 from penstock.council.plan.words_alike import alike
 

@@ -8,10 +8,13 @@ import pytest
 
 from penstock.council.library import embedding
 from penstock.council.library.likeness import agreement, by_meaning
-from penstock.council.plan.agreement import BY_WORDS, MAX_COMPARED, Likeness, measure
+from penstock.council.plan.agreement import MAX_COMPARED, measure
 from penstock.council.plan.claims import MAX_CLAIMS
+from penstock.council.plan.relations import BY_WORDS, Likeness
 from penstock.council.plan.texts import Answer
+from tests.unit.claim_figures import figures, label_of
 from tests.unit.claim_pairs import AGREE, CONTRADICT, DIFFER, HELD_OUT, PAIRS, ClaimPair
+from tests.unit.swapped_pairs import SWAPPED, SWAPPED_HELD_OUT
 
 MEMBERS = (
     Answer("GOKU", "The dose is 5 mg per day. Take it with food. Aspirin thins the blood."),
@@ -127,46 +130,63 @@ def test_how_it_was_matched_is_the_likeness_own_word() -> None:
 # ---- matching, by the labelled pairs
 
 
-def label_of(pair: ClaimPair, likeness: Likeness) -> str:
-    found = measure([Answer("a", pair.one), Answer("b", pair.other)], likeness)
-    if found["conflicts"]:
-        return CONTRADICT
-    return AGREE if found["score"] == 1.0 else DIFFER
-
-
-def figures(pairs: Sequence[ClaimPair], likeness: Likeness) -> dict[str, tuple[float, float]]:
-    """Precision and recall of each label."""
-    told = [(pair.label, label_of(pair, likeness)) for pair in pairs]
-    found = {}
-    for label in (AGREE, CONTRADICT):
-        right = sum(was == said == label for was, said in told)
-        said_so = sum(said == label for _, said in told)
-        found[label] = (right / said_so, right / sum(was == label for was, _ in told))
-    return found
-
-
 @pytest.mark.parametrize(
-    ("pairs", "floors"),
+    ("pairs", "precision", "recall", "most_taken"),
     [
         # Well below what docs/how-to/council-agreement.md tells.
-        (PAIRS, {AGREE: (0.9, 0.8), CONTRADICT: (0.9, 0.9)}),
-        (HELD_OUT, {AGREE: (0.6, 0.5), CONTRADICT: (0.7, 0.6)}),
+        (PAIRS, {AGREE: 0.9, CONTRADICT: 0.9}, {AGREE: 0.8, CONTRADICT: 0.9}, 0),
+        (HELD_OUT, {AGREE: 0.6, CONTRADICT: 0.7}, {AGREE: 0.5, CONTRADICT: 0.6}, 3),
+        (SWAPPED, {AGREE: 0.95, CONTRADICT: 0.9}, {AGREE: 0.9, CONTRADICT: 0.9}, 0),
+        (SWAPPED_HELD_OUT, {AGREE: 0.75, CONTRADICT: 0.65}, {AGREE: 0.75, CONTRADICT: 0.75}, 6),
     ],
 )
 def test_d4_claims_are_matched_by_meaning(
-    pairs: Sequence[ClaimPair], floors: dict[str, tuple[float, float]]
+    pairs: Sequence[ClaimPair], precision: dict[str, float], recall: dict[str, float], most_taken: int
 ) -> None:
-    """D4: with the real model."""
+    """D4: with the real model. Contradictions that are taken for agreement are the worst mistake."""
     found = figures(pairs, by_meaning())
-    for label, (precision, recall) in floors.items():
-        assert found[label][0] >= precision, found
-        assert found[label][1] >= recall, found
+    for label in (AGREE, CONTRADICT):
+        assert found.precision[label] >= precision[label], found
+        assert found.recall[label] >= recall[label], found
+    assert found.taken_for_agreement <= most_taken, found
+
+
+def test_d4_members_that_name_another_thing_do_not_agree() -> None:
+    """D4: three capitals of one country, as real members answer; with the real model."""
+    cities = {"a": "Sydney", "b": "Canberra", "c": "Melbourne"}
+    found = agreement([Answer(name, f"The capital of Australia is {city}.") for name, city in cities.items()])
+    assert (found["how"], found["score"], found["shared"]) == ("embeddings", 0.0, [])
+    assert len(found["conflicts"]) == 3
+
+
+def test_by_words_alone_another_word_is_no_agreement() -> None:
+    """A synonym or another thing: words do not tell, so it is neither; a name is another one for sure."""
+    assert {label_of(pair, BY_WORDS) for pair in SWAPPED if pair.label == CONTRADICT} == {CONTRADICT, DIFFER}
+    austen, dickens = (Answer(name, f"Emma was written by {name}.") for name in ("Austen", "Dickens"))
+    assert len(measure([austen, dickens])["conflicts"]) == 1
+
+
+def test_words_that_may_be_synonyms_are_asked_for_in_one_go() -> None:
+    asked: list[Sequence[str]] = []
+
+    def noted(texts: Sequence[str]) -> list[list[float]]:
+        asked.append(list(texts))
+        return [[0.85] * len(texts) for _ in texts]
+
+    answers = [
+        Answer("a", "The trip to the coast takes long hours by night."),
+        Answer("b", "The journey to the coast takes long hours by night."),
+        Answer("c", "The voyage to the coast takes long hours by night."),
+    ]
+    found = measure(answers, Likeness("embeddings", 0.7, noted))
+    assert asked[1:] == [["journey", "trip", "voyage"]]
+    assert found["score"] == 1.0, "they are alike by themselves"
 
 
 def test_words_alone_match_less_and_seldom_wrongly() -> None:
-    precision, recall = figures(PAIRS, BY_WORDS)[AGREE]
-    assert precision >= 0.85, precision
-    assert recall >= 0.65, recall
+    found = figures(PAIRS, BY_WORDS)
+    assert found.precision[AGREE] >= 0.85, found
+    assert found.recall[AGREE] >= 0.65, found
 
 
 def test_d4_real_embeddings_see_a_paraphrase() -> None:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.council.library.embedding import local_model
-from penstock.council.plan.agreement import BY_WORDS, Likeness, by_embeddings, measure
+from penstock.council.plan.agreement import measure
+from penstock.council.plan.relations import BY_WORDS, Likeness, by_embeddings
 from penstock.council.plan.texts import Answer
 from penstock.errors import PermanentError
 

@@ -1,46 +1,24 @@
 """How far answers agree: their claims are matched by likeness, and what matches is counted.
 
-Two claims agree when they are alike and nothing shows that both cannot be true. The agreement of two answers is the
-share of their claims that the other one has too; that of several is the mean of all pairs. It says that answers are
-alike, not that they are right. Where there is nothing to compare it says so, and gives no figure.
+Two claims agree when they are alike and nothing shows that they are not the same. The agreement of two answers is
+the share of their claims that the other one has too; that of several is the mean of all pairs. It says that answers
+are alike, not that they are right. Where there is nothing to compare it says so, and gives no figure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from math import fsum
 from typing import Any
 
 from penstock.council.plan.claims import Claims, claims_of
-from penstock.council.plan.contradictions import contradict, doubtful
+from penstock.council.plan.relations import BY_WORDS, Likeness, Relation, Relations
 from penstock.council.plan.texts import Answer
-from penstock.council.plan.words_alike import alike
 
-EMBEDDINGS, WORDS = "embeddings", "words"
-# Chosen by the labelled pairs of tests/unit/claim_pairs.py, for the local model: docs/how-to/council-agreement.md.
-ALIKE_BY_EMBEDDINGS = 0.7
-ALIKE_BY_WORDS = 0.4
 MAX_COMPARED = 400  # claims of all answers together: all are compared with all
 _DECIMALS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Likeness:
-    """How alike texts are. `of` gives a row for each text with its likeness to every one, 1 being the same."""
-
-    how: str
-    threshold: float
-    of: Callable[[Sequence[str]], Sequence[Sequence[float]]] = field(repr=False)
-
-
-BY_WORDS = Likeness(WORDS, ALIKE_BY_WORDS, alike)
-
-
-def by_embeddings(of: Callable[[Sequence[str]], Sequence[Sequence[float]]]) -> Likeness:
-    """`of`: the cosines of the vectors that the local model makes of texts."""
-    return Likeness(EMBEDDINGS, ALIKE_BY_EMBEDDINGS, of)
 
 
 def measure(answers: Sequence[Answer], similarity: Likeness = BY_WORDS) -> dict[str, Any]:
@@ -116,10 +94,8 @@ class _Compared:
         # changes nothing, not even by rounding.
         texts = sorted({claim.text for claim in held})
         place = {text: number for number, text in enumerate(texts)}
-        rows = similarity.of(texts)
         self._row = [place[claim.text] for claim in held]
-        self._alike = rows
-        self._threshold = similarity.threshold
+        self._relations = Relations(texts, similarity)
         self._agrees: list[set[int]] = [set() for _ in held]
         self._differs: list[set[int]] = [set() for _ in held]
         for one, other in combinations(range(len(held)), 2):
@@ -127,23 +103,15 @@ class _Compared:
                 self._compare(one, other)
 
     def _compare(self, one: int, other: int) -> None:
-        a, b = self._held[one].text, self._held[other].text
-        if a != b and self._likeness(one, other) < self._threshold:
+        found = self._relations.between(self._row[one], self._row[other])
+        if found is Relation.NEITHER:
             return
-        if a == b:
-            kind = self._agrees
-        elif contradict(a, b):
-            kind = self._differs
-        elif doubtful(a, b):
-            return
-        else:
-            kind = self._agrees
+        kind = self._agrees if found is Relation.SAME else self._differs
         kind[one].add(other)
         kind[other].add(one)
 
     def _likeness(self, one: int, other: int) -> float:
-        a, b = self._row[one], self._row[other]
-        return max(float(self._alike[a][b]), float(self._alike[b][a]))
+        return self._relations.likeness(self._row[one], self._row[other])
 
     def _holders(self, claim: int) -> set[str]:
         return {self._held[claim].name, *(self._held[other].name for other in self._agrees[claim])}
@@ -165,10 +133,7 @@ class _Compared:
 
     def _means(self, one: int, other: int) -> bool:
         """Whether they say the same, also where one answer says it twice."""
-        if other in self._agrees[one] or self._held[one].text == self._held[other].text:
-            return True
-        a, b = self._held[one].text, self._held[other].text
-        return self._likeness(one, other) >= self._threshold and not contradict(a, b) and not doubtful(a, b)
+        return self._relations.between(self._row[one], self._row[other]) is Relation.SAME
 
     def alone(self) -> list[_Claim]:
         """Claims that nobody else makes, nor anybody denies."""

@@ -7,9 +7,10 @@ Asked only of claims that are much alike. It sees what words show: the opposite 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
-from penstock.council.plan.words_alike import stems, words_of
+from penstock.council.plan.words_alike import READ_ONCE, stems, words_of
 
 _NEGATORS_LISTED = """
 not no never none nor neither without cannot nothing nobody nowhere false incorrect wrong untrue nicht kein
@@ -109,6 +110,7 @@ def _says_no_once(one: str, other: str) -> bool:
     return (_noes(one) + _noes(other) + _opposites(one, other)) % 2 == 1
 
 
+@lru_cache(maxsize=READ_ONCE)
 def _noes(text: str) -> int:
     told = _NOT_NEGATING.sub(" ", text.casefold().replace("’", "'"))
     return sum(word in _NEGATORS or word.endswith("n't") for word in words_of(told))
@@ -136,6 +138,7 @@ def _common(one: str, other: str) -> float:
 # ---- figures
 
 
+@lru_cache(maxsize=READ_ONCE)
 def quantities(text: str) -> frozenset[Quantity]:
     found = {_quantity(match) for match in _QUANTITY.finditer(text)}
     words = words_of(text)
@@ -148,6 +151,15 @@ def quantities(text: str) -> frozenset[Quantity]:
             )
             found.add(Quantity(_NUMBER_WORDS[word] * scale * factor, base))
     return frozenset(found)
+
+
+def is_figure(word: str) -> bool:
+    """In small letters: 5, five, million."""
+    return word[0].isdigit() or word in _NUMBER_WORDS or word in _SCALES
+
+
+def is_unit(word: str) -> bool:
+    return word in _UNITS
 
 
 def _quantity(match: re.Match[str]) -> Quantity:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 _WORD = re.compile(r"[^\W_]+(?:[.,]\d+)*(?:['’][^\W\d_]+)?")
 _FIRST_WITHOUT_SPACES = 0x2E80  # Chinese, Japanese and their like: pairs of characters are their words
@@ -23,6 +24,9 @@ se lo gli uno e sono di da os um uma é são dos na no
 _SLIGHT_WORDS = frozenset(_SLIGHT_WORDS_LISTED.split())
 _ENDINGS = ("ations", "ation", "ingly", "edly", "ings", "ing", "ies", "ed", "es", "ly", "s", "e")
 _SHORTEST_STEM = 3
+READ_ONCE = (
+    1024  # claims that are compared with each other, kept as they were read: more than one question has
+)
 
 
 def alike(texts: Sequence[str]) -> list[list[float]]:
@@ -31,6 +35,7 @@ def alike(texts: Sequence[str]) -> list[list[float]]:
     return [[_likeness(one, other) for other in weighed] for one in weighed]
 
 
+@lru_cache(maxsize=READ_ONCE)
 def stems(text: str) -> frozenset[str]:
     """The words of a text that tell what it is about, without their endings."""
     weighed = _weighed(text)
@@ -41,6 +46,11 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text.casefold().replace("’", "'"))
 
 
+def is_slight(word: str) -> bool:
+    """In small letters: one that most texts have, whatever they are about."""
+    return word in _SLIGHT_WORDS
+
+
 def _weighed(text: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for word in words_of(text):
@@ -48,11 +58,11 @@ def _weighed(text: str) -> dict[str, float]:
             pairs = [word[at : at + 2] for at in range(max(1, len(word) - 1))]
             found |= dict.fromkeys(pairs, 1.0)
         else:
-            found[_stem(word)] = _SLIGHT if word in _SLIGHT_WORDS else 1.0
+            found[stem_of(word)] = _SLIGHT if word in _SLIGHT_WORDS else 1.0
     return found
 
 
-def _stem(word: str) -> str:
+def stem_of(word: str) -> str:
     if not word.isalpha():
         return word
     for ending in _ENDINGS:
