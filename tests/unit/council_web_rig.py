@@ -16,6 +16,7 @@ from tests.unit.web_rig import Web, serving
 MODELS = ("saiyan", "prince", "dragon")
 ANSWERS = {"saiyan": "Light scatters in the air.", "prince": "Blue light scatters the most."}
 SUMMED_UP = "Blue light scatters most, so the sky is blue."
+DISSENT = "\n\n[VEGETA dissents: It is not the air.]"
 ASK = "/api/councils/shenron/ask"
 QUERY = "Why is the sky blue?"
 _MARK = re.compile(r"END-OF-ANSWER-\w+")

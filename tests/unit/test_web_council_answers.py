@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from penstock.hosts.own_door import Guest
 from penstock.testing import Fault
-from tests.unit.council_web_rig import ANSWERS, QUERY, SUMMED_UP, Talk, council_web
+from tests.unit.council_web_rig import ANSWERS, DISSENT, QUERY, SUMMED_UP, Talk, council_web
 from tests.unit.web_rig import PATIENCE_S, Web, token
 
 CHAT = "/v1/chat/completions"
@@ -78,7 +78,7 @@ async def test_a_whole_answer_is_the_chairs_with_the_record(both: tuple[Web, Tal
         "council:shenron",
     )
     (choice,) = told["choices"]
-    assert choice["message"] == {"role": "assistant", "content": SUMMED_UP}
+    assert choice["message"] == {"role": "assistant", "content": SUMMED_UP + DISSENT}
     assert choice["finish_reason"] == "stop"
     assert [one["answer"] for one in told["penstock"]["responses"]] == list(ANSWERS.values())
     usage = told["usage"]
@@ -96,7 +96,7 @@ async def test_a_stream_tells_progress_then_the_answer_then_the_record(both: tup
     web, _ = both
     found = await streamed(web, stream_options={"include_usage": True})
     assert found[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
-    assert joined(found, "content") == SUMMED_UP
+    assert joined(found, "content") == SUMMED_UP + DISSENT
     thoughts = joined(found, "reasoning_content")
     assert "🥋 GOKU has answered" in thoughts
     assert "🐉 SHENRON sums up." in thoughts
@@ -121,7 +121,8 @@ async def test_a_chair_that_breaks_off_is_told_and_a_member_goes_on(tmp_path: Pa
         said = joined(found, "content")
         assert said.startswith("Blue")
         assert "[SHENRON broke off; " in said
-        assert said.endswith(record["synthesis"]["text"])
+        assert record["synthesis"]["text"] in said
+        assert "[GOKU has summed up in place of another (SHENRON: " in said
 
 
 async def test_turns_and_instructions_of_a_chat_reach_the_members(both: tuple[Web, Talk]) -> None:
@@ -136,6 +137,8 @@ async def test_turns_and_instructions_of_a_chat_reach_the_members(both: tuple[We
     response = await web.http.post(CHAT, json=body(messages=messages, penstock=own))
     assert response.status_code == 200, response.text
     assert response.json()["penstock"]["synthesis"]["method"] == "single"
+    told = response.json()["choices"][0]["message"]["content"]
+    assert told.endswith("\n\n[This is the answer of VEGETA alone; nobody has summed up.]")
     assert not talk.asked("saiyan")
     (request,) = talk.asked("prince")
     for words in ("Answer in Latin.", "Is it blue?", "It is.", QUERY):

@@ -114,6 +114,7 @@ def record(text: str, by: str = "SHENRON", method: str = "synthesis") -> dict[st
 def test_how_far_it_is_comes_as_reasoning_and_only_once() -> None:
     spoken = Spoken(COUNCIL)
     events: list[dict[str, Any]] = [
+        {"event": "retrieval", "used": True, "passages": [{"n": 1}], "problem": None},
         {"event": "stage", "stage": "members"},
         {"event": "step", "step": "member/GOKU", "state": "started"},
         text("member/GOKU", "It "),
@@ -127,6 +128,7 @@ def test_how_far_it_is_comes_as_reasoning_and_only_once() -> None:
     lines = [delta for event in events for delta in spoken.heard(event)]
     assert {delta.kind for delta in lines} == {"reasoning_content"}
     assert "".join(delta.text for delta in lines).splitlines() == [
+        "Documents: 1 passage found.",
         "The members are asked.",
         "🥋 GOKU has answered (1.3 s).",
         "🥋 VEGETA has not answered: timed out",
@@ -168,7 +170,11 @@ def test_a_chair_that_begins_again_is_told() -> None:
 
 
 def test_what_was_not_streamed_is_said_at_the_end() -> None:
-    assert Spoken(COUNCIL).closing(record("All.", "GOKU", "single")) == [Delta("content", "All.")]
+    alone = "\n\n[This is the answer of GOKU alone; nobody has summed up.]"
+    assert Spoken(COUNCIL).closing(record("All.", "GOKU", "single")) == [
+        Delta("content", "All."),
+        Delta("content", alone),
+    ]
     assert Spoken(COUNCIL).closing({"synthesis": None}) == []
     part = Spoken(COUNCIL)
     assert said(part, text("synthesis/SHENRON", "Light")) == "Light"
@@ -179,4 +185,7 @@ def test_a_list_that_stands_for_a_synthesis_says_so() -> None:
     spoken = Spoken(COUNCIL)
     said(spoken, text("synthesis/SHENRON", "Light is"))
     told = "".join(delta.text for delta in spoken.closing(record("1. GOKU: …", "", "list")))
-    assert told == "\n\n[SHENRON broke off; the answers follow as a list]\n\n1. GOKU: …"
+    assert told == (
+        "\n\n[SHENRON broke off; the answers follow as a list]\n\n1. GOKU: …"
+        "\n\n[Nobody has summed up; these are the answers themselves.]"
+    )

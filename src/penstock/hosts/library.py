@@ -8,6 +8,7 @@ through the queue, as any call of that model.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ from penstock.hosts.library_orders import embedding_body, read_embeddings, read_
 from penstock.hosts.library_process import LibraryProcess
 from penstock.model import Host, Outcome, Task, Verdict
 
+_log = logging.getLogger("penstock.hosts")
 _TEXTS_AT_ONCE = 64  # in one call for embeddings
 _EMBEDDINGS = "embeddings"  # the endpoint of /v1
 _EMBEDDING = "embedding"  # the kind of such calls
@@ -51,6 +53,7 @@ class LibraryAdapter:
         self._host = host.name
         self._placement: LibraryPlacement = host.options["placement"]
         self._process = LibraryProcess(self._placement.environment, self._placement.idle_s)
+        self._logged: dict[str, str] = {}  # of each collection, what was wrong with it last
 
     async def open(self) -> None:
         if self._placement.announce is not None:
@@ -87,10 +90,27 @@ class LibraryAdapter:
                 order = msgspec.structs.replace(order, vectors=vectors)
             answer = await self._process.ask(order)
         if answer.error is not None:
-            raise (TemporaryError if answer.is_temporary else PermanentError)(answer.error)
+            told = self._without_places(order, answer.error)
+            raise (TemporaryError if answer.is_temporary else PermanentError)(told)
         if answer.needs is not None:
             raise PermanentError(f"hosts.{self._host}: there are no vectors of {len(answer.needs)} texts")
+        if order.do == "search" and isinstance(answer.value, Mapping) and answer.value.get("problem"):
+            return {**answer.value, "problem": self._without_places(order, str(answer.value["problem"]))}
         return answer.value
+
+    def _without_places(self, order: Order, problem: str) -> str:
+        """For records, which whoever asks can read; where things lie is told in the log."""
+        place = order.place
+        if order.do != "search" or place is None:
+            return problem
+        told = problem
+        for where in sorted(filter(None, (place.path, place.url, place.words)), key=len, reverse=True):
+            for words in (f" in {where}", f" on {where}", f" {where}", where):
+                told = told.replace(words, "")
+        if told != problem and self._logged.get(place.collection) != problem:
+            self._logged[place.collection] = problem
+            _log.warning("%s", problem)
+        return told
 
     async def _vectors(self, job: Job, model: str, texts: Sequence[str]) -> dict[str, list[float]]:
         made: dict[str, list[float]] = {}

@@ -24,6 +24,7 @@ from penstock.web.calls import CallResponse, ConnectionRelay
 from penstock.web.council_chat import Chat, read_chat
 from penstock.web.council_door import must_be_question
 from penstock.web.council_events import FINAL
+from penstock.web.council_notes import notes
 from penstock.web.council_spoken import Delta, Spoken
 from penstock.web.events import HEARTBEAT_S
 from penstock.web.refusals import JSON, Refused, is_v1
@@ -196,7 +197,7 @@ class ChatForm:
         self._common = {"id": f"chatcmpl-{task.id}", "created": int(task.queued_at), "model": model}
 
     def whole(self, record: Mapping[str, Any]) -> bytes:
-        message = {"role": "assistant", "content": _text(record)}
+        message = {"role": "assistant", "content": _text(record) + notes(record)}
         return _encode(
             {
                 **self._common,

@@ -1,7 +1,8 @@
 """What of a question's events a chat is told: how far it is as reasoning, the chair's words as the answer.
 
 The chair's words go out as they come. What was sent cannot be taken back: a chair that breaks off is told in the
-answer, and the next one goes on below. What is said in the end is always the text of the record.
+answer, and the next one goes on below. What is said in the end is always the text of the record,
+with what it lacks.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from penstock.config.councils import Council, Member
 from penstock.council.plan.steps import Stage
+from penstock.web.council_notes import documents, notes
 
 _MOST_WHY = 300
 
@@ -39,12 +41,16 @@ class Spoken:
                 return self._words(step, str(event.get("name") or ""), str(event.get("text") or ""))
             if kind == "again":
                 return self._begins_again(step)
-        if kind in ("stage", "answer", "review", "agreement"):
+        if kind in ("stage", "retrieval", "answer", "review", "agreement"):
             return self._progress(_line(self._council, str(kind), event))
         return []
 
     def closing(self, record: Mapping[str, Any]) -> list[Delta]:
-        """What is missing to the answer as the record has it."""
+        """What is missing to the answer as the record has it, and what the answer itself lacks."""
+        lacking = notes(record)
+        return [*self._rest(record), *([Delta("content", lacking)] if lacking else [])]
+
+    def _rest(self, record: Mapping[str, Any]) -> list[Delta]:
         synthesis = record.get("synthesis")
         synthesis = synthesis if isinstance(synthesis, Mapping) else {}
         text = str(synthesis.get("text") or "")
@@ -91,6 +97,8 @@ class Spoken:
 def _line(council: Council, kind: str, event: Mapping[str, Any]) -> str:
     if kind == "stage":
         return _stage(council, str(event.get("stage") or ""))
+    if kind == "retrieval":
+        return documents(event)
     if kind == "answer":
         return _answer(council, event)
     if kind == "review":
