@@ -88,6 +88,7 @@ async def test_d1_questions_end_under_any_faults_and_leave_nothing_behind(
             assert not inner._watched
             assert not inner._own
             assert not inner._unwanted
+            assert not inner._texts
             assert stage.dispatcher.live.statistics()["followers"] == 0
     for record in ended:
         if record.state is State.CANCELLED:

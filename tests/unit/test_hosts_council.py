@@ -112,6 +112,29 @@ async def test_text_of_an_attempt_that_broke_is_taken_back(tmp_path: Path) -> No
     assert len(of(events, "again")) == 1
 
 
+async def test_followers_lose_no_text_when_the_question_is_begun_again(tmp_path: Path) -> None:
+    """D7: its time is over while members speak, again and again; they go on, and so does what is heard of them."""
+    answer = "one two three four five six seven eight nine ten " * 2
+    slow = models(answer=lambda request: answer, tokens_per_s=25.0)
+    async with ModelServer(slow) as server, staged(tmp_path, server) as stage:
+        question = new_ids(1)[0]
+        async with asyncio.TaskGroup() as group:
+            hearing = group.create_task(told(stage, question))
+            await stage.ask(id=question, timeout_s=0.5, retries=100)
+        events = hearing.result()
+        done = await stage.ended(question)
+    assert done.state is State.DONE, done.error
+    assert done.attempts > 1
+    seen: dict[str, str] = {}
+    for one in events:
+        if one["event"] == "again":
+            seen[one["step"]] = ""
+        elif one["event"] == "text":
+            seen[one["step"]] = seen.get(one["step"], "") + one["text"]
+    steps = ("member/A", "member/B", "member/C", "synthesis/CHAIR")
+    assert {name: text.strip() for name, text in seen.items()} == dict.fromkeys(steps, answer.strip())
+
+
 async def test_what_is_wrong_with_a_question_is_told_and_nobody_is_asked(tmp_path: Path) -> None:
     async with ModelServer(models()) as server, staged(tmp_path, server) as stage:
         done = await stage.ended(await stage.ask({"query": "x", "members": ["GOKU"]}))

@@ -289,6 +289,52 @@ async def test_who_has_left_hears_nothing_and_the_tasks_go_on(tmp_path: Path) ->
         assert (stage.ear.texts, stage.ear.ends) == ([], {})
 
 
+async def test_text_that_came_while_nobody_listened_is_kept_for_who_comes(tmp_path: Path) -> None:
+    """D7: a question that is begun again while its members speak."""
+    async with staged(tmp_path) as stage:
+        question = await stage.question()
+        (asked,) = await stage.ask(question, "member/A", retries=1)
+        first = await stage.started(asked.id)
+        assert first.tap is not None
+        first.tap("he")
+        stage.desk.inner.leave(stage.ear)
+        first.tap("llo")
+        other = Ear()
+        await stage.desk.inner.submit(question, [step(question, "member/A", retries=1)], other)
+        assert stage.desk.inner.said(asked.id) == "hello"
+        first.tap(" you")
+        assert (stage.ear.texts, other.texts) == ([(asked.id, "he")], [(asked.id, " you")])
+        stage.engine.finish(asked.id, Outcome(Verdict.TEMPORARY, error="no", retry_after_s=0.0))
+        second = await stage.started(asked.id)
+        assert stage.desk.inner.said(asked.id) == ""  # what was said is void
+        first.tap(" late")
+        assert second.tap is not None
+        second.tap("well")
+        assert stage.desk.inner.said(asked.id) == "well"
+        assert other.texts == [(asked.id, " you"), (asked.id, "well")]
+        stage.engine.finish(asked.id, Outcome(Verdict.DONE, "well"))
+        await other.end_of(asked.id)
+        assert stage.desk.inner.said(asked.id) == ""
+
+
+async def test_a_task_that_starts_while_nobody_listens_is_heard_by_who_comes(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        question = await stage.question()
+        asked = await stage.ask(question, "member/A", "member/B", "member/C")  # two slots: one waits
+        for one in asked[:2]:
+            await stage.started(one.id)
+        stage.desk.inner.leave(stage.ear)
+        stage.engine.finish(asked[0].id, Outcome(Verdict.DONE, "x"))
+        job = await stage.started(asked[2].id)
+        assert job.tap is not None
+        job.tap("early")
+        other = Ear()
+        await stage.desk.inner.submit(question, [step(question, "member/C")], other)
+        assert stage.desk.inner.said(asked[2].id) == "early"
+        job.tap(" late")
+        assert other.texts == [(asked[2].id, " late")]
+
+
 async def test_what_could_never_run_has_failed_at_once_and_the_others_go_on(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
         question = await stage.question()

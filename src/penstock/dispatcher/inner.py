@@ -86,6 +86,9 @@ class Inner:
         self._call_patience_s = config.server.patience_s
         self._watched: dict[str, _Watch] = {}
         self._own: dict[str, dict[str, None]] = {}  # the live tasks of each question
+        self._texts: dict[
+            str, list[str]
+        ] = {}  # live tasks of questions: what their attempts have said so far
         self._unwanted: set[str] = set()  # cancelled before the scheduler knew them
         self._looks: dict[
             bool, asyncio.TimerHandle
@@ -142,6 +145,9 @@ class Inner:
         for task in [id for id, watch in self._watched.items() if watch.listener is listener]:
             del self._watched[task]
 
+    def said(self, task: str) -> str:
+        return "".join(self._texts.get(task, ()))
+
     async def call(self, task: Task, endpoint: str, body: bytes) -> bytes:
         task = self._known_by(task)
         if task.deadline is None:  # nobody waits for ever for a host that is busy or down
@@ -190,6 +196,7 @@ class Inner:
 
     def _revive(self, question: str, record: TaskRecord) -> None:
         self._own.setdefault(question, {})[record.task.id] = None
+        self._texts[record.task.id] = []
         self._ways.tell(RetryAsked([record], dict.fromkeys(record.task.after, State.DONE)))
 
     async def _count_before(self, watch: _Watch) -> None:
@@ -209,14 +216,17 @@ class Inner:
     # ---- for the dispatcher
 
     def tap(self, task: str) -> Callable[[str], None] | None:
-        """Who hears the text of a task's answer as it comes."""
-        if (watch := self._watched.get(task)) is None:
+        """Who hears the text of a task's answer as it comes. It is kept for a question that is begun again."""
+        if task not in self._texts:
             return None
-        listener = watch.listener
+        said = self._texts[task] = []
 
         def told(piece: str) -> None:
-            if task in self._watched:
-                listener.text(task, piece)
+            if self._texts.get(task) is not said:
+                return  # of an attempt that is over
+            said.append(piece)
+            if (watch := self._watched.get(task)) is not None:
+                watch.listener.text(task, piece)
 
         return told
 
@@ -233,6 +243,7 @@ class Inner:
                 cancelled.append(CancelAsked(task.id))
             else:
                 self._own.setdefault(question, {})[task.id] = None
+                self._texts[task.id] = []
         return cancelled
 
     def decided(self, decisions: Sequence[Decision]) -> None:
@@ -246,14 +257,18 @@ class Inner:
             elif isinstance(decision, Spend):
                 if (watch := watched.get(decision.task)) is not None:
                     watch.cost_usd = _more(watch.cost_usd, decision.usd)
-            elif isinstance(decision, Requeue) and (watch := watched.get(decision.task)) is not None:
-                watch.tokens = _more(watch.tokens, decision.tokens)
+            elif isinstance(decision, Requeue):
+                if decision.task in self._texts:
+                    self._texts[decision.task] = []  # what it said is void
+                if (watch := watched.get(decision.task)) is not None:
+                    watch.tokens = _more(watch.tokens, decision.tokens)
         for decision in decisions:  # what it cost is told before or after it
             if isinstance(decision, End):
                 self._ended(decision)
 
     def _ended(self, end: End) -> None:
         self._unwanted.discard(end.task)
+        self._texts.pop(end.task, None)
         for task in self._own.pop(end.task, ()):
             if self._ways.knows(task):
                 self._ways.tell(CancelAsked(task))

@@ -15,6 +15,7 @@ from penstock.config.council_steps import step_key
 from penstock.config.councils import Council
 from penstock.council.plan.counting import counts
 from penstock.council.plan.course import moves
+from penstock.council.plan.replies import read_reply
 from penstock.council.plan.steps import Moves, Question, Stage, Step, StepEnd
 from penstock.errors import PermanentError
 from penstock.hosts.base import Job
@@ -52,13 +53,14 @@ class QuestionAttempt:
         self._replays = bool(given.known)
         self._question = question
         self._job = job
-        self._news = News(given.inner.live, given.council, question)
+        self._news = News(given.inner.live, given.council, question, is_first=job.attempt < 2)
         self._steps: dict[str, str] = {}  # task -> step
         self._tasks: dict[str, str] = {}  # step -> task
         self._asked: dict[str, float] = {}
         self._ends: dict[str, StepEnd] = {}  # by task
         self._told: set[str] = set()  # ends of steps that followers were told of
         self._unwanted: set[str] = set()
+        self._joined: set[str] = set()  # steps that an earlier attempt has asked for
         self._numbers: dict[str, int] = {}  # of steps that are asked for once more
         self._used: dict[str, StepEnd] = {}  # by step: what those before it have used
         self._heard = asyncio.Event()
@@ -136,6 +138,16 @@ class QuestionAttempt:
 
     async def _ask(self, steps: Sequence[Step]) -> None:
         await asyncio.gather(self._submit(steps), self._tell_asked(steps))
+        for step in steps:
+            if step.name in self._joined:
+                self._news.went_on(step.name, self._said(step))
+
+    def _said(self, step: Step) -> str:
+        task = self._tasks[step.name]
+        end = self._ends.get(task)
+        if end is None:
+            return self._inner.said(task)
+        return read_reply(end, max_tokens=0).text if end.is_done else ""
 
     async def _submit(self, steps: Sequence[Step]) -> None:
         """Those that came to nothing before the question was asked again are asked once more."""
@@ -154,6 +166,7 @@ class QuestionAttempt:
                     again.append(step)
                     continue
                 self._steps[asked.id] = step.name
+                self._joined.add(step.name)
             self._tasks[step.name] = asked.id
             self._asked[step.name] = asked.queued_at
             if asked.end is not None:

@@ -5,7 +5,7 @@
 | stage | the first step of a stage is asked for | stage |
 | step | a step is asked for, has started, is over | step, name, stage, state (queued, started, ended), host … |
 | text | a piece of an answer came | step, name, text |
-| again | an attempt is begun again: its text so far is void | step, name |
+| again | an attempt, or the question's, is begun again: the text so far is void | step, name |
 | retrieval | passages were looked for | the record's `retrieval` |
 | answer | a member has ended | its entry of the record's `responses` |
 | review | a reviewer has ended | its entry of the record's `ballots` |
@@ -28,6 +28,8 @@ from penstock.council.plan.confidence import read_confidence
 from penstock.council.plan.course import partial_record
 from penstock.council.plan.steps import Question, Stage, Step, StepEnd
 from penstock.council.plan.synthesis import Trailer
+
+_TOLD = (Stage.MEMBERS, Stage.SYNTHESIS)  # whose text is told as it comes
 
 
 class _Text:
@@ -55,8 +57,9 @@ class _Text:
 
 
 class News:
-    def __init__(self, hub: Hub, council: Council, question: Question) -> None:
+    def __init__(self, hub: Hub, council: Council, question: Question, *, is_first: bool = True) -> None:
         self._hub = hub
+        self._is_first = is_first  # of the question's attempts: nobody has heard anything of it
         self._council = council
         self._question = question
         self._steps: dict[str, Step] = {}
@@ -68,6 +71,8 @@ class News:
         if step.stage not in self._stages:
             self._stages.add(step.stage)
             self._tell("stage", stage=step.stage.value)
+        if not self._is_first and step.stage in _TOLD:
+            self._tell("again", step=step.name, name=step.member)
         self._of_step(step, "queued")
 
     def started(self, name: str, host: str, attempt: int) -> None:
@@ -78,12 +83,19 @@ class News:
 
     def text(self, name: str, piece: str) -> None:
         step = self._steps[name]
-        if step.stage not in (Stage.MEMBERS, Stage.SYNTHESIS):
+        if step.stage not in _TOLD:
             return
         if (text := self._texts.get(name)) is None:
             is_quick = self._question.mode is Mode.QUICK and step.stage is Stage.MEMBERS
             text = self._texts[name] = _Text(self._question.id, by_lines=is_quick)
         self._pass_on(step, text.feed(piece))
+
+    def went_on(self, name: str, text: str) -> None:
+        """A step that began before this attempt: what it has said so far, and nobody else will tell of."""
+        if (before := self._texts.pop(name, None)) is not None and before.shown:
+            self._tell("again", step=name, name=self._steps[name].member)
+        if text:
+            self.text(name, text)
 
     def ended(self, name: str, asked: Mapping[str, float], ended: Mapping[str, StepEnd], now: float) -> None:
         step, end = self._steps[name], ended[name]

@@ -60,6 +60,9 @@ class Inner(Protocol):
     def leave(self, listener: Listener) -> None:
         """It hears nothing any more; its tasks go on."""
 
+    def said(self, task: str) -> str:
+        """The text of its running attempt so far, whoever has heard it."""
+
     async def call(self, task: Task, endpoint: str, body: bytes) -> bytes:
         """Ask a model through the queue, and get its answer. Nothing of it is stored but that it was made.
 
