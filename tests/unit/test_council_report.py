@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from copy import deepcopy
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from penstock.council.markdown import html_of, inline, quoted
 from penstock.council.recorded import read_record
@@ -70,6 +73,12 @@ HOSTILE = (
     "![x](http://127.0.0.1:9/x.png)",
     "[click](javascript:alert(1))",
     "[x]: javascript:alert(1)",
+    "[x\ny]: http://evil.example/x",
+    "[x y]",
+    "[b][x]",
+    "<http://evil.example>",
+    "\x1b]52;c;aGk=\x07",
+    "\x9b2J\u202e",
     '" onmouseover="alert(1)',
     "<!-- ",
     "]]>",
@@ -83,7 +92,7 @@ HOSTILE = (
 MARKS = (
     "```", "~~~", "`", "``", "**", "*", "# ", "###### ", "- ", "1. ", "  - ", "> ", ">> ", "| a | b |", "|---|---|",
     "---", "[1]", "[2]", "[99]", "\n", "\n\n", "    ", "word", "two words", "ünïcode 🐉", "\t", "_x_",
-    "\\", "<", ">", "&",
+    "\\", "<", ">", "&", "[", "]", "](", "[x]", "!", "(", ")", "]:", "|",
 )  # fmt: skip
 texts = st.lists(st.sampled_from(HOSTILE + MARKS), max_size=25).map("".join)
 
@@ -143,27 +152,67 @@ def hostile(answer: str, name: str) -> dict[str, Any]:
 @given(texts)
 @settings(max_examples=200, deadline=None)
 def test_a_quoted_text_stays_in_its_quote(text: str) -> None:
-    """D8: in the Markdown page every line of a text bears our mark, and HTML, images and links are none."""
+    """D8: in the Markdown page every line of a text bears our mark."""
     made = quoted(text)
     lines = made.split("\n")
     assert all(line.startswith(">") for line in lines)
     assert len(lines) == len(made.splitlines()), "a line break of theirs that begins a line without our mark"
-    fence = ""
-    for line in (one[2:] for one in lines):
-        if fence:
-            fence = "" if line == fence else fence
-        elif re.fullmatch(r"`{3,}", line):
-            fence = line
-        else:
-            assert "<" not in line
-            assert "](" not in line
-            assert "![" not in line
-    assert not fence
+
+
+READERS = (MarkdownIt("commonmark"), MarkdownIt("commonmark").enable(["table", "strikethrough"]))
+
+
+def seen(text: str) -> Iterator[Token]:
+    """All that readers of Markdown, with tables and without, make of a page."""
+    for reader in READERS:
+        waiting = reader.parse(text)
+        while waiting:
+            token = waiting.pop()
+            yield token
+            waiting += token.children or []
+
+
+@given(texts)
+@settings(max_examples=400, deadline=None)
+@example("[click\nhere]: http://evil.example/x\n\nplease [click here] now")
+@example(">  [a]: http://evil.example/y\n\nsee [b][a]")
+@example("\\[click](http://evil.example/)")
+@example("| `a | <b>` |\n|---|---|\n| `a | [b](c)` |")
+@example("one `\n` <b> ` `[a](b)`")
+@example("\\`<b>`")
+@example("[1]: http://evil.example\n\n[1] [x][1] [1][x] [1](y) [1]`(z)`")
+@example("~~~ | <b>\n|---|---|")
+def test_a_quoted_text_becomes_no_link_to_any_reader(text: str) -> None:
+    """D8: no link, no image, no HTML, whatever an answer or a document is made of."""
+    for token in seen(quoted(text)):
+        assert token.type not in ("link_open", "image", "html_inline", "html_block")
+
+
+@given(texts, texts)
+@settings(max_examples=60, deadline=None)
+def test_no_page_leads_anywhere_or_steers_a_terminal(answer: str, name: str) -> None:
+    """D8: with hostile texts in every place, in both forms."""
+    told = read_record(hostile(answer, name or "x"), "here")
+    made = markdown(told)
+    for token in seen(made):
+        assert token.type not in ("link_open", "image", "html_inline", "html_block")
+    for text in (made, page(told)):
+        signs = {sign for sign in text if not sign.isprintable()}
+        assert signs <= {"\n", "\u200c", "\u200d"}
+
+
+def test_code_is_shown_as_it_was_written() -> None:
+    (quote,) = [
+        token
+        for token in READERS[0].parse(quoted("Take `a[0] & <b>` of `` x`y `` and ` alone"))
+        if token.children
+    ]
+    assert [one.content for one in quote.children or [] if one.type == "code_inline"] == ["a[0] & <b>", "x`y"]
 
 
 @pytest.mark.parametrize("text", ["    ```\n<b>", "- ```\n\n<b>", "word\n    ~~~\n<b>"])
 def test_what_is_no_code_to_us_is_no_code_to_others(text: str) -> None:
-    assert "\\```" in quoted(text) or "\\~~~" in quoted(text)
+    assert "\\`\\`\\`" in quoted(text) or "\\~~~" in quoted(text)
 
 
 def test_markdown_has_everything() -> None:
@@ -246,6 +295,19 @@ def test_a_problem_of_the_collection_is_told() -> None:
     broken["retrieval"] |= {"used": False, "problem": "the collection is empty", "passages": []}
     for told in (markdown(read_record(broken, "here")), page(read_record(broken, "here"))):
         assert "nothing was read: the collection is empty" in told
+
+
+def test_passages_that_were_found_by_words_alone_are_told_with_the_reason() -> None:
+    """D3: what was read was read, also where the vectors could not be asked."""
+    amiss = record()
+    amiss["retrieval"] |= {"used": True, "how": "words", "problem": "the server does not answer"}
+    number = len(amiss["retrieval"]["passages"])
+    assert number
+    for told in (markdown(read_record(amiss, "here")), page(read_record(amiss, "here"))):
+        assert "nothing was read" not in told
+        assert re.search(
+            rf"{number} passages? of \w+, found by words alone: the server does not answer", told
+        )
 
 
 def test_marks_of_passages_lead_to_those_that_were_cited_and_are_there() -> None:

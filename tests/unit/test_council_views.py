@@ -12,9 +12,10 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from penstock.cli.council_live import Board, Tail
-from penstock.cli.council_text import Pages, clean, clean_line
+from penstock.cli.council_text import Pages
 from penstock.cli.council_views import Sections
 from penstock.config.councils import Council, Member
+from penstock.council.shown import clean, clean_line
 from tests.unit.council_rig import record, response, silent
 
 GOKU = Member("GOKU", "🥋", "the direct thinker", model="m")
@@ -186,6 +187,24 @@ def response_of(name: str) -> Any:
     from penstock.council.recorded import read_record
 
     return read_record(record(responses=[response(name)]), "here").responses[0]
+
+
+def test_passages_by_words_alone_are_no_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """D3: what is amiss is told once, and what was read all the same is not denied."""
+    from penstock.council.recorded import read_record
+
+    told = record()
+    told["retrieval"] |= {"used": True, "how": "words", "problem": "the server does not answer"}
+    pages = Pages()
+    pages.record(read_record(told, "here"))
+    pages.closing(read_record(told, "here"))
+    out = capsys.readouterr().out
+    assert "nothing was read" not in out
+    assert out.count("found by words alone") == 2
+    assert out.count("found by words alone: the server does not answer") == 1
+    told["retrieval"]["passages"] = []
+    Pages().record(read_record(told, "here"))
+    assert "## Documents · nothing was read: the server does not answer" in capsys.readouterr().out
 
 
 def test_a_pipe_gets_sections_as_they_are_complete(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.council_text import clean, clean_line
 from penstock.cli.render import counted
 from penstock.config.councils import Council, Member
+from penstock.council.shown import clean, clean_line
 from penstock.diagnosis.timeline.axis import seconds
 
 if TYPE_CHECKING:

@@ -16,32 +16,20 @@ from penstock.council.recorded import Recorded, Response, Review
 from penstock.council.report import (
     agreement_told,
     member_told,
+    passages_told,
     passed_on,
     ranking_table,
     retrieval_told,
     review_told,
     source_line,
 )
+from penstock.council.shown import clean, clean_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-_JOINERS = "\u200c\u200d"  # within signs of several parts
 _MOST_CLAIMS = 3  # of a sort; the report has them all
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
-
-
-def clean(text: str) -> str:
-    """A text of anybody's, fit to be shown: its lines stay, what would steer the terminal does not."""
-    text = text.replace("\r\n", "\n").expandtabs(4)
-    if text.replace("\n", "").isprintable():
-        return text
-    return "".join(c if c == "\n" or c in _JOINERS or c.isprintable() else "�" for c in text)
-
-
-def clean_line(text: str, most: int | None = None) -> str:
-    text = " ".join(clean(text).split())
-    return text if most is None or len(text) <= most else text[: most - 1] + "…"
 
 
 class Pages:
@@ -67,8 +55,8 @@ class Pages:
 
     def record(self, record: Recorded) -> None:
         """All of it that was not printed before; the answer last, where it is read."""
-        if problem := record.retrieval and record.retrieval.problem:
-            self.section("Documents", f"nothing was read: {problem}", "")
+        if record.retrieval is not None and record.retrieval.problem:
+            self.section("Documents", retrieval_told(record), "")
         if record.escalated is not None:
             self.section("Escalated", f"the whole council was asked: {record.escalated.why}", "")
         for one in record.responses:
@@ -121,7 +109,7 @@ class Pages:
         self.blank()
         told = recorded.figures(record)
         if record.retrieval is not None and record.retrieval.used:
-            told.append(retrieval_told(record))
+            told.append(passages_told(record.retrieval))
         self.line(" · ".join([*told, *([f"question {record.id}"] if record.id else [])]), "dim")
         for note in record.limits:
             self.line(f"limit: {note}", "dim")

@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
+from penstock.council.shown import clean
+
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*[\w+#.-]{0,30}[ \t]*$")  # with the name of a language
-_FENCE_AT_ALL = re.compile(r"[ \t]*(?:```|~~~)")
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)$")
 _ITEM = re.compile(r"([ \t]*)([-*+]|\d{1,9}[.)])[ \t]+(\S.*)$")
 _QUOTE = re.compile(r" {0,3}> ?(.*)$")
@@ -20,6 +21,7 @@ _RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*$")
 _DASHES = re.compile(r"[ \t|:-]+$")
 _TICKS = re.compile(r"(`+)")
 _STARS = re.compile(r"(\*\*|\*)")
+_BRACKET = re.compile(r"\[(?!\d{1,3}\](?![(:\[]))")
 _MARK = re.compile(r"\[(\d{1,3})\]")
 _DEEPEST = 6  # lists and quotes in each other
 _FIRST_HEADING = 4  # the page's own headings are above
@@ -249,10 +251,11 @@ def _cites(text: str, cited: Collection[int]) -> str:
 def quoted(text: str) -> str:
     """The text as a quote: each line begins with our mark, so that none of it can pass for ours.
 
-    Code stays code, in a fence that it cannot close. Elsewhere nothing can become HTML, an image or a link.
+    Code stays code, in a fence that it cannot close. Elsewhere nothing can become HTML, an image or a link, and
+    nowhere is a sign that steers a terminal.
     """
     lines: list[str] = []
-    for block in blocks(text):
+    for block in blocks(clean(text)):
         if lines and not (
             block.what == "item" and lines[-1] != "" and lines[-1].lstrip()[:1] in "-*+0123456789"
         ):
@@ -262,29 +265,50 @@ def quoted(text: str) -> str:
 
 
 def _rewritten(block: Block) -> list[str]:
-    tame = [tamed(line) for line in block.lines]
     if block.what == "code":
         longest = max((len(run) for line in block.lines for run in _TICKS.findall(line)), default=0)
         fence = "`" * max(3, longest + 1)
         return [fence, *block.lines, fence]
+    if block.what == "table":  # its cells end before code does, wherever that stands
+        rows = ["|".join(tamed(cell) for cell in line.split("|")) for line in block.lines]
+        cells = rows[0].strip().strip("|").count("|") + 1
+        return [rows[0], "|" + "---|" * cells, *rows[1:]]
+    tame = [tamed(line) for line in block.lines]
     if block.what == "heading":
         return [f"{'#' * min(_FIRST_HEADING - 1 + block.level, 6)} {tame[0]}"]
     if block.what == "rule":
         return ["---"]
     if block.what == "quote":
         return [f"> {line}".rstrip() for line in tame]
-    if block.what == "table":
-        cells = tame[0].strip().strip("|").count("|") + 1
-        return [tame[0], "|" + "---|" * cells, *tame[1:]]
     if block.what == "item":
         indent = "  " * block.level
         return [f"{indent}{block.mark} {tame[0]}", *(f"{indent}  {line}" for line in tame[1:])]
     return tame
 
 
-def tamed(text: str) -> str:
-    """A line that no reader of Markdown takes for HTML, an image or a link."""
-    if _FENCE_AT_ALL.match(text):  # that of an answer begins code only where our reading of it says so
-        text = "\\" + text.lstrip()
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace("](", "]\\(").replace("![", "!\\[")
-    return "\\" + text if text.startswith("[") and "]:" in text else text
+def tamed(text: str, *, code: bool = True) -> str:
+    """A line that no reader of Markdown takes for HTML, an image or a link.
+
+    Spans of code stay, unless `code` is false; every backtick that is of none is escaped, so that readers see the
+    same spans as we do, also where they read the lines of a paragraph as one text.
+    """
+    pieces = _TICKS.split(text)
+    closings = _closings(pieces) if code else {}
+    made: list[str] = []
+    place = 0
+    while place < len(pieces):
+        piece = pieces[place]
+        if place % 2 and (end := closings.get(place)) is not None:
+            made += pieces[place : end + 1]
+            place = end + 1
+            continue
+        made.append("\\`" * len(piece) if place % 2 else _inert(piece))
+        place += 1
+    tame = "".join(made)
+    return "\\" + tame.lstrip() if tame.lstrip().startswith("~~~") else tame
+
+
+def _inert(text: str) -> str:
+    """Marks of passages stay as they are: with nothing behind them they are no link, and nothing can define one."""
+    text = _BRACKET.sub(r"\\[", text.replace("\\", "\\\\"))
+    return text.replace("&", "&amp;").replace("<", "&lt;")

@@ -10,7 +10,16 @@ from datetime import UTC, datetime
 
 from penstock.council import recorded
 from penstock.council.markdown import quoted, tamed
-from penstock.council.recorded import Agreement, Recorded, Response, Review, Source, Synthesis
+from penstock.council.recorded import (
+    Agreement,
+    Recorded,
+    Response,
+    Retrieval,
+    Review,
+    Source,
+    Synthesis,
+)
+from penstock.council.shown import clean_line
 
 BALLOT_COLUMNS = ("reviewer", "saw", "ranked", "counted", "reasons")
 
@@ -58,10 +67,14 @@ def retrieval_told(record: Recorded) -> str:
     if found is None:
         return record.retrieval_why or ""
     if found.problem:
-        return f"nothing was read: {found.problem}"
-    if not found.used:
-        return found.why or "not used"
-    how = f", found by {found.how}" if found.how else ""
+        return f"{passages_told(found) if found.passages else 'nothing was read'}: {found.problem}"
+    return passages_told(found) if found.used else found.why or "not used"
+
+
+def passages_told(found: Retrieval) -> str:
+    """How many there are and how they were found; of the two ways one alone is told as such."""
+    alone = " alone" if found.how in ("words", "vectors") else ""
+    how = f", found by {found.how}{alone}" if found.how not in (None, "", "none") else ""
     number = len(found.passages)
     return f"{number} passage{'' if number == 1 else 's'} of {found.collection or 'the collection'}{how}"
 
@@ -252,7 +265,7 @@ def _listed(title: str, texts: Sequence[str]) -> Iterator[str]:
 
 def _cell(text: str) -> str:
     """A text of anybody's within a line of ours."""
-    return tamed(" ".join(text.split())).replace("|", "\\|").replace("`", "\\`").replace("*", "\\*")
+    return tamed(clean_line(text), code=False).replace("|", "\\|").replace("*", "\\*")
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -24,6 +24,7 @@ from penstock.council.report import (
     review_told,
     source_line,
 )
+from penstock.council.shown import clean
 from penstock.diagnosis.timeline.policy import fit_for_text, ground, part, policy
 
 GENERATOR = '<meta name="generator" content="penstock council report">'  # by which a page of ours is known
@@ -36,14 +37,14 @@ def page(record: Recorded) -> str:
     """The whole file."""
     style = ground() + part("report.css", _PACKAGE)
     title = " ".join(record.query.split())
-    values = {
-        "POLICY": escape(policy(style)),
+    texts = {
         "TITLE": escape(title if len(title) <= _TITLE_LETTERS else title[: _TITLE_LETTERS - 1] + "…"),
-        "STYLE": style,
         "QUERY": html_of(record.query),
         "ABOUT": "".join(f"<dt>{escape(word)}</dt><dd>{escape(value)}</dd>" for word, value in about(record)),
         "SECTIONS": "\n".join(filter(None, _sections(record))),
     }
+    values = {name: clean(text) for name, text in texts.items()}
+    values |= {"POLICY": escape(policy(style)), "STYLE": style}
     # In one pass over the template: what is put in is never looked at again.
     return fit_for_text(
         re.sub(r"\{\{([A-Z]+)\}\}", lambda found: values[found[1]], part("report.html", _PACKAGE))
