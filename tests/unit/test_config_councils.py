@@ -118,6 +118,9 @@ def test_every_key_of_a_council_is_read() -> None:
     collection = "notes"
     top = 5
     url = "https://chroma.local:8000/"
+    key_env = "CHROMA_KEY"
+    tenant = "team"
+    database = "wiki"
     embeddings = "qwen2.5-32b"
     chunk_words = 200
     overlap_words = 20
@@ -139,7 +142,7 @@ def test_every_key_of_a_council_is_read() -> None:
         patience_s=5.0,
         mode=Mode.THOROUGH,
         retrieval=Retrieval(
-            "notes", 5, "", "https://chroma.local:8000", "qwen2.5-32b", chunk_words=200, overlap_words=20
+            "notes", 5, "", "https://chroma.local:8000", "qwen2.5-32b", 200, 20, "CHROMA_KEY", "team", "wiki"
         ),
         quick=Quick(("vegeta", "GOKU"), 70.0, 0.6, ("dose", "delete")),
         rubric=("accuracy", "tone"),
@@ -292,6 +295,22 @@ def test_collections_are_among_penstocks_own_files(tmp_path: Path) -> None:
         (
             'retrieval = { collection = "notes", path = "x", url = "http://h" }',
             "councils.c.retrieval.path: is for Chroma inside Penstock, `url` for a Chroma server; give one",
+        ),
+        (
+            'retrieval = { collection = "notes", url = "http://h:8000/prefix" }',
+            "url: holds a path, where Chroma's own client asks none; end it with the port",
+        ),
+        (
+            'retrieval = { collection = "notes", key_env = "CHROMA_KEY" }',
+            "councils.c.retrieval.key_env: is of a Chroma server; give its `url`, or remove it",
+        ),
+        (
+            'retrieval = { collection = "notes", tenant = "team" }',
+            "councils.c.retrieval.tenant: is of a Chroma server; give its `url`, or remove it",
+        ),
+        (
+            'retrieval = { collection = "notes", url = "http://h", key_env = "sk-12 34" }',
+            "key_env: must be the name of an environment variable, such as CHROMA_KEY, not the key",
         ),
         (
             'retrieval = { collection = "notes", url = "h:8000" }',

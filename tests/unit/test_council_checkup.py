@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock.config import Config, parse
+from penstock.config.own_files import library_dir
 from penstock.council.library import embedding
+from penstock.hosts.library_orders import place
 from penstock.setup.council_checkup import findings
 
 HOSTS = """
@@ -101,6 +103,42 @@ def test_what_is_not_installed_is_named_with_its_remedy(
     assert told[2].startswith(
         "members get no passages: no_such_package is not installed; install what retrieval"
     )
+
+
+def test_without_the_extra_words_are_searched_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `check` says is what a question then gets."""
+    monkeypatch.setattr(embedding, "_NEEDED", ("no_such_package",))
+    for rest in (
+        'retrieval = { collection = "notes", path = "shelf" }',
+        'retrieval = { collection = "notes", url = "http://127.0.0.1:9", tenant = "team" }',
+    ):
+        config = config_of(tmp_path, '{ name = "GOKU" }', rest)
+        retrieval = config.councils["c"].retrieval
+        assert retrieval is not None
+        words = Path(place(retrieval, library_dir(config)).words)
+        assert list(findings(config))[1][2].startswith("members get no passages: ")
+        words.parent.mkdir(exist_ok=True)
+        words.write_bytes(b"an index")
+        assert list(findings(config))[1][1:] == (
+            "warning",
+            "passages are found by words alone: no_such_package is not installed; install what retrieval needs "
+            "with `pip install penstock[rag]`",
+        )
+
+
+def test_a_key_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CHROMA_KEY", raising=False)
+    rest = 'retrieval = { collection = "notes", url = "http://127.0.0.1:9", key_env = "CHROMA_KEY" }'
+    config = config_of(tmp_path, '{ name = "GOKU" }', rest)
+    assert list(findings(config))[1][1] == "warning"
+    assert (
+        "the environment variable CHROMA_KEY with the key of http://127.0.0.1:9 is not set"
+        in (list(findings(config))[1][2])
+    )
+    monkeypatch.setenv("CHROMA_KEY", "secret")
+    assert list(findings(config))[1][1] == "well"
 
 
 def test_no_councils_nothing_to_say() -> None:

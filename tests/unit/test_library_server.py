@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import shutil
 import signal
@@ -12,8 +13,10 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -128,3 +131,88 @@ def test_a_server_that_is_none_is_told(
             f"{shelves.place.url} does not answer as",
         )
     )
+
+
+class _Guard(BaseHTTPRequestHandler):
+    """Stands before a Chroma server, and lets nobody through without its key."""
+
+    protocol_version = "HTTP/1.1"
+    behind = ""
+    key = "a-secret-key"
+
+    def _pass(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        bearer, token = self.headers.get("Authorization"), self.headers.get("X-Chroma-Token")
+        status, reply = 401, b'{"error":"AuthError","message":"Forbidden"}'
+        if (bearer, token) == (f"Bearer {self.key}", self.key):
+            connection = http.client.HTTPConnection("127.0.0.1", urlsplit(self.behind).port, timeout=30)
+            with closing(connection):
+                connection.request(self.command, self.path, body, {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                status, reply = answer.status, answer.read()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
+    do_GET = do_POST = do_PUT = do_DELETE = _pass  # noqa: N815 - the names of the base's
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def guarded(url: str) -> Iterator[str]:
+    handler = type("Guard", (_Guard,), {"behind": url})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+def _made(url: str, place: str, name: str) -> None:
+    body = f'{{"name":"{name}"}}'.encode()
+    asked = urllib.request.Request(
+        f"{url}/api/v2/{place}", body, {"Content-Type": "application/json"}, method="POST"
+    )
+    with urllib.request.urlopen(asked, timeout=30) as reply:
+        assert reply.status in (200, 201)
+
+
+def test_a_server_that_wants_a_key_and_a_place_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D3: the key comes from the environment and is told nowhere; a tenant and a database are its own."""
+    with chroma(tmp_path / "data", free_port()) as behind, guarded(behind) as url:
+        without = Shelves(tmp_path, path="", url=url)
+        assert f"{url} lets us do nothing without its key; name the environment" in problem(without)
+        where = {"path": "", "url": url, "key_env": "CHROMA_KEY", "tenant": "team", "database": "wiki"}
+        shelves = Shelves(tmp_path, **where)
+        for wrong, told in (
+            (None, f"the environment variable CHROMA_KEY with the key of {url} is not set"),
+            ("a\nb", "holds signs that no key has"),
+            ("another-key", "correct the key in CHROMA_KEY"),
+        ):
+            monkeypatch.delenv("CHROMA_KEY", raising=False)
+            if wrong is not None:
+                monkeypatch.setenv("CHROMA_KEY", wrong)
+            assert told in problem(shelves)
+            assert "another-key" not in problem(shelves)
+        monkeypatch.setenv("CHROMA_KEY", _Guard.key)
+        assert "there is no database 'wiki' of a tenant 'team' on" in problem(shelves)
+        _made(behind, "tenants", "team")
+        assert "there is no database 'wiki' of a tenant 'team' on" in problem(shelves)
+        _made(behind, "tenants/team/databases", "wiki")
+        assert "does not exist; ingest documents" in problem(shelves)
+        shelves.fill()
+        assert shelves.search("basil")["how"] == "hybrid"
+        usual = Shelves(tmp_path, path="", url=url, key_env="CHROMA_KEY", words=str(tmp_path / "other"))
+        assert "does not exist; ingest documents" in problem(usual), "it is in its tenant's database alone"
+        shelves.librarian.close()
+
+
+def problem(shelves: Shelves) -> str:
+    return str(shelves.search("basil")["problem"])

@@ -34,6 +34,7 @@ from penstock.config.tables import Table
 _MODES = tuple(mode.value for mode in Mode)
 _USUAL = Council("", (), Member(""))
 _COLLECTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*")  # as Chroma has it
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _FEWEST_LETTERS, _MOST_LETTERS = 3, 63
 _LIMITS_LIKE = "{ quick = { cost_usd = 0.05, time_s = 60 } }"
 _QUICK_MEMBERS = 2
@@ -98,6 +99,9 @@ def _retrieval(table: Table, folder: Path, store: str) -> Retrieval | None:
     path = inner.text("path", None)
     if "url" in inner and "path" in inner:
         inner.refuse("is for Chroma inside Penstock, `url` for a Chroma server; give one of them", "path")
+    for key in ("key_env", "tenant", "database"):
+        if key in inner and "url" not in inner:
+            inner.refuse("is of a Chroma server; give its `url`, or remove it", key)
     words = inner.whole("chunk_words", usual.chunk_words, keys.CHUNK_WORDS)
     overlap = inner.whole("overlap_words", min(usual.overlap_words, words // 5), keys.OVERLAP_WORDS)
     if overlap >= words:
@@ -111,6 +115,9 @@ def _retrieval(table: Table, folder: Path, store: str) -> Retrieval | None:
         top=inner.whole("top", usual.top, keys.PASSAGES),
         path="" if url is not None else os.path.normpath(own),
         url=url,
+        key_env=_key_env(inner),
+        tenant=inner.text("tenant", None),
+        database=inner.text("database", None),
         embeddings=embeddings,
         chunk_words=words,
         overlap_words=overlap,
@@ -147,6 +154,9 @@ def _url(table: Table) -> str | None:
         if "@" in parts.netloc:
             table.refuse("holds a name or a password, which do not belong in this file", "url")
             return None
+        if fits and parts.path not in ("", "/"):
+            table.refuse("holds a path, where Chroma's own client asks none; end it with the port", "url")
+            return None
         fits = fits and not parts.query and not parts.fragment
     if not fits:
         table.refuse('must be the address of a Chroma server, such as "http://127.0.0.1:8000"', "url")
@@ -154,14 +164,24 @@ def _url(table: Table) -> str | None:
     return url.rstrip("/")
 
 
+def _key_env(table: Table) -> str | None:
+    name = table.text("key_env", None)
+    if name is None or _VARIABLE.fullmatch(name):
+        return name
+    # Not with what was found there: it may be the key itself.
+    table.refuse("must be the name of an environment variable, such as CHROMA_KEY, not the key", "key_env")
+    return None
+
+
 def _check_collections(councils: Mapping[str, Council], top: Table) -> None:
     """Vectors of two models cannot be compared, so a collection has those of one."""
-    first: dict[tuple[str, str], Council] = {}
+    first: dict[tuple[str | None, ...], Council] = {}
     for council in councils.values():
         has = council.retrieval
         if has is None or not has.collection:
             continue
-        other = first.setdefault((has.url or has.path, has.collection), council)
+        place = has.url or has.path, has.tenant, has.database, has.collection
+        other = first.setdefault(place, council)
         if other.retrieval is not None and other.retrieval.embeddings != has.embeddings:
             message = (
                 f"council {quoted(other.name)} has other embeddings for collection {quoted(has.collection)}; "

@@ -49,6 +49,9 @@ class Retrieval:
     embeddings: str | None = None  # a model of /v1/embeddings; None: the local one, which works offline
     chunk_words: int = 500
     overlap_words: int = 100
+    key_env: str | None = None  # the environment variable with the server's key
+    tenant: str | None = None  # on the server; None: its usual one
+    database: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,18 @@ MEMBER = (
     "weight",
     "context_tokens",
 )
-RETRIEVAL = ("collection", "top", "path", "url", "embeddings", "chunk_words", "overlap_words")
+RETRIEVAL = (
+    "collection",
+    "top",
+    "path",
+    "url",
+    "key_env",
+    "tenant",
+    "database",
+    "embeddings",
+    "chunk_words",
+    "overlap_words",
+)
 QUICK = ("members", "unsure_below", "agree_at_least", "risk_words")
 MODE_LIMITS = ("cost_usd", "time_s")
 

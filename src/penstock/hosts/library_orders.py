@@ -103,10 +103,20 @@ def place(retrieval: Retrieval, folder: str) -> Place:
     """The full-text index lies beside Chroma's own files, or for a server in a folder of ours."""
     name = f"{retrieval.collection}.{_WORDS}"
     if retrieval.url is not None:
-        server = hashlib.blake2b(retrieval.url.encode(), digest_size=6).hexdigest()
+        named = retrieval.url, retrieval.tenant or "", retrieval.database or ""
+        server = hashlib.blake2b("\0".join(named).rstrip("\0").encode(), digest_size=6).hexdigest()
         name = f"{retrieval.collection}.{server}.{_WORDS}"
     words = os.path.join(retrieval.path or folder, name)
-    return Place(retrieval.collection, words, retrieval.path, retrieval.url, retrieval.embeddings)
+    return Place(
+        retrieval.collection,
+        words,
+        retrieval.path,
+        retrieval.url,
+        retrieval.embeddings,
+        retrieval.key_env,
+        retrieval.tenant,
+        retrieval.database,
+    )
 
 
 def embedding_body(model: str, texts: Sequence[str]) -> bytes:

@@ -11,8 +11,12 @@ from pathlib import Path
 from penstock.config import Config
 from penstock.config.council_reach import hosts_of
 from penstock.config.councils import Council, Retrieval
+from penstock.config.own_files import library_dir
 from penstock.council.library.embedding import missing
+from penstock.council.library.passages import is_there
 from penstock.council.library.vectors import Shelf
+from penstock.errors import PermanentError
+from penstock.hosts.library_orders import place
 from penstock.setup.agent_checkup import WARNING, WELL
 
 _MOST_HOSTS = 4  # named for one member
@@ -26,7 +30,7 @@ def findings(config: Config) -> Iterator[tuple[str, str, str]]:
         if (crowd := _crowded(council, config)) is not None:
             yield council.name, WARNING, crowd
         if council.retrieval is not None:
-            yield council.name, *_collection(council.retrieval)
+            yield council.name, *_collection(council.retrieval, library_dir(config))
 
 
 def _speakers(council: Council, config: Config) -> str:
@@ -51,16 +55,22 @@ def _crowded(council: Council, config: Config) -> str | None:
     )
 
 
-def _collection(retrieval: Retrieval) -> tuple[str, str]:
+def _collection(retrieval: Retrieval, folder: str) -> tuple[str, str]:
+    where = place(retrieval, folder)
     if (wanting := missing()) is not None:
-        return WARNING, f"members get no passages: {wanting}"
-    shelf = Shelf(retrieval.collection, retrieval.path, retrieval.url)
+        known = "passages are found by words alone" if is_there(where.words) else "members get no passages"
+        return WARNING, f"{known}: {wanting}"
+    shelf = where.stand().shelf
     if retrieval.url is not None:
+        try:
+            shelf.headers()
+        except PermanentError as error:
+            return WARNING, f"vectors cannot be searched: {error}"
         return WELL, f"passages come from {shelf}, which was not asked"
-    is_there = _is_there(shelf)
-    if is_there is None:
+    is_made = _is_there(shelf)
+    if is_made is None:
         return WARNING, f"{shelf} cannot be read; see to its files"
-    if not is_there:
+    if not is_made:
         return (
             WARNING,
             f"there is no {shelf}, so members get no passages; fill it with `penstock council ingest`",

@@ -31,9 +31,12 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str = ""
     url: str | None = None
     embeddings: str | None = None
+    key_env: str | None = None
+    tenant: str | None = None
+    database: str | None = None
 
     def stand(self) -> Stand:
-        shelf = Shelf(self.collection, self.path, self.url)
+        shelf = Shelf(self.collection, self.path, self.url, self.key_env, self.tenant, self.database)
         return Stand(shelf, self.words, self.embeddings or LOCAL_MODEL)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from penstock.council.library.embedding import REMEDY
 from penstock.council.library.passages import StoredPassage
@@ -25,6 +25,8 @@ _FILE = "chroma.sqlite3"
 _AT_ONCE = 1000  # entries in one request; SQLite below Chroma takes some five thousand
 _ANSWER_S = 5.0  # for a server to say that it is there; Chroma's own client would wait for ever
 _HEARTBEAT = "/api/v2/heartbeat"
+_REFUSED = (http.client.UNAUTHORIZED, http.client.FORBIDDEN)
+_AUTH_ERRORS = ("ChromaAuthError", "AuthorizationError")
 # What SQLite below Chroma says of the machine, not of the collection.
 _NOT_BROKEN = {
     "(code: 5)": "another process has it open",
@@ -33,7 +35,7 @@ _NOT_BROKEN = {
     "(code: 14)": "see to the rights of its files",
 }
 # Clients of servers, one for each: Chroma keeps something of every one that is made until the process ends.
-_servers: dict[str, Any] = {}
+_servers: dict[tuple[str | None, ...], Any] = {}
 _PANIC = "PanicException"  # of Chroma's Rust part; it is no Exception and has no module to import it from
 
 
@@ -51,11 +53,17 @@ class ServerUnreachable(TemporaryError):
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """Where a collection stands: `path` is a folder of embedded Chroma, `url` a server's."""
+    """Where a collection stands: `path` is a folder of embedded Chroma, `url` a server's.
+
+    Of a server's key only the environment variable is known here, so that it is in no error and no log.
+    """
 
     collection: str
     path: str = ""
     url: str | None = None
+    key_env: str | None = None
+    tenant: str | None = None
+    database: str | None = None
 
     def __str__(self) -> str:
         return f"collection {self.collection!r} {'on' if self.url else 'in'} {self.url or self.path}"
@@ -63,6 +71,23 @@ class Shelf:
     @property
     def file(self) -> str:
         return os.path.join(self.path, _FILE)
+
+    @property
+    def server(self) -> tuple[str | None, ...]:
+        return self.url, self.key_env, self.tenant, self.database
+
+    def headers(self) -> dict[str, str]:
+        """Both by which servers, and what stands before them, ask for a key."""
+        if self.key_env is None:
+            return {}
+        key = os.environ.get(self.key_env, "").strip()
+        if not key or not key.isascii() or not key.isprintable():
+            wrong = "holds signs that no key has" if key else "is not set"
+            raise PermanentError(
+                f"the environment variable {self.key_env} with the key of {self.url} {wrong}; set it for whoever "
+                "dispatches"
+            )
+        return {"Authorization": f"Bearer {key}", "X-Chroma-Token": key}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,13 +252,22 @@ def _client(shelf: Shelf) -> Any:
             SharedSystemClient.clear_system_cache()
             raise
     _knock(shelf)
-    if shelf.url not in _servers:
+    if shelf.server not in _servers:
         url = urlsplit(shelf.url)
         safe = url.scheme == "https"
-        _servers[shelf.url] = chromadb.HttpClient(
-            host=url.hostname or "", port=url.port or (443 if safe else 80), ssl=safe, settings=settings
+        tenant = shelf.tenant or chromadb.DEFAULT_TENANT
+        database = shelf.database or chromadb.DEFAULT_DATABASE
+        _see_to_database(shelf, tenant, database)
+        _servers[shelf.server] = chromadb.HttpClient(
+            host=url.hostname or "",
+            port=url.port or (443 if safe else 80),
+            ssl=safe,
+            headers=shelf.headers(),
+            settings=settings,
+            tenant=tenant,
+            database=database,
         )
-    return _servers[shelf.url]
+    return _servers[shelf.server]
 
 
 def close_servers() -> None:
@@ -260,24 +294,53 @@ def _see_to_folder(shelf: Shelf) -> None:
 
 def _knock(shelf: Shelf) -> None:
     """Whether the server answers at all."""
-    if shelf.url is None:
-        return
-    url = urlsplit(shelf.url)
+    if shelf.url is not None:
+        _see_to_status(shelf, _status(shelf, _HEARTBEAT))
+
+
+def _see_to_database(shelf: Shelf, tenant: str, database: str) -> None:
+    """Before Chroma's client is made: one that finds no database there leaves its connections open."""
+    status = _status(shelf, f"/api/v2/tenants/{quote(tenant, '')}/databases/{quote(database, '')}")
+    if status == http.client.NOT_FOUND:
+        raise PermanentError(
+            f"there is no database {database!r} of a tenant {tenant!r} on {shelf.url}; make it there, or correct "
+            "`tenant` and `database`"
+        )
+    _see_to_status(shelf, status)
+
+
+def _status(shelf: Shelf, path: str) -> int:
+    url = urlsplit(shelf.url or "")
     kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+    headers = shelf.headers()
     connection = kind(url.hostname or "", url.port, timeout=_ANSWER_S)
     try:
-        connection.request("GET", _HEARTBEAT)
-        status = connection.getresponse().status
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse().status
     except (OSError, http.client.HTTPException) as error:
         raise ServerUnreachable(
             f"the Chroma server {shelf.url} does not answer ({_reason(error)}); start it, or correct `url`"
         ) from None
     finally:
         connection.close()
+
+
+def _see_to_status(shelf: Shelf, status: int) -> None:
+    if status in _REFUSED:
+        raise _refused(shelf)
     if status != http.client.OK:
         raise ServerUnreachable(
             f"{shelf.url} does not answer as a Chroma server does (status {status}); correct `url`"
         )
+
+
+def _refused(shelf: Shelf) -> PermanentError:
+    remedy = (
+        'name the environment variable that holds its key: key_env = "CHROMA_KEY"'
+        if shelf.key_env is None
+        else f"correct the key in {shelf.key_env}"
+    )
+    return PermanentError(f"the Chroma server {shelf.url} lets us do nothing without its key; {remedy}")
 
 
 def _reason(error: Exception) -> str:
@@ -312,6 +375,8 @@ def _told(shelf: Shelf) -> Iterator[None]:
 
 
 def _meant(shelf: Shelf, kind: type[BaseException], said: str) -> PermanentError | TemporaryError:
+    if kind.__name__ in _AUTH_ERRORS:
+        return _refused(shelf)
     if kind.__name__ == "NotFoundError":
         return MissingCollection(f"{shelf} does not exist")
     if kind.__module__.startswith(("httpx", "httpcore")):
