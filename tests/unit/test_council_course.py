@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.config.councils import LIBRARY as LIBRARY_KIND
 from penstock.config.councils import Member, Mode, ModeLimits
 from penstock.council.plan.course import partial_record
-from penstock.council.plan.steps import Stage
+from penstock.council.plan.steps import NO_HOST, Stage, StepEnd
 from penstock.council.recorded import read_record
+from penstock.model import State
 from tests.unit.course_rig import (
     ASKED_AT,
     LIBRARY,
@@ -139,7 +141,10 @@ def test_a_question_that_nobody_answers_has_failed_and_names_each_failure() -> N
     table.fail("member/A", "surtr answered 503")
     table.cancel("member/B", "cancelled by its owner")
     record = table.record()
-    assert table.last.error == "no member answered; A: surtr answered 503; B: cancelled by its owner"
+    assert (
+        table.last.error
+        == "nobody answered: 1 failed, 1 cancelled (A: surtr answered 503; B: cancelled by its owner)"
+    )
     assert record["synthesis"] is None
     assert record["quorum"] == {"needed": 1, "met": False}
     assert [one["state"] for one in record["responses"]] == ["failed", "cancelled"]
@@ -232,7 +237,7 @@ def test_a_question_whose_time_was_up_in_the_queue_asks_nobody() -> None:
     table.pass_s(11)
     record = table.record()
     assert table.asked == {}
-    assert table.last.error == "no member answered; A: not asked: time limit; B: not asked: time limit"
+    assert table.last.error == "nobody answered: 2 not asked (A, B: not asked: time limit)"
     assert [one["state"] for one in record["responses"]] == ["not_asked", "not_asked"]
 
 
@@ -262,7 +267,8 @@ def test_the_chair_fails_and_the_first_member_sums_up() -> None:
     table.done("synthesis/A", chat("So it is."))
     record = table.record()
     assert (record["synthesis"]["by"], record["synthesis"]["method"]) == ("A", "synthesis")
-    assert record["synthesis"]["passed_on"] == [{"name": "SHENRON", "error": "surtr answered 500"}]
+    (passed_on,) = record["synthesis"]["passed_on"]
+    assert (passed_on["name"], passed_on["error"]) == ("SHENRON", "surtr answered 500")
 
 
 def test_it_passes_on_once_and_then_lists() -> None:
@@ -275,7 +281,7 @@ def test_it_passes_on_once_and_then_lists() -> None:
     table.fail("synthesis/A", "timed out after 120 s")
     record = table.record()
     assert (record["synthesis"]["by"], record["synthesis"]["method"]) == (None, "list")
-    assert record["synthesis"]["passed_on"] == [
+    assert [{name: one[name] for name in ("name", "error")} for one in record["synthesis"]["passed_on"]] == [
         {"name": "SHENRON", "error": "an empty answer"},
         {"name": "A", "error": "timed out after 120 s"},
     ]
@@ -300,7 +306,14 @@ def test_a_chair_that_could_not_answer_is_not_waited_for_again() -> None:
     table.done("agreement", agreed(1))
     table.done("synthesis/B", chat("Both."))
     passed_on = table.record()["synthesis"]["passed_on"]
-    assert passed_on == [{"name": "A", "error": "did not answer the question: timed out after 120 s"}]
+    assert passed_on == [
+        {
+            "name": "A",
+            "error": "did not answer the question: timed out after 120 s",
+            "started": None,
+            "ended": None,
+        }
+    ]
 
 
 def test_a_chair_that_was_only_slow_sums_up_all_the_same() -> None:
@@ -677,6 +690,79 @@ def test_every_field_of_a_record_is_documented() -> None:
     tables = [record, record["responses"][0], record["retrieval"], record["synthesis"], record["agreement"]]
     tables += [record["review"], record["review"]["ballots"][0], record["review"]["ranking"][0]]
     assert not [field for one in tables for field in one if f"`{field}`" not in page]
+
+
+def test_a_record_tells_when_everything_was_done() -> None:
+    """In seconds since the question, so that a report can draw it."""
+    of = council("A", "B", "C", retrieval=LIBRARY)
+    table = Table(of, question(of, mode=Mode.THOROUGH))
+    table.look()
+    table.pass_s(1)
+    table.done("retrieve", found(*PASSAGES))
+    table.look()
+    table.pass_s(2)
+    everybody_answers(table)
+    table.look()
+    table.pass_s(4)
+    table.done("review/A", chat(ballot("AA")))
+    table.done("review/B", chat(ballot("AB")))
+    table.fail("review/C", "surtr answered 400: no structured output")
+    table.look()
+    table.pass_s(8)
+    table.done("review/A/repair", chat(ballot("AB")))
+    table.done("review/C/plain", chat(ballot("AB")))
+    table.look()
+    table.done("agreement", agreed(1))
+    table.fail("synthesis/SHENRON", "surtr answered 500")
+    (best,) = table.names()
+    table.pass_s(16)
+    table.done(best, chat("So it is."), started_at=table.now - 10)
+    record = table.record()
+
+    def moments(of: Any) -> tuple[Any, Any]:
+        return of["started"], of["ended"]
+
+    assert moments(record["retrieval"]) == (0, 1)
+    assert [moments(one) for one in record["responses"]] == [(1, 3)] * 3
+    ballots = record["review"]["ballots"]
+    assert [moments(one) for one in ballots] == [(3, 7), (3, 7), (7, 15)]
+    assert [one["repair"] and moments(one["repair"]) for one in ballots] == [(7, 15), None, None]
+    assert moments(record["agreement"]) == (3, 15)
+    assert [moments(one) for one in record["synthesis"]["passed_on"]] == [(15, 15)]
+    assert moments(record["synthesis"]) == (21, 31)
+    read_record(record, "the test")
+
+
+def test_a_straggler_tells_what_it_was_at() -> None:
+    table = Table(council("A", "B", min_answers=1, patience_s=5))
+    table.look()
+    table.say("A", "one")
+    table.pass_s(5)
+    table.look()
+    table.ended["member/B"] = StepEnd(
+        State.CANCELLED, ASKED_AT, table.now, last="its host is down: v6: Connection refused"
+    )
+    assert table.response("B")["error"] == (
+        "cancelled: not there within 5 s of the quorum; its host is down: v6: Connection refused"
+    )
+
+
+def test_the_error_of_a_question_that_nobody_answered_is_short() -> None:
+    """Each failure is told whole in its member's entry."""
+    table = Table(council(*SIX))
+    table.look()
+    for n, name in enumerate(SIX):
+        table.fail(f"member/{name}", f"{NO_HOST}: v{n}: Connection refused")
+    error = str((table.record(), table.last.error)[1])
+    assert error.startswith(f"nobody answered: 6 failed ({SIX[0]}: v0: Connection refused; {SIX[1]}: v1: ")
+    assert len(error) < 300
+    table = Table(council(*SIX))
+    table.look()
+    for name in SIX:
+        table.fail(f"member/{name}", "surtr answered 500: " + "x" * 400)
+    error = str((table.record(), table.last.error)[1])
+    assert error.startswith(f"nobody answered: 6 failed ({', '.join(SIX)}: surtr answered 500: xxx")
+    assert len(error) < 300
 
 
 def test_six_members_take_one_round_and_the_chair() -> None:

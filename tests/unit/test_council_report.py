@@ -265,6 +265,28 @@ def test_a_page_has_everything() -> None:
     assert ("id", "passage-1") in made.attributes
 
 
+def test_times_are_drawn_where_they_were() -> None:
+    """On one axis, from the question to the last of it: documents, members, ballots, repairs, the chair."""
+    whole = record(total_time=20.0)
+    whole["retrieval"] |= {"started": 0.0, "ended": 2.0}
+    for one in whole["responses"]:
+        one |= {"started": 2.0, "ended": 8.0}
+    for ballot in whole["review"]["ballots"]:
+        ballot |= {"started": 8.0, "ended": 10.0, "repair": None}
+    whole["review"]["ballots"][0]["repair"] = {"started": 10.0, "ended": 15.0}
+    whole["synthesis"] |= {"started": 15.0, "ended": 20.0}
+    made = page(read_record(whole, "here"))
+    bars = re.findall(r'<rect class="(\w+)" x="([\d.]+)" width="([\d.]+)"', made)
+    count = len(whole["responses"])
+    assert bars[0] == ("library", "0.0", "10.0")
+    assert {(x, width) for _, x, width in bars[1 : 1 + count]} == {("10.0", "30.0")}
+    assert [one for one in bars[1 + count :] if one[0] == "chair"] == [("chair", "75.0", "25.0")]
+    reviews = [(x, width) for _, x, width in bars[1 + count : -1]]
+    assert reviews.count(("40.0", "10.0")) == len(whole["review"]["ballots"])
+    assert reviews.count(("50.0", "25.0")) == 1
+    assert "From the question on, 20.0 s in all" in made
+
+
 def test_one_answer_alone_is_not_called_a_synthesis() -> None:
     """D5"""
     alone = record(responses=[response("GOKU")])

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock import wiring
+from penstock.config import load
+from penstock.council.asking import so_far
+from penstock.council.plan.course import moves
+from penstock.council.recorded import read_record
+from penstock.council.report import markdown
+from penstock.hosts import council_attempt
 from penstock.hosts.relay import COUNCIL_CALL
 from penstock.model import OnCrash, State, Task
 from penstock.store.base import Request
@@ -148,7 +155,7 @@ async def test_a_question_that_nobody_answers_fails_with_its_record(tmp_path: Pa
     async with ModelServer(refusing) as server, staged(tmp_path, server) as stage:
         done = await stage.ended(await stage.ask())
         assert done.state is State.FAILED
-        assert str(done.error).startswith("no member answered; A: ")
+        assert str(done.error).startswith("nobody answered: 3 failed (")
         assert [one["state"] for one in done.value["responses"]] == ["failed"] * 3
 
 
@@ -290,6 +297,54 @@ async def test_a_conversation_that_is_not_the_run_is_refused(tmp_path: Path, run
         assert not server.requests
 
 
+async def test_long_answers_are_made_into_prompts_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is decided is the same; short ones are not worth a thread."""
+    threads: list[bool] = []
+
+    def watched(*given: Any) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return moves(*given)
+
+    monkeypatch.setattr(council_attempt, "moves", watched)
+    for words in (5, 900):
+        threads.clear()
+        behaviour = models(answer=lambda request, words=words: "scatter " * words + request.body["model"])
+        folder = tmp_path / str(words)
+        folder.mkdir()
+        async with ModelServer(behaviour) as server, staged(folder, server) as stage:
+            done = await stage.ended(await stage.ask())
+            assert done.value["success_count"] == 3
+            assert done.value["synthesis"]["text"].endswith("chair")
+        assert threads[0] is True
+        assert threads[-1] is (words == 5)
+
+
+async def test_a_cancelled_question_keeps_what_was_answered(tmp_path: Path) -> None:
+    """D7: its record is made of its steps whenever somebody asks for it, and says that it is unfinished."""
+    async with ModelServer(models(faults=_hang("c"))) as server, staged(tmp_path, server) as stage:
+        question = await stage.ask({"query": "What?", "conversation": "talk"}, run="talk")
+        await server.wait_for(lambda stats: stats.served == 2 and stats.received == 3)
+        for name in "AB":
+            step = (await stage.steps(question))[f"member/{name}"].task.id
+            await stage.until(step, lambda record: record.state is State.DONE)
+        await stage.cancel(question)
+        ended = await stage.ended(question)
+        await stage.rest(question)
+        council = load(tmp_path / "penstock.toml").councils["sages"]
+        record = await so_far(stage.store, council, ended)
+        assert record is not None
+        assert record["unfinished"] == ended.error == "cancelled while it ran"
+        assert [one["answer"] for one in record["responses"][:2]] == [
+            f"The answer of {model} is forty-two." for model in "ab"
+        ]
+        assert record["responses"][2]["error"] == "cancelled with the question"
+        assert record["synthesis"] is None
+        assert record["conversation"] == "talk"
+        assert "cancelled while it ran" in markdown(read_record(record, "the test"))
+
+
 async def test_questions_of_one_submit_are_no_conversation(tmp_path: Path) -> None:
     """Though they are answered one after the other."""
     async with ModelServer(models()) as server, staged(tmp_path, server, "slots = 1") as stage:
@@ -349,7 +404,7 @@ async def test_a_model_server_that_dies_fails_the_question_and_the_next_works(tm
         await server.kill()
         done = await stage.ended(question)
         assert done.state is State.FAILED
-        assert "no member answered" in str(done.error)
+        assert "nobody answered" in str(done.error)
         await server.start()
         again = await stage.ended(await stage.ask())
         assert again.state is State.DONE, again.error

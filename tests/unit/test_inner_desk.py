@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from penstock.clock import SystemClock
 from penstock.config import load
+from penstock.council.live import Hub
 from penstock.council.plan.steps import StepEnd
 from penstock.dispatcher.doorway import Doorway
+from penstock.dispatcher.inner import Inner, Ways
 from penstock.dispatcher.loop import Dispatcher
 from penstock.engine.base import Engine, Report
 from penstock.errors import PermanentError, TemporaryError
@@ -20,7 +23,7 @@ from penstock.hosts.base import Job
 from penstock.hosts.inner_desk import Asked, InnerDesk
 from penstock.hosts.relay import Relay
 from penstock.model import Outcome, State, Task, Verdict
-from penstock.scheduling.messages import HostHealth
+from penstock.scheduling.messages import CancelAsked, HostHealth
 from penstock.store.base import Request, Store, TaskFilter
 from penstock.store.ids import new_ids
 from penstock.wiring import open_store
@@ -376,6 +379,59 @@ async def test_hosts_that_stay_down_fail_a_task_instead_of_holding_its_question(
         assert end.state is State.FAILED
         assert end.error is not None
         assert "no host that could answer is up: " in end.error
+
+
+class Hosts:
+    """As much of a dispatcher as the look at hosts needs."""
+
+    is_down = True
+
+    def waits_for_hosts(self, task: Task) -> bool:
+        return self.is_down
+
+    def why_down(self, task: Task) -> str:
+        return "m: Connection refused" if self.is_down else ""
+
+
+async def test_the_patience_with_hosts_is_counted_from_when_they_are_down(tmp_path: Path) -> None:
+    """Not from a look before, nor twice; and hosts that are up in between have it anew."""
+    told: list[object] = []
+    hosts = Hosts()
+    ways = Ways(hosts, told.append, lambda task: True)  # type: ignore[arg-type]
+    path = tmp_path / "penstock.toml"
+    path.write_text(CONFIG.replace("down_patience_s = 0.05", "down_patience_s = 30"))
+    inner = Inner(load(path), None, Hub(SystemClock()), ways)  # type: ignore[arg-type]
+    watch = inner._watch(step("q", "member/A"), Ear())
+    (look,) = inner._looks.values()
+    assert look.when() - asyncio.get_running_loop().time() < 30 / 4
+    look.cancel()
+    for now, is_down in ((0, True), (29, True), (29.5, False), (30, True), (59.9, True)):
+        hosts.is_down = is_down
+        inner._give_up([watch], now)
+        assert not told, now
+    inner._give_up([watch], 60)
+    assert told == [CancelAsked(watch.task.id)]
+    assert watch.why_failed == "no host that could answer is up: m: Connection refused"
+    inner._give_up([watch], 61)
+    assert len(told) == 1
+    assert inner._at(watch) == "its host is down: m: Connection refused"
+
+
+async def test_what_is_cancelled_tells_what_it_was_at(tmp_path: Path) -> None:
+    """Running; waiting for a slot; waiting to be tried again."""
+    async with staged(tmp_path) as stage:
+        question = await stage.question()
+        asked = await stage.ask(question, "member/A", "member/B", "member/C")
+        await stage.started(asked[0].id)
+        await stage.started(asked[1].id)
+        stage.desk.inner.cancel([asked[0].id, asked[2].id])
+        assert (await stage.ear.end_of(asked[0].id)).last == "it was answering on m"
+        assert (await stage.ear.end_of(asked[2].id)).last == "it waited for a slot"
+        stage.engine.finish(asked[1].id, Outcome(Verdict.TEMPORARY, error="m answered 503"))
+        await stage.until(asked[1].id, State.QUEUED)
+        stage.desk.inner.cancel([asked[1].id])
+        end = await stage.ear.end_of(asked[1].id)
+        assert end.last == "it waited to be tried again; its last attempt: m answered 503"
 
 
 async def test_what_failed_before_the_question_was_asked_again_is_asked_again(tmp_path: Path) -> None:

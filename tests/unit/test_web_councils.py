@@ -232,11 +232,27 @@ async def test_who_waits_hears_a_heartbeat_and_who_is_cancelled_hears_that(tmp_p
                     assert said.status_code in (200, 409), said.text
         assert [event["event"] for _, event in frames(read)][-1] == "cancelled"
         found = await over(web, told)
-        assert (found["state"], found["record"]) == ("cancelled", None)
+        assert found["state"] == "cancelled"
+        assert found["record"]["unfinished"] == found["error"] == "cancelled while it ran"
+        assert found["record"]["conversation"] == told["conversation"]
+        states = {one["name"]: (one["state"], one["error"]) for one in found["record"]["responses"]}
+        assert ("answered", None) in states.values()
+        assert ("cancelled", "cancelled with the question") in states.values()
         made = await events(web, told)
         assert made[-1][1]["event"] == "cancelled"
+        assert "answer" in [event["event"] for _, event in made]
         steps = await web.get("/api/tasks", params={"run": told["run"], "kind": "chat"})
         assert {one["state"] for one in steps["tasks"]} == {"done", "cancelled"}
+
+
+async def test_whether_a_question_begins_its_conversation_is_told(both: tuple[Web, Talk]) -> None:
+    """A misspelt one begins another, which can be seen at once."""
+    web, _ = both
+    first = await asked(web)
+    assert first["begins_conversation"] is True
+    await over(web, first)
+    assert (await asked(web, conversation=first["conversation"]))["begins_conversation"] is False
+    assert (await asked(web, conversation="misspelt"))["begins_conversation"] is True
 
 
 async def test_a_question_that_never_began_is_heard_to_be_cancelled(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 from penstock.config.council_steps import step_key, unmarked
@@ -18,6 +18,7 @@ from penstock.council.plan.asking import read_question
 from penstock.council.plan.course import partial_record
 from penstock.council.plan.steps import Question, Stage, StepEnd
 from penstock.errors import TaskError
+from penstock.lifecycle import ENDED
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, State, Task, TaskRecord
 from penstock.store.base import TaskFilter
 
@@ -85,15 +86,33 @@ class Tasks(Protocol):
 
 
 async def so_far(tasks: Tasks, council: Council, record: TaskRecord) -> dict[str, Any] | None:
-    """The record of a question that has none of its own, as far as its tasks have come; None where it is wrong."""
+    """The record of a question that has none of its own, as far as its tasks have come.
+
+    None where it is wrong, or ended before anything was asked.
+    """
     task = record.task
     try:
-        steps = Steps(council, read_question(council, task.payload, task.id, task.queued_at))
+        question = read_question(council, task.payload, task.id, task.queued_at)
     except TaskError:
         return None
+    steps = Steps(council, question)
+    is_over = record.state in ENDED
     for one in await tasks.tasks(TaskFilter(run=task.run, lane=council.calls_lane, since=task.queued_at)):
-        steps.take(one)
-    return steps.record(record.ended_at or time.time())
+        # What was cancelled with the question did not end by itself: its part is as it was before.
+        fell = one.state is State.CANCELLED and (one.ended_at or 0.0) >= (record.ended_at or 0.0)
+        steps.take(replace(one, state=State.RUNNING) if is_over and fell else one)
+    told = steps.record(record.ended_at or time.time())
+    if not is_over:
+        return told
+    return _cut_short(told, record) if steps.has_begun else None
+
+
+def _cut_short(told: dict[str, Any], record: TaskRecord) -> dict[str, Any]:
+    """Marked as what it is: nobody works on the rest of it."""
+    for one in told["responses"]:
+        if one["state"] == "asked":
+            one |= {"state": str(State.CANCELLED), "error": "cancelled with the question"}
+    return {**told, "unfinished": record.error or str(record.state)}
 
 
 class Steps:
@@ -152,6 +171,10 @@ class Steps:
                 host=record.host,
                 attempts=record.attempts,
             )
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self._asked)
 
     def record(self, now: float) -> dict[str, Any]:
         """As far as the question has come."""

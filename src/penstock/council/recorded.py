@@ -47,6 +47,8 @@ class Retrieval:
     why: str | None = None
     passages: list[Passage] = field(default_factory=list)
     took_s: float | None = None
+    started: float | None = None  # in seconds since the question, as `ended`
+    ended: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class Response:
     state: str = ""
     confidence: float | None = None
     cut: list[str] = field(default_factory=list)
+    started: float | None = None
+    ended: float | None = None
 
     @property
     def title(self) -> str:
@@ -85,6 +89,8 @@ class Claim:
 class PassedOn:
     name: str
     error: str | None = None
+    started: float | None = None
+    ended: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,8 @@ class Synthesis:
     passed_on: list[PassedOn] = field(default_factory=list)
     response_time: float | None = None
     notes: list[str] = field(default_factory=list)
+    started: float | None = None
+    ended: float | None = None
 
     @property
     def told(self) -> str:
@@ -130,6 +138,8 @@ class Agreement:
     conflicts: list[Conflict] = field(default_factory=list)
     disputes: list[Any] = field(default_factory=list)
     why: str | None = None
+    started: float | None = None
+    ended: float | None = None
 
     def between(self, a: str, b: str) -> float | None:
         return next((pair.score for pair in self.pairs if {pair.a, pair.b} == {a, b}), None)
@@ -144,6 +154,12 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True)
+class Moments:
+    started: float | None = None
+    ended: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Ballot:
     reviewer: str
     order: list[str] = field(default_factory=list)
@@ -152,6 +168,9 @@ class Ballot:
     reasons: Any = None
     state: str = ""
     error: str | None = None
+    started: float | None = None
+    ended: float | None = None
+    repair: Moments | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +212,7 @@ class Recorded:
     cost: float | None = None
     limits: list[str] = field(default_factory=list)
     total_time: float | None = None
+    unfinished: str | None = None  # why it ended before its time
 
     @property
     def answered(self) -> list[Response]:

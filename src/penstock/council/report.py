@@ -55,6 +55,7 @@ def about(record: Recorded) -> list[tuple[str, str]]:
         ("asked", asked_at(record)),
         ("question", record.id),
         ("conversation", record.conversation or ""),
+        ("unfinished", record.unfinished or ""),
         ("in numbers", ", ".join(recorded.figures(record))),
         ("escalated", "" if record.escalated is None else record.escalated.why),
         ("documents", retrieval_told(record)),

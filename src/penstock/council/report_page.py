@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import NamedTuple, Protocol
 
 from penstock.council import recorded
 from penstock.council.markdown import html_of
@@ -206,29 +207,74 @@ def _listed(title: str, texts: Sequence[str], level: int = 3) -> str:
 # ---- the picture of times
 
 
+class _Bar(NamedTuple):
+    title: str
+    began: float
+    ended: float
+    kind: str
+
+
 def _picture(record: Recorded) -> str:
-    """A bar for each member, and one for the summing up, as long as it took."""
-    bars = [(one.title, one.response_time, "bar" if one.success else "silent") for one in record.responses]
-    synthesis = record.synthesis
-    if synthesis is not None and synthesis.method == "synthesis":
-        bars.append((f"{synthesis.by or 'the chair'} sums up", synthesis.response_time, "chair"))
-    known = [(title, took, kind) for title, took, kind in bars if took is not None and took >= 0]
-    if not known:
+    """A bar for everything that was done, where it was done: seconds since the question."""
+    bars = [bar for bar in _bars(record) if bar is not None]
+    if not bars:
         return ""
-    longest = max(max(took for _, took, _ in known), 1e-9)
-    rows = "".join(_bar(bar, longest) for bar in known)
+    whole = max(record.total_time or 0.0, *(one.ended for one in bars), 1e-9)
+    rows = "".join(_row(one, whole) for one in bars)
     return (
-        f'<section><h2>Time</h2><figure><div class="times">{rows}</div>'
-        "<figcaption>From the question to the reply; dashed: no answer.</figcaption></figure></section>"
+        f'<section><h2>Time</h2><figure><div class="times">{rows}</div><figcaption>'
+        f"From the question on, {recorded.seconds(whole)} in all; dashed: no answer, or a ballot that does not "
+        "count.</figcaption></figure></section>"
     )
 
 
-def _bar(bar: tuple[str, float, str], longest: float) -> str:
-    title, took, kind = bar
-    width = max(0.5, 100 * took / longest)
+def _bars(record: Recorded) -> Iterable[_Bar | None]:
+    retrieval, review, synthesis = record.retrieval, record.review, record.synthesis
+    if retrieval is not None:
+        yield _placed("documents", retrieval, "library")
+    for one in record.responses:
+        # A record that tells no moments, or a member that was never begun, has the time since it was asked.
+        yield _placed(one.title, one, "bar" if one.success else "silent", one.response_time)
+    for ballot in () if review is None else review.ballots:
+        kind = "review" if ballot.state in ("counted", "repaired") else "silent"
+        yield _placed(f"{ballot.reviewer} reviews", ballot, "review" if ballot.repair else kind)
+        if ballot.repair is not None:
+            yield _placed(f"{ballot.reviewer} repairs", ballot.repair, kind)
+    if record.agreement is not None:
+        yield _placed("agreement", record.agreement, "library")
+    if synthesis is not None:
+        for passed in synthesis.passed_on:
+            yield _placed(f"{passed.name} sums up", passed, "silent")
+        if synthesis.method == "synthesis":
+            yield _placed(
+                f"{synthesis.by or 'the chair'} sums up", synthesis, "chair", synthesis.response_time
+            )
+
+
+class _Timed(Protocol):
+    @property
+    def started(self) -> float | None: ...
+
+    @property
+    def ended(self) -> float | None: ...
+
+
+def _placed(title: str, of: _Timed, kind: str, took: float | None = None) -> _Bar | None:
+    ended = of.ended if of.ended is not None else took
+    if ended is None or ended < 0:
+        return None
+    began = of.started
+    if began is None:
+        began = 0.0 if took is None else ended - took
+    return _Bar(title, min(max(began, 0.0), ended), ended, kind)
+
+
+def _row(bar: _Bar, whole: float) -> str:
+    begins = 100 * bar.began / whole
+    width = max(0.5, 100 * (bar.ended - bar.began) / whole)
     return (
-        f"<span>{escape(title)}</span>"
+        f"<span>{escape(bar.title)}</span>"
         '<svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
-        f'<rect class="{kind}" width="{width:.1f}" height="10"/></svg>'
-        f'<span class="number">{recorded.seconds(took)}</span>'
+        f'<rect class="{bar.kind}" x="{min(begins, 100 - width):.1f}" width="{width:.1f}" height="10"/></svg>'
+        f'<span class="number">{recorded.seconds(bar.ended - bar.began)}</span>'
     )

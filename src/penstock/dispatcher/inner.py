@@ -18,7 +18,7 @@ from penstock.config.councils import LIBRARY, STEP_KEYS
 from penstock.config.names import Names
 from penstock.config.own_calls import own_lanes
 from penstock.council.live import Hub
-from penstock.council.plan.steps import StepEnd
+from penstock.council.plan.steps import NO_HOST, StepEnd
 from penstock.dispatcher.inner_call import call_through
 from penstock.errors import TaskError
 from penstock.hosts.inner_desk import Asked, InnerDesk, Listener
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from penstock.dispatcher.loop import Dispatcher
 
 _LIBRARY_DOWN_S = 2.0  # its process does not start: there is no other, and a question does without
+_LOOKS = 8  # at its hosts, for as long as a task may wait for them while they are down
 _FINAL = {State.DONE: "done", State.CANCELLED: "cancelled"}
 
 
@@ -55,7 +56,10 @@ class _Watch:
     attempts: int = 0
     tokens: float | None = None
     cost_usd: float | None = None
-    was_down: bool = False  # its hosts were, at the last look
+    down_since: float | None = None  # its hosts, as far as was looked; the loop's time
+    is_running: bool = False
+    error: str | None = None  # of its last attempt that came to nothing
+    last: str | None = None  # what it was at when we cancelled it
     why_failed: str | None = None  # we ended it, and why
 
     @property
@@ -136,10 +140,22 @@ class Inner:
 
     def cancel(self, tasks: Iterable[str]) -> None:
         for task in tasks:
+            if (watch := self._watched.get(task)) is not None:
+                watch.last = self._at(watch)
             if self._ways.knows(task):
                 self._ways.tell(CancelAsked(task))
             elif task in self._watched:
                 self._unwanted.add(task)
+
+    def _at(self, watch: _Watch) -> str:
+        """What a task is at that is given up, in words for its record."""
+        if watch.is_running:
+            now = f"it was answering on {watch.host}"
+        elif why := self._ways.dispatcher.why_down(watch.task):
+            return f"its host is down: {why}"
+        else:
+            now = "it waited to be tried again" if watch.error else "it waited for a slot"
+        return f"{now}; its last attempt: {watch.error}" if watch.error else now
 
     def leave(self, listener: Listener) -> None:
         for task in [id for id, watch in self._watched.items() if watch.listener is listener]:
@@ -204,6 +220,7 @@ class Inner:
         for event in await self._store.events(task=watch.task.id):
             if event.type in ("requeued", "ended"):
                 watch.tokens = _more(watch.tokens, event.data.get("tokens"))
+                watch.error = event.data.get("error") or watch.error
             elif event.type == "spent":
                 watch.cost_usd = _more(watch.cost_usd, event.data.get("usd"))
 
@@ -252,7 +269,7 @@ class Inner:
             if isinstance(decision, Start):
                 if (watch := watched.get(decision.task)) is not None:
                     watch.host, watch.attempts = decision.host, decision.attempt
-                    watch.started_at = decision.at
+                    watch.started_at, watch.is_running = decision.at, True
                     watch.listener.started(decision.task, decision.host, decision.attempt, decision.at)
             elif isinstance(decision, Spend):
                 if (watch := watched.get(decision.task)) is not None:
@@ -262,6 +279,7 @@ class Inner:
                     self._texts[decision.task] = []  # what it said is void
                 if (watch := watched.get(decision.task)) is not None:
                     watch.tokens = _more(watch.tokens, decision.tokens)
+                    watch.is_running, watch.error = False, decision.error or watch.error
         for decision in decisions:  # what it cost is told before or after it
             if isinstance(decision, End):
                 self._ended(decision)
@@ -293,24 +311,33 @@ class Inner:
     # ---- hosts that stay down
 
     def _look_later(self, is_library: bool) -> None:
-        patience_s = min(_LIBRARY_DOWN_S, self._patience_s) if is_library else self._patience_s
-        loop = asyncio.get_running_loop()
-        self._looks[is_library] = loop.call_later(patience_s, self._look_at_hosts, is_library)
+        loop, delay_s = asyncio.get_running_loop(), self._patience_with(is_library) / _LOOKS
+        self._looks[is_library] = loop.call_later(delay_s, self._look_at_hosts, is_library)
+
+    def _patience_with(self, is_library: bool) -> float:
+        return min(_LIBRARY_DOWN_S, self._patience_s) if is_library else self._patience_s
 
     def _look_at_hosts(self, is_library: bool) -> None:
-        """Down when looked at twice in a row, and nothing of it under way: nobody is left to wait for."""
         del self._looks[is_library]
-        dispatcher = self._ways.dispatcher
         watched = [one for one in self._watched.values() if one.is_library is is_library]
-        for watch in watched:
-            is_down = dispatcher.waits_for_hosts(watch.task)
-            if is_down and watch.was_down:
-                why = dispatcher.why_down(watch.task)
-                watch.why_failed = f"no host that could answer is up: {why}" if why else "no host is up"
-                self._ways.tell(CancelAsked(watch.task.id))
-            watch.was_down = is_down
+        self._give_up(watched, asyncio.get_running_loop().time())
         if watched:
             self._look_later(is_library)
+
+    def _give_up(self, watched: Iterable[_Watch], now: float) -> None:
+        """Down at every look of the patience, and nothing of it under way: nobody is left to wait for."""
+        dispatcher = self._ways.dispatcher
+        for watch in watched:
+            if not dispatcher.waits_for_hosts(watch.task):
+                watch.down_since = None
+                continue
+            if watch.down_since is None:
+                watch.down_since = now
+            is_late = now - watch.down_since >= self._patience_with(watch.is_library)
+            if is_late and watch.why_failed is None:
+                why = dispatcher.why_down(watch.task)
+                watch.why_failed = f"{NO_HOST}: {why}" if why else NO_HOST
+                self._ways.tell(CancelAsked(watch.task.id))
 
 
 def _end(end: End, watch: _Watch) -> StepEnd:
@@ -330,6 +357,7 @@ def _end(end: End, watch: _Watch) -> StepEnd:
         attempts=end.attempt or watch.attempts,
         tokens=_more(watch.tokens, None if outcome is None else outcome.tokens),
         cost_usd=cost_usd,
+        last=watch.last if end.state is State.CANCELLED else None,
     )
 
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from penstock.clock import Clock
 from penstock.config.council_steps import step_key
@@ -24,6 +25,7 @@ from penstock.hosts.inner_desk import Inner
 from penstock.model import Outcome, Price, Task, Verdict
 from penstock.store.ids import new_ids
 
+_LONG_CHARS = 6_000  # of question and answers: what is made of less takes some ten milliseconds
 _SOONEST_S = 0.01  # the clock and the loop's timers may differ by less
 _URGENT = (Stage.REVIEW, Stage.SYNTHESIS)  # what is begun is finished before something else is
 
@@ -63,12 +65,13 @@ class QuestionAttempt:
         self._joined: set[str] = set()  # steps that an earlier attempt has asked for
         self._numbers: dict[str, int] = {}  # of steps that are asked for once more
         self._used: dict[str, StepEnd] = {}  # by step: what those before it have used
+        self._chars = 0  # of all answers
         self._heard = asyncio.Event()
 
     async def run(self) -> Outcome:
         try:
             while True:
-                next_ = self._next()
+                next_ = await self._next()
                 if next_.record is not None:
                     self._cancel(next_.cancel)
                     self._tell_ends()
@@ -86,20 +89,27 @@ class QuestionAttempt:
         finally:
             self._inner.leave(self)
 
-    def _next(self) -> Moves:
+    async def _next(self) -> Moves:
         self._heard.clear()
-        if again := self._known_steps():
+        if again := await self._known_steps():
             return Moves(ask=again)
-        now = self._clock.now()
-        return moves(self._council, self._question, self._asked, self._ended(), now, self._prices)
+        return await self._moves(self._clock.now())
 
-    def _known_steps(self) -> tuple[Step, ...]:
+    async def _moves(self, now: float) -> Moves:
+        """What is next, by what is known at this moment: long answers take long to be made into prompts, and the
+        loop is everybody's."""
+        given = (self._council, self._question, dict(self._asked), self._ended(), now, self._prices)
+        if len(self._question.query) + self._chars < _LONG_CHARS:
+            return moves(*given)
+        return await asyncio.to_thread(moves, *given)
+
+    async def _known_steps(self) -> tuple[Step, ...]:
         """What an earlier attempt asked for, before the clock is looked at: an answer that came in time counts,
         though the time is up by now."""
         if not self._replays:
             return ()
         then = self._question.asked_at
-        found = moves(self._council, self._question, self._asked, self._ended(), then, self._prices)
+        found = await self._moves(then)
         again = tuple(step for step in found.ask if self._is_known(step) and step.name not in self._asked)
         self._replays = bool(again)
         return again
@@ -170,7 +180,7 @@ class QuestionAttempt:
             self._tasks[step.name] = asked.id
             self._asked[step.name] = asked.queued_at
             if asked.end is not None:
-                self._ends[asked.id] = asked.end
+                self._end(asked.id, asked.end)
         if again:
             await self._submit(again)
 
@@ -222,8 +232,12 @@ class QuestionAttempt:
             self._news.text(step, piece)
 
     def ended(self, task: str, end: StepEnd) -> None:
-        self._ends[task] = end
+        self._end(task, end)
         self._heard.set()
+
+    def _end(self, task: str, end: StepEnd) -> None:
+        self._ends[task] = end
+        self._chars += _chars_of(end.value)
 
 
 def _sum(end: StepEnd, before: StepEnd | None) -> StepEnd:
@@ -238,3 +252,14 @@ def _sum(end: StepEnd, before: StepEnd | None) -> StepEnd:
         tokens=sum(tokens) if tokens else None,
         cost_usd=sum(cost_usd) if cost_usd else None,
     )
+
+
+def _chars_of(value: Any) -> int:
+    """Of what prompts are made of: an answer, or the passages that were found."""
+    if isinstance(value, str):
+        return len(value)
+    if not isinstance(value, Mapping):
+        return 0
+    passages = value.get("passages")
+    rows = passages if isinstance(passages, list) else []
+    return _chars_of(value.get("text")) + sum(_chars_of(row) for row in rows)

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config, TaskChecker
 from penstock.config.councils import Council
 from penstock.config.problems import meant
+from penstock.council.asking import so_far
 from penstock.council.conversations import conversation_of, new_conversation
 from penstock.council.plan.asking import read_question
 from penstock.council.plan.estimate import estimate, prices_of
 from penstock.council.plan.steps import Question
 from penstock.errors import TaskError
+from penstock.lifecycle import ENDED
 from penstock.model import State, TaskRecord
 from penstock.store.base import TaskFilter
 from penstock.web.admission import Admission
@@ -117,6 +120,10 @@ class CouncilDoor:
                 f"there is no question {id[:200]!r} of council {council.name!r}",
                 f"GET /api/councils/{council.name}/questions lists them",
             )
+        if (
+            record.state in ENDED and record.value is None
+        ):  # it was ended: what was there by then is its record
+            return replace(record, value=await so_far(parts.client, council, record))
         return record
 
     async def questions(

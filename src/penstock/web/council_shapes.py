@@ -85,6 +85,7 @@ class QuestionAsked:
     conversation: str
     state: StateName
     links: QuestionLinks
+    begins_conversation: bool
 
 
 @dataclass

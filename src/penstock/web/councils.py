@@ -37,6 +37,7 @@ CouncilName = Annotated[str, Path(description="The name of a council.", max_leng
 Conversation = Annotated[str, Path(description="A conversation: what its questions name.", max_length=200)]
 Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
 After = Annotated[int | None, Query(ge=0, le=LARGEST, description="`next` of the page before.")]
+_EARLIER = 20  # questions of a run that are looked at for one of its conversation
 _MOST_QUESTIONS = 1000  # of a conversation, in a list
 _READ = errors(401, 403, 404, 405, 413, 422, 429, 503)
 _WRITE = errors(400, 401, 403, 404, 405, 408, 413, 415, 422, 429, 503)
@@ -101,7 +102,11 @@ def _add_asking(app: FastAPI, parts: Parts) -> None:
         body = await read_object(request, FIELDS)
         trace = brought(request.headers.get("traceparent"), request.headers.get("tracestate"))
         record = await door.ask(parts, caller, council, body, trace)
-        told = asked_record(council, record)
+        run = record.task.run
+        all_ = await door.questions(parts, council, conversation=run, limit=_EARLIER, after=None, newest=False)
+        first = next((one.task.id for one in all_ if conversation_of(one.task) == run), record.task.id)
+        begins = first == record.task.id
+        told = {**asked_record(council, record), "begins_conversation": begins}
         answer = reply(told, 202)
         answer.headers["Location"] = told["links"]["self"]
         return answer

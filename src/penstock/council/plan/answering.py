@@ -15,7 +15,7 @@ from penstock.config.councils import Member
 from penstock.council.plan.confidence import read_confidence
 from penstock.council.plan.material import digest_of
 from penstock.council.plan.remembered import member_prompt
-from penstock.council.plan.replies import Reply, read_reply
+from penstock.council.plan.replies import Reply, one_line, read_reply
 from penstock.council.plan.so_far import RETRIEVE, SoFar, member_step
 from penstock.council.plan.steps import Stage, Step, StepEnd
 from penstock.council.plan.texts import Answer, Passage
@@ -200,7 +200,8 @@ def _unended(so_far: SoFar, member: Member) -> Response:
 
 def _why_cancelled(so_far: SoFar, end: StepEnd, reply: Reply, cutoff: float | None) -> str | None:
     if cutoff is not None and end.ended_at >= cutoff:
-        return f"cancelled: not there within {so_far.council.patience_s:g} s of the quorum"
+        words = f"cancelled: not there within {so_far.council.patience_s:g} s of the quorum"
+        return f"{words}; {one_line(end.last)}" if end.last else words
     if so_far.limit_at is not None and end.ended_at >= so_far.limit_at:
         return TIME_LIMIT
     return reply.problem

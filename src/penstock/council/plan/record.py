@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,11 +14,22 @@ from penstock.council.plan.reached import Reached
 from penstock.council.plan.remembered import member_prompt
 from penstock.council.plan.replies import one_line
 from penstock.council.plan.retrieving import Retrieved
-from penstock.council.plan.so_far import SoFar, member_step
-from penstock.council.plan.steps import StepEnd
+from penstock.council.plan.so_far import (
+    AGREEMENT,
+    AGREEMENT_OF_PAIR,
+    RETRIEVE,
+    SoFar,
+    member_step,
+    plain_step,
+    repair_step,
+    review_step,
+    synthesis_step,
+)
+from penstock.council.plan.steps import NO_HOST, StepEnd
 
 _USAGE = ("prompt_tokens", "completion_tokens")
-MAX_SHARE_CHARS = 160  # of one member's failure, in the error of a question that nobody answered
+# Of the error of a question that nobody answered: each member's failure is told whole in its own entry.
+MAX_SHARE_CHARS, MAX_SHARES_CHARS = 80, 240
 
 
 def record_of(so_far: SoFar, reached: Reached) -> dict[str, Any]:
@@ -30,20 +42,21 @@ def record_of(so_far: SoFar, reached: Reached) -> dict[str, Any]:
         "conversation": question.conversation or None,
         "asked_at": question.asked_at,
         "rag_context_used": bool(reached.passages),
-        "retrieval": _retrieval(reached.retrieved),
+        "retrieval": {**_retrieval(reached.retrieved), **moments(so_far, RETRIEVE)},
         "responses": [response_record(so_far, reached, one) for one in reached.responses],
         "success_count": len(answered),
         "total_fighters": len(reached.responses),
         "quorum": {"needed": reached.needed, "met": len(answered) >= reached.needed},
         "escalated": {"why": reached.escalated} if reached.escalated is not None else None,
         "synthesis": _synthesis(so_far, reached),
-        "agreement": _agreement(reached),
-        "review": reached.review.as_record() if reached.review else None,
+        "agreement": {**_agreement(reached), **moments(so_far, AGREEMENT, AGREEMENT_OF_PAIR)},
+        "review": _review(so_far, reached),
         "tokens": _sum(end.tokens for end in so_far.ended.values()),
         "usage": _usage(so_far.ended.values()),
         "cost": _sum(end.cost_usd for end in so_far.ended.values()),
         "limits": list(reached.notes),
         "total_time": _total_time(so_far, reached),
+        "unfinished": None,
     }
 
 
@@ -59,6 +72,7 @@ def response_record(so_far: SoFar, reached: Reached, response: Response) -> dict
         "answer": response.text,
         "success": response.has_answered,
         "response_time": _response_time(so_far, response),
+        **moments(so_far, member_step(member.name)),
         "error": response.error,
         "tokens": end.tokens if end else None,
         "cost": end.cost_usd if end else None,
@@ -73,14 +87,23 @@ def response_record(so_far: SoFar, reached: Reached, response: Response) -> dict
 
 
 def error_of(reached: Reached) -> str | None:
-    """Why the question failed: nobody answered it, and why each of them did not."""
+    """Why the question failed: nobody answered it, and in brief why not."""
     if any(one.has_answered for one in reached.responses):
         return None
-    parts = [
-        f"{one.name}: {one_line(one.error or one.standing.value, MAX_SHARE_CHARS)}"
-        for one in reached.responses
-    ]
-    return f"no member answered; {'; '.join(parts)}"
+    counts = Counter(one.standing.value.replace("_", " ") for one in reached.responses)
+    alike: dict[str, list[str]] = {}
+    for one in reached.responses:
+        why = (one.error or one.standing.value).removeprefix(f"{NO_HOST}: ")
+        alike.setdefault(one_line(why, MAX_SHARE_CHARS), []).append(one.name)
+    parts = [f"{', '.join(names)}: {why}" for why, names in alike.items()]
+    shown = parts[:1]
+    for part in parts[1:]:
+        if len("; ".join([*shown, part])) > MAX_SHARES_CHARS:
+            shown.append("…")
+            break
+        shown.append(part)
+    told = ", ".join(f"{count} {standing}" for standing, count in counts.items())
+    return f"nobody answered: {told} ({'; '.join(shown)})"
 
 
 def _shown(so_far: SoFar, reached: Reached, response: Response) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -127,8 +150,11 @@ def _synthesis(so_far: SoFar, reached: Reached) -> dict[str, Any] | None:
         "dissent": conclusion.dissent,
         "disputes": conclusion.disputes,
         "sources": sources,
-        "passed_on": list(conclusion.passed_on),
+        "passed_on": [
+            {**one, **moments(so_far, synthesis_step(one["name"]))} for one in conclusion.passed_on
+        ],
         "response_time": _took(conclusion.end),
+        **_moments(so_far, conclusion.end),
         "notes": list(conclusion.notes),
     }
 
@@ -140,6 +166,31 @@ def _all_sources(so_far: SoFar, reached: Reached) -> list[dict[str, Any]]:
         for source in cited(one.text, reached.passages, _shown(so_far, reached, one)[0]) if one.text else ():
             found.setdefault(source["n"], source)
     return [found[n] for n in sorted(found)]
+
+
+def _review(so_far: SoFar, reached: Reached) -> dict[str, Any] | None:
+    """With the moments of each ballot, and of its repair where there was one."""
+    if reached.review is None:
+        return None
+    told = reached.review.as_record()
+    for ballot in told["ballots"]:
+        name = ballot["reviewer"]
+        ballot |= moments(so_far, plain_step(name), review_step(name))
+        ballot["repair"] = moments(so_far, repair_step(name)) if repair_step(name) in so_far.asked else None
+    return told
+
+
+def moments(so_far: SoFar, *steps: str) -> dict[str, float | None]:
+    """When the first of these steps that was asked for began and ended, in seconds since the question."""
+    asked = next((step for step in steps if step in so_far.asked), None)
+    return _moments(so_far, None if asked is None else so_far.ended.get(asked))
+
+
+def _moments(so_far: SoFar, end: StepEnd | None) -> dict[str, float | None]:
+    def since(at: float | None) -> float | None:
+        return None if at is None else round(max(0.0, at - so_far.question.asked_at), 3)
+
+    return {"started": since(end.started_at if end else None), "ended": since(end.ended_at if end else None)}
 
 
 def _agreement(reached: Reached) -> dict[str, Any]:

@@ -33,6 +33,10 @@ def review_step(name: str) -> str:
     return f"review/{name}"
 
 
+def plain_step(name: str) -> str:
+    return f"{review_step(name)}/plain"
+
+
 def repair_step(name: str) -> str:
     return f"{review_step(name)}/repair"
 

@@ -14,6 +14,8 @@ from typing import Any
 from penstock.config.councils import Mode
 from penstock.model import State
 
+NO_HOST = "no host that could answer is up"  # how the failure of a step begins whose hosts stayed down
+
 
 class Stage(StrEnum):
     RETRIEVE = "retrieve"
@@ -77,6 +79,7 @@ class StepEnd:
     attempts: int = 0
     tokens: float | None = None
     cost_usd: float | None = None
+    last: str | None = None  # of one that was cancelled: what it was at, or waited for
 
     @property
     def is_done(self) -> bool:

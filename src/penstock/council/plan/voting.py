@@ -25,8 +25,8 @@ from penstock.council.plan.material import digest_of
 from penstock.council.plan.prompts import repair_prompt
 from penstock.council.plan.ranking import Ranked, kendalls_w, tally
 from penstock.council.plan.remembered import review_prompt
-from penstock.council.plan.replies import failure_of, read_reply
-from penstock.council.plan.so_far import SoFar, member_step, repair_step, review_step
+from penstock.council.plan.replies import failure_of, one_line, read_reply
+from penstock.council.plan.so_far import SoFar, member_step, plain_step, repair_step, review_step
 from penstock.council.plan.steps import Stage, Step, StepEnd
 from penstock.council.plan.texts import Answer, Message, Passage, ReviewPrompt
 from penstock.errors import TaskError
@@ -205,6 +205,8 @@ def _given_up(so_far: SoFar, cast: Cast, cutoff: float) -> Cast:
     words = TOO_SLOW.format(patience_s=so_far.council.patience_s)
     end = so_far.ended.get(cast.step)
     was_cancelled = end is not None and end.state is State.CANCELLED and end.ended_at >= cutoff
+    if end is not None and end.last:
+        words = f"{words}; {one_line(end.last)}"
     if cast.ask is not None:
         words = f"{cast.error}; there was no time to repair it" if cast.error else words
     elif cast.vote is not Vote.UNUSABLE or not was_cancelled:
@@ -230,7 +232,7 @@ def _cast(so_far: SoFar, of: Response, answered: Sequence[Response], passages: S
         step = _step(member, name, prompt.messages, prompt, after, is_formed)
         return _awaited(so_far, prompt, replace(step, material=digest_of(others, passages)))
     if end.state is State.FAILED and _FORM_REFUSED.search(end.error or ""):
-        name, is_formed = f"{review_step(member.name)}/plain", False
+        name, is_formed = plain_step(member.name), False
         end = so_far.ended.get(name)
         if end is None:
             step = _step(member, name, prompt.messages, prompt, after, is_formed)
