@@ -315,10 +315,43 @@ async def test_long_answers_are_made_into_prompts_beside_the_loop(
         folder.mkdir()
         async with ModelServer(behaviour) as server, staged(folder, server) as stage:
             done = await stage.ended(await stage.ask())
+            assert done.state is State.DONE, done.error
             assert done.value["success_count"] == 3
             assert done.value["synthesis"]["text"].endswith("chair")
         assert threads[0] is True
         assert threads[-1] is (words == 5)
+
+
+async def test_what_ends_while_it_is_decided_is_not_overlooked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is waited for may have ended by then: that is no defect, and is told like any end."""
+    ends: list[str] = []
+    all_ended = threading.Event()
+    end = council_attempt.QuestionAttempt._end
+
+    def counted(self: Any, task: str, how: Any) -> None:
+        end(self, task, how)
+        ends.append(task)
+        if len(ends) == 3:
+            all_ended.set()
+
+    def slow(*given: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread() and len(given[3]) < 3:
+            assert all_ended.wait(30)
+        return moves(*given)
+
+    monkeypatch.setattr(council_attempt.QuestionAttempt, "_end", counted)
+    monkeypatch.setattr(council_attempt, "moves", slow)
+    behaviour = models(answer=lambda request: "scatter " * 900 + request.body["model"])
+    async with ModelServer(behaviour) as server, staged(tmp_path, server) as stage:
+        question = new_ids(1)[0]
+        async with asyncio.TaskGroup() as group:
+            hearing = group.create_task(told(stage, question))
+            await stage.ask(id=question)
+        events = hearing.result()
+    assert events[-1]["event"] == "done", events[-1]
+    assert sorted(one["name"] for one in of(events, "answer")) == ["A", "B", "C"]
 
 
 async def test_a_cancelled_question_keeps_what_was_answered(tmp_path: Path) -> None:

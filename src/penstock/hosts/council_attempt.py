@@ -60,6 +60,7 @@ class QuestionAttempt:
         self._tasks: dict[str, str] = {}  # step -> task
         self._asked: dict[str, float] = {}
         self._ends: dict[str, StepEnd] = {}  # by task
+        self._seen: Mapping[str, StepEnd] = {}  # ends that were last decided by
         self._told: set[str] = set()  # ends of steps that followers were told of
         self._unwanted: set[str] = set()
         self._joined: set[str] = set()  # steps that an earlier attempt has asked for
@@ -83,7 +84,7 @@ class QuestionAttempt:
                 wanted = [step for step in next_.ask if step.name not in self._asked]
                 if wanted:
                     await self._ask(wanted)
-                else:
+                elif not self._heard.is_set():  # else something ended while this was decided
                     self._tell_ends()
                     await self._wait(next_.wake_at)
         finally:
@@ -98,7 +99,8 @@ class QuestionAttempt:
     async def _moves(self, now: float) -> Moves:
         """What is next, by what is known at this moment: long answers take long to be made into prompts, and the
         loop is everybody's."""
-        given = (self._council, self._question, dict(self._asked), self._ended(), now, self._prices)
+        self._seen = self._ended()
+        given = (self._council, self._question, dict(self._asked), self._seen, now, self._prices)
         if len(self._question.query) + self._chars < _LONG_CHARS:
             return moves(*given)
         return await asyncio.to_thread(moves, *given)
@@ -118,11 +120,12 @@ class QuestionAttempt:
         return step_key(self._question.id, step.name, step.material) in self._keys
 
     def _tell_ends(self) -> None:
-        ended, now = self._ended(), self._clock.now()
-        for step in ended:
+        """Of what was last decided by: the words that this needs have been made for that."""
+        now = self._clock.now()
+        for step in self._seen:
             if step not in self._told:
                 self._told.add(step)
-                self._news.ended(step, self._asked, ended, now)
+                self._news.ended(step, self._asked, self._seen, now)
 
     def _ended(self) -> dict[str, StepEnd]:
         return {
