@@ -124,7 +124,7 @@ async def test_a_member_whose_answer_was_no_use_is_asked_again(tmp_path: Path) -
         question = await stage.ask()
         first = await stage.ended(question)
         assert first.state is State.FAILED
-        assert "A: an empty answer" in str(first.error)
+        assert "A, B, C: an empty answer" in str(first.error)
         server.behaviour = models()
         done = await asked_again(stage, question)
         assert done.state is State.DONE, done.error
