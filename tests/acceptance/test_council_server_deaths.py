@@ -64,7 +64,7 @@ async def test_d7_a_killed_server_fails_the_question_in_words_and_the_next_works
                 os.kill(server.pid, signal.SIGKILL)
                 end = await question
                 assert end["event"] == "failed"
-                assert end["error"].startswith("no member answered; A: ")
+                assert end["error"].startswith("nobody answered: ")
                 for one in end["record"]["responses"]:
                     assert one["state"] == "failed"
                     assert one["error"]

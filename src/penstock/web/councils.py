@@ -103,7 +103,9 @@ def _add_asking(app: FastAPI, parts: Parts) -> None:
         trace = brought(request.headers.get("traceparent"), request.headers.get("tracestate"))
         record = await door.ask(parts, caller, council, body, trace)
         run = record.task.run
-        all_ = await door.questions(parts, council, conversation=run, limit=_EARLIER, after=None, newest=False)
+        all_ = await door.questions(
+            parts, council, conversation=run, limit=_EARLIER, after=None, newest=False
+        )
         first = next((one.task.id for one in all_ if conversation_of(one.task) == run), record.task.id)
         begins = first == record.task.id
         told = {**asked_record(council, record), "begins_conversation": begins}
