@@ -87,6 +87,10 @@ async def test_d2_documents_of_every_form_are_found_and_kept_in_step(
     """D2: each form is found; then changes, removals, renames and damage, and only they are acted on."""
     docs = folder / "docs"
     async with penstock.open("penstock.toml") as client:
+        assert await asyncio.to_thread(main, ["council", "sources"]) == 0
+        assert capsys.readouterr().err == (
+            "penstock: knowledge_base: nothing is in it; `penstock council ingest DIR` fills it\n"
+        )
         told = await client.ingest("docs")
         assert counts(told) == (7, 0, 0, 0), told.failed
         assert [one.reason for one in told.notes] == ["is not UTF-8 (byte 6); read as Latin-1"]

@@ -185,6 +185,9 @@ def test_a_budget_that_cannot_close_is_pointed_out(cli: Cli, start: Start) -> No
     assert "[prices]" in detail
     assert told["budget lanes.nightly.budget_usd_per_day"][0] == "warning"
     assert cli.good("check").lines[-1] == "it works, but see the 2 notes above"
+    cli.file("penstock.toml", config.replace("[lanes.nightly]\nbudget_usd_per_day = 1.0\n", ""))
+    assert cli.good("check").lines[-1] == "it works, but see the note above"
+    cli.file("penstock.toml", config)
     warned = cli("work", "--drain").err
     assert warned.count("budget_usd_per_day") == 2
     cli.file("penstock.toml", config + "\n[prices]\na = { input = 1, output = 1 }\n")

@@ -40,6 +40,29 @@ def test_members_are_told_with_the_hosts_that_can_answer(tmp_path: Path) -> None
     ]
 
 
+def test_members_whose_hosts_are_down_are_told(tmp_path: Path) -> None:
+    """D2: fewer than the quorum is wrong, fewer than all is worth a word; a chair alone as well."""
+    members = '{ name = "GOKU", host = "surtr" }, { name = "VEGETA", host = "fenrir" }'
+    chair = 'chair = { name = "SHENRON", host = "surtr" }'
+
+    def told(down: set[str], rest: str = "") -> list[tuple[str, str]]:
+        return [(how, what) for _, how, what in findings(config_of(tmp_path, members, rest), down)][1:]
+
+    assert told(set(), chair) == []
+    (one,) = told({"surtr"}, "min_answers = 1")
+    assert one == ("warning", "1 of 2 members can be asked now, not GOKU; see to their hosts above")
+    (few,) = told({"surtr"}, "min_answers = 2")
+    assert few[0] == "wrong"
+    assert few[1].startswith("1 of 2 members can be asked now, not GOKU; 2 answers make its quorum")
+    (none,) = told({"surtr", "fenrir"})
+    assert none[0] == "wrong"
+    assert none[1].startswith("0 of 2 members can be asked now, not GOKU, VEGETA")
+    alone = members.replace("surtr", "fenrir")
+    _, lost = findings(config_of(tmp_path, alone, chair), {"surtr"})
+    assert lost[1] == "warning"
+    assert lost[2].startswith("the chair, SHENRON, cannot be asked now")
+
+
 def test_members_that_cannot_answer_at_once_are_worth_a_word(tmp_path: Path) -> None:
     members = ", ".join(f'{{ name = "m{number}", host = "surtr" }}' for number in range(3))
     _, crowd = findings(config_of(tmp_path, members))

@@ -280,6 +280,7 @@ async def test_a_wish_can_be_taken_back(tmp_path: Path) -> None:
             await web.parts.client.wait(told["job_id"])
         status = await web.get(f"/api/shenron/job-status/{told['job_id']}")
         assert (status["status"], status["message"]) == ("cancelled", "Wish cancelled")
+        assert status["progress"] < 100, "it did not come to its end"
 
 
 async def test_wishes_that_cannot_be_are_told_so(both: tuple[Web, Talk]) -> None:

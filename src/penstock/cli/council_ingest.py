@@ -261,7 +261,10 @@ async def _sources(config: Config, council: Council, collection: str, as_json: b
     names = held["sources"]
     for source, made in sorted(names.items()):
         render.say(render.one_line(source) if made else f"{render.one_line(source)}  (to be ingested again)")
-    count = f"{render.counted(len(names), 'source')}, {render.counted(held['passages'], 'passage')}"
     sys.stdout.flush()
+    if not names and not held["passages"]:
+        render.note(f"{collection}: nothing is in it; `penstock council ingest DIR` fills it")
+        return 0
+    count = f"{render.counted(len(names), 'source')}, {render.counted(held['passages'], 'passage')}"
     render.note(f"{collection}: {count}, embedded by {held['embeddings']}")
     return 0

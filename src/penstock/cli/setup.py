@@ -149,4 +149,5 @@ def _tell_findings(findings: Sequence[Finding]) -> None:
     if wrong:
         render.say(f"{render.counted(wrong, 'thing')} to put right")
     else:
-        render.say(f"it works, but see the {render.counted(notes, 'note')} above" if notes else "all is well")
+        above = "note" if notes == 1 else f"{notes} notes"
+        render.say(f"it works, but see the {above} above" if notes else "all is well")

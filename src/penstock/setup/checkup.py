@@ -13,7 +13,7 @@ import ipaddress
 import os
 import shutil
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,7 +65,8 @@ async def examine(config: Config, time_limit_s: float = TIME_LIMIT_S) -> list[Fi
         for name, what in Names(config, config.councils.values()).astray().items()
     ]
     agents = await asyncio.to_thread(_agents, config)
-    councils = await asyncio.to_thread(_councils, config)
+    down = {one.result().name for one in hosts if one.result().state == WRONG}
+    councils = await asyncio.to_thread(_councils, config, down)
     return [
         *(host.result() for host in hosts),
         *agents,
@@ -102,10 +103,10 @@ def _agents(config: Config) -> list[Finding]:
     ]
 
 
-def _councils(config: Config) -> list[Finding]:
+def _councils(config: Config, down: Collection[str]) -> list[Finding]:
     return [
         Finding("council", name, state, one_line(detail, _MAX_DETAIL))
-        for name, state, detail in council_checkup.findings(config)
+        for name, state, detail in council_checkup.findings(config, down)
     ]
 
 

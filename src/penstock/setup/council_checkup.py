@@ -1,32 +1,34 @@
-"""Who can answer in each council, and whether there is anything to look up; how hosts are is theirs to tell."""
+"""Who can answer in each council, who of them cannot now, and whether there is anything to look up."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from pathlib import Path
 
 from penstock.config import Config
 from penstock.config.council_reach import hosts_of
-from penstock.config.councils import Council, Retrieval
+from penstock.config.councils import Council, Member, Retrieval
 from penstock.config.own_files import library_dir
 from penstock.council.library.embedding import missing
 from penstock.council.library.passages import is_there
 from penstock.council.library.vectors import Shelf
 from penstock.errors import PermanentError
 from penstock.hosts.library_orders import place
-from penstock.setup.agent_checkup import WARNING, WELL
+from penstock.setup.agent_checkup import WARNING, WELL, WRONG
 
 _MOST_HOSTS = 4  # named for one member
 _PATIENCE_S = 1.0  # for a file that somebody is writing to
 
 
-def findings(config: Config) -> Iterator[tuple[str, str, str]]:
-    """The council's name, how bad it is, and what it is with what to do."""
+def findings(config: Config, down: Collection[str] = ()) -> Iterator[tuple[str, str, str]]:
+    """The council's name, how bad it is, and what it is with what to do. `down` are hosts that do not answer."""
     for council in config.councils.values():
         yield council.name, WELL, _speakers(council, config)
+        if (lost := _out_of_reach(council, config, down)) is not None:
+            yield council.name, *lost
         if (crowd := _crowded(council, config)) is not None:
             yield council.name, WARNING, crowd
         if council.retrieval is not None:
@@ -40,6 +42,25 @@ def _speakers(council: Council, config: Config) -> str:
         more = ", …" if len(names) > _MOST_HOSTS else ""
         told.append(f"{member.name} by {', '.join(names[:_MOST_HOSTS])}{more}")
     return f"chair {council.chair.name}; {'; '.join(told)}"
+
+
+def _out_of_reach(council: Council, config: Config, down: Collection[str]) -> tuple[str, str] | None:
+    """Who cannot be asked, for all hosts that could answer are down."""
+    lost = [one.name for one in council.members if _is_lost(one, config, down)]
+    left = len(council.members) - len(lost)
+    if not lost and not _is_lost(council.chair, config, down):
+        return None
+    if not lost:
+        chair = f"the chair, {council.chair.name}, cannot be asked now: a member sums up instead"
+        return WARNING, f"{chair}; see to its hosts above"
+    told = f"{left} of {len(council.members)} members can be asked now, not {', '.join(lost)}"
+    if left >= council.min_answers:
+        return WARNING, f"{told}; see to their hosts above"
+    return WRONG, f"{told}; {council.min_answers} answers make its quorum: see to their hosts above"
+
+
+def _is_lost(one: Member, config: Config, down: Collection[str]) -> bool:
+    return all(host.name in down for host in hosts_of(one, config))
 
 
 def _crowded(council: Council, config: Config) -> str | None:

@@ -25,6 +25,12 @@ from penstock.store.sqlite_open import QUERIES
 
 _TRIES = 10
 _BETWEEN_TRIES_S = 0.01
+# Commands that dispatch for a while, and when they leave by themselves.
+_ENDS = {
+    "council ask": "with its question",
+    "council ingest": "with its documents",
+    "council sources": "with its answer",
+}
 
 
 class OwnerLock(Protocol):
@@ -110,9 +116,11 @@ def already_owned(name: str, holder: Epoch | None) -> AlreadyOwned:
         return AlreadyOwned(f"{name}: another dispatcher is just starting on it; wait for it, or stop it")
     owner = holder.owner
     since = datetime.fromtimestamp(holder.started_at).isoformat(" ", "seconds")
+    ends = next((when for command, when in _ENDS.items() if owner.command.endswith(command)), None)
+    remedy = "stop that one first" if ends is None else f"it ends {ends}: wait for that, or stop it"
     return AlreadyOwned(
         f"{name}: already dispatched by process {owner.pid} on {owner.machine} ({owner.command})"
-        f" since {since}; stop that one first"
+        f" since {since}; {remedy}"
     )
 
 

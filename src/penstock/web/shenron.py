@@ -211,7 +211,7 @@ def _status(council: Council, record: TaskRecord, events: Sequence[Mapping[str, 
 
 def _progress(council: Council, record: TaskRecord, events: Sequence[Mapping[str, Any]]) -> float:
     """In percent: of the steps that are known of, those that ended; the chair's is yet to come."""
-    if record.state in ENDED:
+    if record.state in ENDED and record.state is not State.CANCELLED:
         return 100.0
     steps: dict[str, bool] = {}
     for event in events:
