@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.council.conversations import conversation_of, newest_answered, turns_before
+from penstock.council.past import seconds_of
 from penstock.council.plan.steps import Turn
 from penstock.model import State, Task, TaskRecord
 from penstock.store.base import TaskFilter
@@ -91,6 +92,29 @@ async def test_the_newest_with_an_answer_is_followed_whatever_came_after_it() ->
     found = await newest_answered(past.tasks, KIND)
     assert found is not None
     assert (found.task.id, found.task.run) == (answered, "talk")
+
+
+async def test_times_of_earlier_questions() -> None:
+    """D6: an estimate tells seconds where everybody has answered lately."""
+
+    def told(goku: float, chair: float, state: str = "synthesis") -> dict[str, Any]:
+        responses = [
+            {"name": "GOKU", "success": True, "response_time": goku},
+            {"name": "VEGETA", "success": False, "response_time": 99.0},
+        ]
+        by = {"by": "SHENRON", "method": state, "response_time": chair}
+        return {"responses": responses, "synthesis": by}
+
+    values = [told(1.0, 5.0), told(2.0, 7.0), told(9.0, 6.0), told(2.0, 50.0, "list"), None, {"responses": 5}]
+    kept = [
+        TaskRecord(Task(KIND, {}, id=f"q{n}"), n, State.DONE, value=value) for n, value in enumerate(values)
+    ]
+
+    async def tasks(chosen: TaskFilter) -> list[TaskRecord]:
+        assert chosen.states == (State.DONE,)
+        return kept
+
+    assert await seconds_of(tasks, KIND) == {"GOKU": 2.0, "SHENRON": 6.0}
 
 
 async def test_nothing_to_follow() -> None:

@@ -121,7 +121,9 @@ async def test_what_is_wrong_is_told_before_anything_is_queued(both: tuple[Web, 
         error = await web.post(ASK, body, 422)
         assert words in f"{error['message']} {error.get('remedy', '')}"
     estimate = f"{BASE}/estimate"
-    assert "unknown field" in (await web.post(estimate, {"query": QUERY, "priority": 1}, 422))["message"]
+    assert "unknown field" in (await web.post(estimate, {"query": QUERY, "prioritee": 1}, 422))["message"]
+    same_body = {"query": QUERY, "priority": 1, "lane": "fast", "key": "k", "conversation": "none-yet"}
+    assert (await web.post(estimate, same_body))["calls"] > 0
     found = await web.post(estimate, {"query": QUERY, "mode": "thorough"})
     assert found["mode"] == "thorough"
     assert found["calls"] >= 3
@@ -384,6 +386,12 @@ async def test_follow_ups_see_earlier_turns_and_a_conversation_is_read_in_order(
     web, talk = both
     first = await asked(web)
     await over(web, first)
+    estimate, query = f"{BASE}/estimate", {"query": "And at night?"}
+    alone, followed = [
+        await web.post(estimate, query | more) for more in ({}, {"conversation": first["conversation"]})
+    ]
+    assert followed["tokens"] > alone["tokens"], "the turns it is told are counted"
+    assert alone["seconds"] > 0, "as the question before took"
     talk.server.requests.clear()
     second = await asked(web, query="And at night?", conversation=first["conversation"])
     await over(web, second)
@@ -391,8 +399,8 @@ async def test_follow_ups_see_earlier_turns_and_a_conversation_is_read_in_order(
     (request,) = talk.asked("saiyan")
     assert QUERY in request.prompt
     assert SUMMED_UP in request.prompt
-    alone = await asked(web, query="Something else?", conversation="elsewhere")
-    await over(web, alone)
+    beside = await asked(web, query="Something else?", conversation="elsewhere")
+    await over(web, beside)
     listed = (await web.get(f"{BASE}/conversations"))["conversations"]
     assert [(one["id"], one["questions"], one["query"], one["live"]) for one in listed[:2]] == [
         ("elsewhere", 1, "Something else?", 0),

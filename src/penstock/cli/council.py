@@ -115,10 +115,7 @@ def ask(
     )
     read = read_wish(asked, wish)
     if dry_run:
-        from penstock.council.plan.estimate import estimate, prices_of
-
-        prices = prices_of(asked, config.plant.hosts)
-        made = estimate(asked, read.mode, read.members, read.query, prices, use_rag=read.use_rag)
+        made = finish(council_ask.estimated(config, asked, read))
         if as_json:
             render.emit(made.as_record())
         else:

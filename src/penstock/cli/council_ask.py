@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.config.councils import Council
     from penstock.council.asking import Wish
     from penstock.council.plan.estimate import Estimate
+    from penstock.council.plan.steps import Question
     from penstock.model import TaskRecord
     from penstock.questions import Asking
 
@@ -234,6 +236,27 @@ def write(out: Path, record: Mapping[str, Any]) -> None:
 
 
 # ---- what it would cost
+
+
+async def estimated(config: Config, council: Council, question: Question) -> Estimate:
+    """With the turns that it would be told, and the times that earlier questions took."""
+    from penstock.council.conversations import turns_before
+    from penstock.council.past import seconds_of
+    from penstock.council.plan.estimate import estimate, prices_of
+
+    async with opened(config) as client:
+        turns = await turns_before(client.tasks, council.kind, question.conversation, time.time())
+        seconds = await seconds_of(client.tasks, council.kind)
+    return estimate(
+        council,
+        question.mode,
+        question.members,
+        question.query,
+        prices_of(council, config.plant.hosts),
+        use_rag=question.use_rag,
+        turns=turns,
+        seconds=seconds,
+    )
 
 
 def print_estimate(council: Council, made: Estimate) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.config import Config, TaskChecker
+from penstock.config.councils import LIBRARY
 from penstock.config.outputs import why_none_for
 from penstock.config.problems import Problem, dotted, kind_of
 from penstock.intake.entries import Setting, read_entry
@@ -45,6 +46,8 @@ class Admission:
             made, problems = read_entry(_for_caller(entry, caller), setting)
             if self._no_outputs is not None and any(task.output is not None for task in made):
                 problems = [Problem(("output",), self._no_outputs)]
+            for task in made:
+                _must_not_write_the_library(task, caller)
             tasks += made
             where: tuple[str | int, ...] = ("tasks", place) if many else ()
             for problem in problems:
@@ -58,6 +61,19 @@ class Admission:
             )
         fresh = iter(new_ids(sum(not task.id for task in tasks)))
         return [task if task.id else replace(task, id=next(fresh)) for task in tasks], run
+
+
+def _must_not_write_the_library(task: Task, caller: Caller) -> None:
+    """Who may ask a council does not thereby decide what everybody reads there."""
+    if task.kind != LIBRARY or "admin" in caller.scopes:
+        return
+    if not isinstance(task.payload, Mapping) or task.payload.get("do") != "search":
+        raise Refused(
+            403,
+            "forbidden",
+            f"the token {caller.name!r} may only search what councils read",
+            'use one with the scope admin, or {"do": "search", …}',
+        )
 
 
 def _entries(body: Mapping[str, Any]) -> tuple[Sequence[Any], str]:

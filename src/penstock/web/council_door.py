@@ -14,7 +14,8 @@ from penstock.config import Config, TaskChecker
 from penstock.config.councils import Council
 from penstock.config.problems import meant
 from penstock.council.asking import so_far
-from penstock.council.conversations import conversation_of, new_conversation
+from penstock.council.conversations import conversation_of, new_conversation, turns_before
+from penstock.council.past import seconds_of
 from penstock.council.plan.asking import read_question
 from penstock.council.plan.estimate import estimate, prices_of
 from penstock.council.plan.steps import Question
@@ -97,9 +98,10 @@ class CouncilDoor:
             )
         return record
 
-    def estimate(self, council: Council, body: Mapping[str, Any]) -> dict[str, Any]:
-        """What a question would take, without asking it."""
+    async def estimate(self, parts: Parts, council: Council, body: Mapping[str, Any]) -> dict[str, Any]:
+        """What a question would take with the turns it would be told, without asking it."""
         question = must_be_question(council, self.payload(council, body))
+        turns = await turns_before(parts.store.tasks, council.kind, question.conversation, time.time())
         prices = prices_of(council, self._hosts)
         found = estimate(
             council,
@@ -108,6 +110,8 @@ class CouncilDoor:
             question.query,
             prices,
             use_rag=question.use_rag,
+            turns=turns,
+            seconds=await seconds_of(parts.store.tasks, council.kind),
         )
         return found.as_record()
 

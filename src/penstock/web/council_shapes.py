@@ -265,7 +265,7 @@ ASK_BODY = _body(
         },
     }
 )
-ESTIMATE_BODY = _body(_QUESTION)
+ESTIMATE_BODY = ASK_BODY
 WISH_BODY = _body(
     {
         "query": _QUERY,

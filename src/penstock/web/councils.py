@@ -16,7 +16,7 @@ from penstock.web import council_shapes as shapes
 from penstock.web.api import LARGEST, TaskId, enter
 from penstock.web.auth import caller_of
 from penstock.web.bodies import read_object, reply
-from penstock.web.council_door import ASKED, FIELDS
+from penstock.web.council_door import FIELDS
 from penstock.web.council_events import record_so_far
 from penstock.web.council_records import (
     asked_record,
@@ -122,11 +122,11 @@ def _add_asking(app: FastAPI, parts: Parts) -> None:
         response_class=Response,
     )
     async def estimate_question(request: Request, name: CouncilName) -> Response:
-        """Calls, tokens and USD, expected and at most. Nobody is asked."""
+        """Calls, tokens and USD, expected and at most, with the turns of its `conversation`. Nobody is asked."""
         enter(parts, request, "submit")
         council = door.known(name)
-        body = await read_object(request, ASKED)
-        return reply(door.estimate(council, body))
+        body = await read_object(request, FIELDS)
+        return reply(await door.estimate(parts, council, body))
 
 
 def _add_questions(app: FastAPI, parts: Parts) -> None:
