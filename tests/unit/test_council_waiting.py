@@ -48,7 +48,7 @@ def test_others_are_left_alone() -> None:
 def test_hosts_are_down_where_all_that_may_take_it_are() -> None:
     """D2: one that was never recorded may be up."""
     assert down([V5, V6], REFUSED) is None
-    both = {"v5": HostStatus("probing", 1, "x" * 200, 0.0), **REFUSED}
+    both = {"v5": HostStatus("probing", 1, "v5: " + "x" * 200, 0.0), **REFUSED}
     told = down([V5, V6], both)
     assert told is not None
     assert told.startswith("v5 and v6 are down (xxx")

@@ -55,6 +55,6 @@ def down(may_take: Sequence[Host], hosts: Mapping[str, HostStatus]) -> str | Non
         return None
     names = [host.name for host in may_take]
     are = f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are"
-    detail = states[0].detail if states[0] is not None else ""
+    detail = states[0].detail.removeprefix(f"{names[0]}: ") if states[0] is not None else ""
     detail = detail if len(detail) <= _MOST_DETAIL else detail[: _MOST_DETAIL - 1] + "…"
     return f"{are} down ({detail})" if detail else f"{are} down"
