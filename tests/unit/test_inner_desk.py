@@ -18,11 +18,11 @@ from penstock.dispatcher.doorway import Doorway
 from penstock.dispatcher.inner import Inner, Ways
 from penstock.dispatcher.loop import Dispatcher
 from penstock.engine.base import Engine, Report
-from penstock.errors import PermanentError, TemporaryError
+from penstock.errors import AttemptError, PermanentError, TemporaryError
 from penstock.hosts.base import Job
 from penstock.hosts.inner_desk import Asked, InnerDesk
 from penstock.hosts.relay import Relay
-from penstock.model import Outcome, State, Task, Verdict
+from penstock.model import Outcome, State, Task, TaskRecord, Verdict
 from penstock.scheduling.messages import CancelAsked, HostHealth
 from penstock.store.base import Request, Store, TaskFilter
 from penstock.store.ids import new_ids
@@ -126,9 +126,9 @@ def step(question: str, name: str, **fields: object) -> Task:
 
 
 @asynccontextmanager
-async def staged(folder: Path, *, put_back: bool = True) -> AsyncIterator[Stage]:
+async def staged(folder: Path, *, put_back: bool = True, text: str = CONFIG) -> AsyncIterator[Stage]:
     path = folder / "penstock.toml"
-    path.write_text(CONFIG)
+    path.write_text(text)
     config = load(path)
     store = open_store(config)
     await store.open()
@@ -219,6 +219,32 @@ async def test_what_was_asked_twice_in_one_life_is_told_to_the_last(tmp_path: Pa
         stage.engine.finish(first.id, Outcome(Verdict.DONE, "x"))
         assert (await other.end_of(first.id)).value == "x"
         assert not stage.ear.ends
+
+
+async def test_a_task_that_ends_while_it_is_looked_up_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D1: its end was decided before anybody listened, and after its record was read."""
+    async with staged(tmp_path) as stage:
+        question = await stage.question()
+        (asked,) = await stage.ask(question, "member/A")
+        await stage.started(asked.id)
+        stage.desk.inner.leave(stage.ear)
+        read, looked = stage.store.get, 0
+
+        async def get(task: str) -> TaskRecord | None:
+            nonlocal looked
+            record = await read(task)
+            looked += 1
+            if looked == 1:
+                stage.engine.finish(asked.id, Outcome(Verdict.DONE, "x"))
+                await stage.until(asked.id, State.DONE)
+            return record
+
+        monkeypatch.setattr(stage.store, "get", get)
+        (again,) = await stage.ask(question, "member/A")
+        assert again.end is not None
+        assert (again.id, again.end.state, again.end.value) == (asked.id, State.DONE, "x")
 
 
 async def test_a_question_that_ended_takes_its_tasks_along(tmp_path: Path) -> None:
@@ -483,6 +509,19 @@ async def test_a_call_in_vain_says_whether_to_try_again(
         stage.engine.finish("e1", Outcome(verdict, error="will not"))
         with pytest.raises(error, match="will not"):
             await calling
+
+
+async def test_a_call_does_not_wait_for_ever_for_a_host_that_is_busy(tmp_path: Path) -> None:
+    hasty = CONFIG.replace("[server]", "[server]\npatience_s = 0.2")
+    async with staged(tmp_path, text=hasty) as stage:
+        question = await stage.question()
+        for one in await stage.ask(question, "member/A", "member/B"):  # all of its slots
+            await stage.started(one.id)
+        task = Task("embedding", lane="calls", model="big", run="r", id="e1")
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(AttemptError):
+                await stage.desk.inner.call(task, "embeddings", b"{}")
+        assert "e1" not in stage.engine.live
 
 
 async def test_a_call_that_nobody_waits_for_any_more_ends(tmp_path: Path) -> None:

@@ -7,7 +7,10 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from penstock.clock import ManualClock
+from penstock.council import live
 from penstock.council.live import MISSED, Follower, Hub
 
 
@@ -84,6 +87,19 @@ async def test_what_is_over_is_forgotten_after_a_while_or_when_there_is_too_much
     assert not hub.knows("q8")
     reader.close()
     assert hub.statistics() == {"questions": 0, "ended": 0, "bytes": 0, "followers": 0}
+
+
+async def test_questions_that_are_over_share_a_bound_however_few_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "_MOST_BYTES_ENDED", 10_000)
+    hub = Hub(ManualClock())
+    for number in range(10):
+        hub.tell(f"q{number}", text("x" * 3000))
+        hub.over(f"q{number}", {"event": "done"})
+        assert hub.statistics()["bytes"] <= 10_000
+    assert hub.knows("q9")
+    assert hub.statistics()["questions"] == 2
 
 
 async def test_nothing_stays_of_what_nobody_ever_told() -> None:
