@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 
 from penstock import wiring
+from penstock.clock import Clock
 from penstock.config.council_steps import step_key, step_of, unmarked
 from penstock.config.councils import Mode
 from penstock.council.plan.counting import counts
 from penstock.council.plan.material import digest_of
 from penstock.council.plan.steps import Question, Stage, Step, StepEnd
 from penstock.council.plan.texts import Answer, Passage
-from penstock.model import State, TaskRecord
+from penstock.hosts.base import Job, OwnCoroutine
+from penstock.model import Host, Outcome, State, TaskRecord
 from penstock.store.base import Answer as Told
 from penstock.store.base import Request, TaskFilter
 from penstock.testing import Fault, ModelBehaviour, ModelServer
-from tests.unit.question_rig import PATIENCE_S, models, said, staged
+from tests.unit.question_rig import PATIENCE_S, QuickLibrary, models, said, staged
 from tests.unit.question_rig import Stage as RigStage
 
 HASTY = "min_answers = 2\npatience_s = 0.1\n"
@@ -68,6 +70,47 @@ async def test_a_retried_question_is_summed_up_from_all_the_answers_it_tells_of(
         again = (await stage.steps(question))["agreement"]
         assert [one["name"] for one in again.task.payload["answers"]] == ["A", "B", "C"]
         assert [one["name"] for one in measured.task.payload["answers"]] == ["A", "B"]
+
+
+class PairsTakeLong(QuickLibrary):
+    """Of two answers it never says whether they agree."""
+
+    def work(self, job: Job) -> OwnCoroutine:
+        own = super().work(job)
+        if len(job.payload.get("answers", ())) != 2:
+            return own
+
+        async def never() -> Outcome:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        return OwnCoroutine(never)
+
+
+def pairs_take_long(host: Host, clock: Clock) -> QuickLibrary:
+    return PairsTakeLong()
+
+
+async def test_a_synthesis_of_fewer_answers_is_not_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D1: it was done when the question was cancelled, which waited for the library alone."""
+    monkeypatch.setitem(wiring._ADAPTERS, "library", "tests.unit.test_council_retried:pairs_take_long")
+    async with ModelServer(hanging("c")) as server, staged(tmp_path, server, HASTY) as stage:
+        question = await stage.ask()
+        await server.wait_for(lambda stats: any(r.body["model"] == "chair" for r in server.requests))
+        first = (await stage.steps(question))["synthesis/CHAIR"].task.id
+        await stage.until(first, lambda record: record.state is State.DONE)
+        await stage.cancel(question)
+        await stage.ended(question)
+        await stage.rest(question)
+        server.behaviour = models()
+        server.requests.clear()
+        done = await asked_again(stage, question)
+        assert done.value["success_count"] == 3
+        (shown,) = shown_to(stage, "chair")
+        assert all(f"The answer of {model} is" in shown for model in "abc")
+        assert (await stage.steps(question))["synthesis/CHAIR"].task.id != first
 
 
 async def test_what_was_summed_up_from_the_same_answers_is_kept(tmp_path: Path) -> None:
