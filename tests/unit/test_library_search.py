@@ -297,6 +297,19 @@ def test_an_index_of_the_future_is_left_alone(tmp_path: Path) -> None:
 # ---- vectors
 
 
+@given(st.lists(st.integers(2, 256), max_size=40))
+def test_texts_are_run_with_others_of_their_length(lengths: list[int]) -> None:
+    """Each once, and what is filled up is little: the model takes as long for that as for words."""
+    tokens = [[0] * length for length in lengths]
+    runs = list(embedding._alike(tokens))
+    assert sorted(place for run in runs for place in run) == list(range(len(lengths)))
+    for run in runs:
+        longest, shortest = (one(lengths[place] for place in run) for one in (max, min))
+        assert longest <= 1.2 * shortest
+        assert len(run) == 1 or longest * len(run) <= 512
+    assert list(embedding._alike([[0] * 40] * 12)) == [list(range(12))], "short ones go together"
+
+
 def test_vectors_say_how_alike_texts_are() -> None:
     model = embedding.local_model()
     cat, kitten, bolt, nothing = model.embed(["a cat sleeps", "a kitten naps", "tighten the bolt", ""])
