@@ -117,6 +117,12 @@ def test_a_report_of_something_else_is_refused(cli: Cli, content: str, told: str
 
 def test_a_report_of_nothing_is_refused(cli: Cli) -> None:
     assert cli.bad("council", "report", "missing.json") == ["missing.json: No such file or directory"]
+    cli.file("r.json", json.dumps(record()))
+    assert (
+        "--out: 'r.txt' must end with .md or .html"
+        in cli.bad("council", "report", "r.json", "-o", "r.txt")[0]
+    )
+    cli.good("council", "report", "r.json", "-o", "r.txt", "--format", "md")
     assert "there is no 'pdf'" in cli.bad("council", "report", "missing.json", "--format", "pdf")[0]
 
 

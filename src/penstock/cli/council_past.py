@@ -23,6 +23,7 @@ Question = Annotated[
 ]
 _HISTORY = 20
 _FORMATS = ("md", "html")
+_ENDINGS = (".md", ".html", ".htm")
 _QUERY_LETTERS = 300
 
 
@@ -234,6 +235,10 @@ def report(
     from penstock.council.recorded import read_record
 
     path = None if out in (None, "-") else Path(str(out))
+    if form is None and path is not None and path.suffix not in _ENDINGS:
+        raise UsageError(
+            f"council report: --out: {str(path)!r} must end with .md or .html; or say which it is with --format"
+        )
     if form is None:
         form = "html" if path is not None and path.suffix in (".html", ".htm") else "md"
     one_of("--format", form, _FORMATS)

@@ -88,7 +88,7 @@ def _collection(retrieval: Retrieval, folder: str) -> tuple[str, str]:
         except PermanentError as error:
             return WARNING, f"vectors cannot be searched: {error}"
         return WELL, f"passages come from {shelf}, which was not asked"
-    is_made = _is_there(shelf)
+    is_made = is_collection(shelf)
     if is_made is None:
         return WARNING, f"{shelf} cannot be read; see to its files"
     if not is_made:
@@ -99,7 +99,7 @@ def _collection(retrieval: Retrieval, folder: str) -> tuple[str, str]:
     return WELL, f"passages come from {shelf}"
 
 
-def _is_there(shelf: Shelf) -> bool | None:
+def is_collection(shelf: Shelf) -> bool | None:
     """By Chroma's own table, read without Chroma, whose start takes seconds; None where that cannot be told."""
     if not os.path.exists(shelf.file):
         return False

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import socket
+from collections.abc import Collection, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from penstock.config import Config
 from penstock.config.council_reach import hosts_of
-from penstock.config.councils import COUNCIL_TYPE, LIBRARY, LIBRARY_TYPE, Council
+from penstock.config.councils import COUNCIL_TYPE, LIBRARY, LIBRARY_TYPE, Council, Retrieval
+from penstock.council.library.embedding import missing
+from penstock.council.library.vectors import Shelf
 from penstock.model import CALL_KINDS, Host
+from penstock.setup.council_checkup import is_collection
 
 _MOST_TOLD = 20
 _EMBEDDING = CALL_KINDS[2]
+_CONNECT_S = 1.0  # for a Chroma server to be reached
 
 
 def is_ours(host: Host) -> bool:
@@ -19,12 +25,45 @@ def is_ours(host: Host) -> bool:
     return host.type in (COUNCIL_TYPE, LIBRARY_TYPE)
 
 
-def look_at_councils(config: Config, down: Collection[str]) -> dict[str, Any]:
-    """`down` are hosts. A council that can reach its quorum is up, though it may lack something."""
+def unread(config: Config) -> dict[str, str]:
+    """Councils that have nothing to read though they should, and why. Looks at files and servers: not on a loop."""
+    wanting = missing()
+    told: dict[str, str] = {}
+    for council in config.councils.values():
+        if council.retrieval is not None:
+            problem = _unread(council.retrieval) or wanting
+            if problem is not None:
+                told[council.name] = problem
+    return told
+
+
+def _unread(retrieval: Retrieval) -> str | None:
+    name = f"collection {retrieval.collection!r}"  # not where it lies, which is nobody's business
+    if retrieval.url is not None:
+        url = urlsplit(retrieval.url)
+        place = (url.hostname or "", url.port or (443 if url.scheme == "https" else 80))
+        try:
+            socket.create_connection(place, timeout=_CONNECT_S).close()
+        except OSError as error:
+            return f"{name}: its server cannot be reached ({error.strerror or 'no answer'})"
+        return None
+    found = is_collection(Shelf(retrieval.collection, retrieval.path))
+    return None if found else f"{name} {'cannot be read' if found is None else 'does not exist'}"
+
+
+def look_at_councils(
+    config: Config, down: Collection[str], unread: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """`down` are hosts, `unread` what keeps councils from reading.
+
+    A council that can reach its quorum is up, though it may lack something.
+    """
     told: list[str] = []
     unable = 0
     for council in config.councils.values():
         lacks = _lacks(council, config, down)
+        if unread and council.name in unread:
+            lacks.append(unread[council.name])
         able = sum(not _is_cut_off(hosts_of(one, config), down) for one in council.members)
         if able < council.min_answers:
             unable += 1

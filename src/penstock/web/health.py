@@ -24,7 +24,7 @@ from penstock.store.status import status_record
 from penstock.telemetry.agent_metrics import AgentSums
 from penstock.telemetry.metrics import CONTENT_TYPE
 from penstock.web.auth import caller_of
-from penstock.web.council_health import is_ours, look_at_councils
+from penstock.web.council_health import is_ours, look_at_councils, unread
 from penstock.web.refusals import JSON
 from penstock.web.shapes import HealthRecord, errors
 
@@ -59,7 +59,8 @@ class Doctor:
         dispatcher = self._dispatcher(store)
         checks = {"store": store, "dispatcher": dispatcher, "hosts": self._hosts()}
         if self._parts.config.councils:
-            checks["councils"] = look_at_councils(self._parts.config, self._down())
+            nothing = await asyncio.to_thread(unread, self._parts.config)
+            checks["councils"] = look_at_councils(self._parts.config, self._down(), nothing)
         reasons = [
             f"{name}: {check['detail']}" for name, check in checks.items() if check["state"] == "failing"
         ]
