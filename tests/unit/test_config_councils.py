@@ -478,3 +478,36 @@ def test_a_council_is_a_value() -> None:
     assert found.kind == "council-c"
     assert found.member("GOKU") is found.members[0]
     assert found.member("goku") is None
+
+
+def test_an_alias_of_models_may_be_a_members_model() -> None:
+    """What it stands for is asked for, priced and told: the hosts know no aliases."""
+    text = """
+[models]
+best = "better"
+better = "qwen2.5-32b"
+[councils.c]
+chair = { name = "CHAIR", model = "better" }
+retrieval = { collection = "texts", embeddings = "best" }
+[[councils.c.members]]
+name = "GOKU"
+model = "best"
+[[councils.c.members]]
+name = "VEGETA"
+kind = "reasoning"
+model = "best"
+"""
+    hosts = HOSTS.replace('["reasoning", "general"]', '["reasoning", "chat", "embedding"]')
+    config = parse(hosts + text, FILE)
+    of = config.councils["c"]
+    assert [one.model for one in (*of.members, of.chair)] == ["qwen2.5-32b"] * 3
+    assert of.retrieval is not None
+    assert of.retrieval.embeddings == "qwen2.5-32b"
+    assert [host.name for host in hosts_of(of.members[0], config)] == ["surtr"]
+    assert read_document(as_document(config)).councils == config.councils
+
+
+def test_an_alias_that_leads_nowhere_is_told_with_the_member() -> None:
+    text = '[models]\nbest = "gone"\n[councils.c]\nmembers = [{ name = "GOKU", model = "best" }]\n'
+    hosts = HOSTS.replace('["reasoning", "general"]', '["chat"]')
+    assert any("best" in problem for problem in told(text, hosts))

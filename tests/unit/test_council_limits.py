@@ -324,3 +324,39 @@ def test_a_members_price_is_the_dearest_of_the_hosts_that_may_answer() -> None:
     assert prices_of(of, [near, cloud, cloudy]) == {"A": dear}
     bound = council(members=(member("A", host="near"),))
     assert prices_of(bound, [near, cloud, cloudy]) == {}
+
+
+@pytest.mark.parametrize("model", [None, "auto", "chat"])
+def test_d5_who_takes_any_model_counts_with_the_dearest_of_its_host(model: str | None) -> None:
+    """D5: a limit holds also where the config does not say which of a host's models will answer."""
+    small, big = Price(1, 2), Price(30, 60)
+    prices = {"small": small, "big": big}
+    several = Host(
+        "several", "openai", serves=("chat",), models=("small", "big", "chat", "auto"), prices=prices
+    )
+    one = replace(several, name="one", model="small")
+    anyone = replace(member("A"), model=model)
+    of = council(members=(anyone,), limits={Mode.COUNCIL: ModeLimits(cost_usd=0.001)})
+    assert prices_of(of, [several])["A"] == big
+    assert prices_of(of, [one])["A"] == small, "it has a model for those who name none"
+    assert prices_of(of, [replace(several, prices={})]) == {}
+    table = Table(of, question(of), prices=prices_of(of, [several]))
+    assert str(table.look().error).startswith("not asked: it would cost about")
+
+
+def test_d5_instructions_are_part_of_what_everybody_reads() -> None:
+    """D5: they are in the prompts of members, reviewers and the chair."""
+    words = "mind this " * 3000
+    of = council("A", "B", "C")
+    for mode in (Mode.COUNCIL, Mode.THOROUGH):
+        names = [one.name for one in of.members]
+        short = estimate(of, mode, names, "why?", {})
+        longer = estimate(of, mode, names, "why?", {}, instructions=words)
+        as_query = estimate(of, mode, names, f"why? {words}", {})
+        assert longer.tokens.expected > short.tokens.expected + 1000
+        assert longer.tokens.expected == pytest.approx(as_query.tokens.expected, rel=0.02)
+    limited = council("A", "B", limits={Mode.COUNCIL: ModeLimits(cost_usd=0.05)})
+    prices = dict.fromkeys(("A", "B", "SHENRON"), Price(10, 0))
+    assert Table(limited, question(limited), prices=prices).look().error is None
+    instructed = question(limited, instructions=words)
+    assert str(Table(limited, instructed, prices=prices).look().error).startswith("not asked: ")

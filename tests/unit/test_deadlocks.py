@@ -386,3 +386,11 @@ def test_a_question_is_not_counted_by_a_gate_that_holds_its_steps(holds: str) ->
     config = read(council(more=GATED % holds), MODELS)
     assert "gate 'g' counts lane 'fpf'" in wrong(config, Task("council-sages", "why?", lane="fpf"))
     TaskChecker(config).check(Task("council-sages", "why?", lane="plain"))
+
+
+def test_a_gate_on_memory_may_hold_what_questions_alone_ask_for() -> None:
+    """They keep texts while they wait, and not the memory that would open it; runs beside them do."""
+    gate = '[gates.g]\nprobe = "psutil:memory_free_gb"\nmin = 4\nholds = { hosts = ["surtr"] }\n'
+    config = read(council(more=gate), MODELS)
+    TaskChecker(config).check(Task("council-sages", "why?"))
+    assert "keep their memory" in refusal(council(more=gate))

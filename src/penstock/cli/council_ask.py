@@ -255,6 +255,7 @@ async def estimated(config: Config, council: Council, question: Question) -> Est
         prices_of(council, config.plant.hosts),
         use_rag=question.use_rag,
         turns=turns,
+        instructions=question.instructions,
         seconds=seconds,
     )
 

@@ -1,18 +1,49 @@
-"""Whether the members of councils can be asked at all: by hosts that are there, for models that they have."""
+"""Whether the members of councils can be asked at all: by hosts that are there, for models that they have.
+
+A member's model may be an alias of [models]. It is replaced by what it stands for once the hosts are known, so
+that prices, masks and records are of the model that answers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from penstock.config.councils import LIBRARY, Council, Member
 from penstock.config.document import Config
 from penstock.config.keys import CALLS_LANE
+from penstock.config.names import Names
 from penstock.config.places import KeyPath
 from penstock.config.problems import Near, Problems, quoted
 from penstock.config.tasks import TaskChecker
 from penstock.model import CALL_KINDS, DEFAULT_LANE, Host, Task
 
 _EMBEDDING = CALL_KINDS[2]
+
+
+def with_real_models(config: Config) -> Config:
+    """Called when all else is right."""
+    names = Names(config)
+
+    def real(kind: str, host: str | None, model: str | None) -> str | None:
+        if model is None:
+            return None
+        is_alias = model in config.models and not config.plant.hosts_for(kind, host, model)
+        return names.asked(model) or model if kind in CALL_KINDS or is_alias else model
+
+    def meant(member: Member) -> Member:
+        return replace(member, model=real(member.kind, member.host, member.model))
+
+    def told(council: Council) -> Council:
+        retrieval = council.retrieval
+        if retrieval is not None:
+            retrieval = replace(retrieval, embeddings=real(_EMBEDDING, None, retrieval.embeddings))
+        members = tuple(map(meant, council.members))
+        chairs = [new for old, new in zip(council.members, members, strict=True) if old is council.chair]
+        chair = chairs[0] if chairs else meant(council.chair)
+        return replace(council, members=members, chair=chair, retrieval=retrieval)
+
+    return replace(config, councils={name: told(council) for name, council in config.councils.items()})
 
 
 def check_councils(config: Config, problems: Problems) -> None:

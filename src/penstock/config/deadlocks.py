@@ -5,7 +5,8 @@ ends if those can always start once others have ended, so nothing that runs hold
 question of a council is such a run, and what it asks of its members and of the library are its calls:
 
   - calls have lanes of their own, in which there is nothing but calls, and hosts that are no run's host;
-  - no gate that counts a lane of runs holds calls; nor one that reads the memory which waiting runs fill;
+  - no gate that counts a lane of runs holds calls; nor, where there are runs in processes of their own, one that
+    reads the memory which these fill while they wait. Questions keep texts, and no such gate waits for them;
   - some host that has the model has room for the lane of the calls outside of others' reserves;
   - no host is Penstock itself, and no member of a council is served by a host of runs: a call makes no calls. Only
     the library may, for embeddings: in a lane of their own, which nothing that counts its lane holds.

@@ -95,8 +95,9 @@ def read_document(
     problems = Problems()
     config = _read(Table(document, (), problems, any_names=any_names), path, types)
     if not problems and config.councils:
-        from penstock.config.council_reach import check_councils
+        from penstock.config.council_reach import check_councils, with_real_models
 
+        config = with_real_models(config)
         check_councils(config, problems)
     if not problems and not any_names:  # what is replayed makes no calls
         from penstock.config.deadlocks import check_own_calls

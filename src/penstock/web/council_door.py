@@ -112,6 +112,7 @@ class CouncilDoor:
             use_rag=question.use_rag,
             turns=turns,
             seconds=await seconds_of(parts.store.tasks, council.kind),
+            instructions=question.instructions,
         )
         return found.as_record()
 

@@ -66,8 +66,11 @@ def size_of(text: str) -> Size:
     return Size(tokens * EXPECTED_SHARE, tokens)
 
 
-def question_size(query: str, turns: Iterable[Turn] = ()) -> Size:
+def question_size(query: str, turns: Iterable[Turn] = (), instructions: str = "") -> Size:
+    """What everybody is shown of it: members, reviewers and the chair."""
     whole = size_of(query)
+    if instructions:
+        whole = whole + size_of(instructions)
     for turn in turns:
         whole = whole + size_of(turn.query) + size_of(turn.answer) + _counted(TURN_FRAME)
     return whole

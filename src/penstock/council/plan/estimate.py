@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.config.councils import Council, Member, Mode
+from penstock.config.keys import AUTO_MODEL
 from penstock.council.plan.calls import (
     LEAST_ANSWERS,
     NOTHING,
@@ -107,6 +108,7 @@ def estimate(
     *,
     use_rag: bool = True,
     turns: Sequence[Turn] = (),
+    instructions: str = "",
     seconds: Mapping[str, float] | None = None,
 ) -> Estimate:
     """`prices` and `seconds` of one call: by member's name, where they are known.
@@ -115,11 +117,20 @@ def estimate(
     """
     if mode is Mode.QUICK and risk_word(council, query) is not None:
         found = estimate(
-            council, Mode.COUNCIL, members, query, prices, use_rag=use_rag, turns=turns, seconds=seconds
+            council,
+            Mode.COUNCIL,
+            members,
+            query,
+            prices,
+            use_rag=use_rag,
+            turns=turns,
+            instructions=instructions,
+            seconds=seconds,
         )
         return replace(found, mode=mode, limit_usd=_limit_usd(council, mode))
     asked = tuple(one for one in council.members if one.name in members)
-    question, passages = question_size(query, turns), passages_size(council, use_rag)
+    question = question_size(query, turns, instructions)
+    passages = passages_size(council, use_rag)
     stages = (
         *_retrieve(council, use_rag),
         _members(council, mode, asked, question, passages, prices),
@@ -143,12 +154,15 @@ def _limit_usd(council: Council, mode: Mode) -> float | None:
 
 
 def prices_of(council: Council, hosts: Sequence[Host]) -> dict[str, Price]:
-    """By member: the dearest price of its model on a host that may answer for it, fallback hosts included."""
+    """By member: the dearest price of its model on a host that may answer for it, fallback hosts included.
+
+    Where it takes any model of a host that has several, nobody knows which will answer: the dearest counts.
+    """
     found: dict[str, Price] = {}
     for member in (*council.members, council.chair):
         prices = [price for host in hosts if (price := _price(member, host)) is not None]
         if prices:
-            found[member.name] = max(prices, key=lambda price: (price.output, price.input))
+            found[member.name] = max(prices, key=_dearness)
     return found
 
 
@@ -157,8 +171,16 @@ def _price(member: Member, host: Host) -> Price | None:
         return None
     if member.model is not None and host.models and not host.has_model(member.model):
         return None
-    model = member.model if member.model in host.prices else host.model
-    return host.prices.get(model) if model is not None else None
+    if member.model is not None and member.model in host.prices:
+        return host.prices[member.model]
+    if host.model is not None:
+        return host.prices.get(host.model)
+    is_any = member.model is None or member.model == AUTO_MODEL or member.model in host.serves
+    return max(host.prices.values(), key=_dearness, default=None) if is_any else None
+
+
+def _dearness(price: Price) -> tuple[float, float]:
+    return price.output, price.input
 
 
 def _priced(

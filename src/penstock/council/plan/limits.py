@@ -51,6 +51,7 @@ def refusal(so_far: SoFar) -> str | None:
         so_far.prices,
         use_rag=question.use_rag,
         turns=question.turns,
+        instructions=question.instructions,
     ).usd
     if expected <= limit_usd:
         return None
@@ -65,7 +66,7 @@ def why_no_escalation(so_far: SoFar, others: Sequence[Member], passages: Sequenc
     """Of asking the members beyond those of a quick look."""
     if so_far.limits.cost_usd is None or any(member_step(one.name) in so_far.asked for one in others):
         return None
-    question = question_size(so_far.question.query, so_far.question.turns)
+    question = _question_size(so_far)
     found = _found(passages)
     return _beyond(so_far, "asking the other members", [member_call(one, question, found) for one in others])
 
@@ -101,7 +102,7 @@ def unrepaired(
 
 
 def _reviews(so_far: SoFar, answers: Sequence[Answer], passages: Sequence[Passage]) -> Mapping[str, Call]:
-    question = question_size(so_far.question.query, so_far.question.turns)
+    question = _question_size(so_far)
     found, sizes = _found(passages), {one.name: size_of(one.text) for one in answers}
     return {
         member.name: review_call(
@@ -122,8 +123,13 @@ def why_no_synthesis(
 
 
 def _chair(so_far: SoFar, chair: Member, answers: Sequence[Answer], passages: Sequence[Passage]) -> Call:
-    question = question_size(so_far.question.query, so_far.question.turns)
+    question = _question_size(so_far)
     return chair_call(chair, question, _found(passages), [size_of(one.text) for one in answers])
+
+
+def _question_size(so_far: SoFar) -> Size:
+    question = so_far.question
+    return question_size(question.query, question.turns, question.instructions)
 
 
 def _found(passages: Sequence[Passage]) -> Size:
