@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "priority-inversion": f"{FINDINGS}/priority-inversion.csv",
     "leaked-slots": f"{FINDINGS}/leaked-slots.csv",
     "retry-storm": f"{FINDINGS}/retry-storm.csv",
+    "host-down": f"{FINDINGS}/host-down.jsonl",
     "cold-starts": f"{FINDINGS}/cold-starts.csv",
     "unbalanced-hosts": f"{FINDINGS}/unbalanced-hosts.csv",
     "stuck-gate": f"{FINDINGS}/stuck-gate.jsonl",

@@ -3,6 +3,7 @@
 python -m tools.record_faults thread-per-kind > thread-per-kind.csv
 python -m tools.record_faults one-at-a-time-server > one-at-a-time-server.jsonl
 python -m tools.record_faults blocking-handler > blocking-handler.csv
+python -m tools.record_faults host-down > host-down.jsonl
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import socket
 import sys
 import tempfile
 import threading
@@ -214,6 +216,50 @@ async def stuck_gate() -> list[Row]:
             await client.cancel(*(task.id for task in night))
             await run.wait()
             lines: list[Row] = [line async for line in client.export_run(run.name)]
+    return _nobodys(lines)
+
+
+# ---- a server that is away
+
+AWAY_S = 6.0
+AWAY = """
+[hosts.fenrir]
+type = "simulated"
+serves = ["summarize"]
+slots = 2
+duration_s = 0.5
+
+[hosts.skadi]
+type = "openai"
+url = "http://127.0.0.1:{port}/v1"
+model = "simulated"
+health_s = 0.5
+"""
+
+
+async def host_down() -> list[Row]:
+    """A run of our own that has half of its work done before somebody starts the server of the other half."""
+    import penstock
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as servers:
+        config = Path(folder) / "penstock.toml"
+        config.write_text(AWAY.format(port=port))
+        async with penstock.open(config) as client:
+            chats = [penstock.Task("chat", {"prompt": f"question {n}"}, id=f"chat-{n}") for n in range(1, 5)]
+            others = [penstock.Task("summarize", id=f"summary-{n}") for n in range(1, 9)]
+            run = await client.submit_many([*chats, *others], run="briefing")
+            await asyncio.sleep(AWAY_S)
+            behaviour = ModelBehaviour(slots=2, first_token_s=0.4, tokens=20)
+            await asyncio.to_thread(servers.enter_context, ModelServer.in_process(behaviour, port=port))
+            await run.wait()
+            lines: list[Row] = [line async for line in client.export_run(run.name)]
+    return _nobodys(lines)
+
+
+def _nobodys(lines: list[Row]) -> list[Row]:
     for line in lines:
         if "epoch" in line:  # who ran it is nobody's business
             line["epoch"]["owner"] |= {"pid": 1, "machine": "lab"}
@@ -242,6 +288,8 @@ def main(name: str) -> None:
         write_jsonl(asyncio.run(one_at_a_time_server()))
     elif name == "stuck-gate":
         write_jsonl(asyncio.run(stuck_gate()))
+    elif name == "host-down":
+        write_jsonl(asyncio.run(host_down()))
     elif name == "blocking-handler":
         write_csv(asyncio.run(blocking_handler()))
     else:

@@ -261,3 +261,35 @@ def stuck_gate(rng: Chance, ours: bool) -> Case:
         lambda story, twin: gain(story, twin) >= 0.15 * story.makespan_s,
         variant="count" if counted else "probe",
     )
+
+
+def host_down(rng: Chance, ours: bool) -> Case:
+    """A host goes away and comes back late, and nobody else serves what is meant for it."""
+    n, typical_s, spread = size(rng, 12, 400), typical(rng), rng.uniform(0.1, 0.7)
+    slots = rng.randint(1, 5)
+    names = rng.sample(HOSTS, rng.randint(1, 3))
+    pinned = rng.kept.random() < 0.4
+    places = [
+        Place(h, slots, serves=("*",) if pinned else (kind,)) for h, kind in zip(names, KINDS, strict=False)
+    ]
+    about_s = n * typical_s / (slots * len(places))
+    begins = about_s * rng.uniform(0.0, 0.5)
+    ends = begins + max(about_s, 4 * typical_s) * rng.uniform(0.5, 2.5)
+    away = [replace(places[0], down=((begins, ends),)), *places[1:]]
+    works = []
+    for i, at in enumerate(times(rng, n, n / about_s, rng.choice(("at-once", "steady")))):
+        place = rng.randrange(len(places))
+        host = names[place] if pinned else None
+        kind = KINDS[0] if pinned else KINDS[place]
+        works.append(Work(task_id(i), kind, duration(rng, typical_s, spread), at, host=host))
+    return Case(
+        Setup(works, away),
+        Dispatcher(),
+        Setup(works, places),
+        Dispatcher(),
+        "host-down",
+        frozenset({"unbalanced-hosts"}) if pinned else frozenset(),  # once it is back, all are in line there
+        frozenset(),
+        lambda story, twin: gain(story, twin) >= 0.15 * story.makespan_s,
+        variant="pinned" if pinned else "kinds",
+    )

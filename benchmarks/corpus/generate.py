@@ -27,6 +27,7 @@ FAULTS: dict[str, Recipe] = {
     "priority-inversion": faults_order.priority_inversion,
     "leaked-slots": faults_hosts.leaked_slots,
     "retry-storm": faults_hosts.retry_storm,
+    "host-down": faults_hosts.host_down,
     "cold-starts": faults_hosts.cold_starts,
     "unbalanced-hosts": faults_hosts.unbalanced_hosts,
     "stuck-gate": faults_hosts.stuck_gate,
@@ -58,10 +59,12 @@ HEALTHY: dict[str, Recipe] = {
     )
 }
 RECIPES = {**FAULTS, **HEALTHY}
-# What only our own record can tell: a foreign log knows neither gates nor rates nor what was set on purpose.
+# What only our own record can tell: a foreign log knows neither gates nor rates, who was down, nor what was set
+# on purpose.
 OURS_ONLY = frozenset(
     {
         "stuck-gate",
+        "host-down",
         "healthy-reserve",
         "healthy-rate-limit",
         "healthy-working-gate",

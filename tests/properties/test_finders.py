@@ -74,7 +74,9 @@ def recordings(draw: st.DrawFn) -> Recording:
     plant = draw(PLANTS)
     more: dict[str, object] = {}
     if plant is not None and draw(st.booleans()):
-        reasons = st.sampled_from(["slots:a", "order", "lane:night", "gate:g", "rate:a", "dependency"])
+        reasons = st.sampled_from(
+            ["slots:a", "order", "lane:night", "gate:g", "rate:a", "dependency", "host-down"]
+        )
         more["waits"] = {
             r.task: (Wait(draw(reasons), "", r.queued, r.start),) for r in some if r.start is not None
         }
@@ -99,6 +101,22 @@ def test_no_recording_makes_a_finder_fail(run: Recording) -> None:
         assert one.cause
         assert one.remedy
     assert [f.gain_s for f in found] == sorted((f.gain_s for f in found), reverse=True)
+
+
+@settings(max_examples=100, deadline=None)
+@given(recordings())
+def test_no_host_is_told_to_be_down_for_whom_nobody_waited_and_that_failed_nobody(run: Recording) -> None:
+    """host-down: hosts may go down and come up, tasks may wait for all else, attempts may end in any other way."""
+    waits = {
+        task: [replace(w, reason="order") if w.reason == "host-down" else w for w in waits]
+        for task, waits in run.waits.items()
+    }
+    well = [replace(a, verdict=Verdict.TEMPORARY) if a.verdict is Verdict.HOST else a for a in run.attempts]
+    assert "host-down" not in [f.name for f in find(replace(run, waits=waits, attempts=well))]
+    for told in (f for f in find(run) if f.name == "host-down"):
+        waited = {task for task, waits in run.waits.items() for w in waits if w.reason == "host-down"}
+        failed = {a.task for a in run.attempts if a.verdict is Verdict.HOST}
+        assert set(told.evidence.tasks) <= waited | failed
 
 
 @settings(max_examples=60, deadline=None)

@@ -12,6 +12,7 @@ from penstock.diagnosis.finders import (
     cold_starts,
     contention,
     head_of_line_blocking,
+    host_down,
     idle_slots,
     leaked_slots,
     one_at_a_time_server,
@@ -73,6 +74,9 @@ FINDERS: Mapping[str, Finder] = {
     priority_inversion.NAME: Finder(
         priority_inversion.find, "more urgent tasks waited while less urgent ones, no older, were started"
     ),
+    host_down.NAME: Finder(
+        host_down.find, "tasks waited for hosts that were down, or attempts were lost to a host's faults"
+    ),
     retry_storm.NAME: Finder(
         retry_storm.find, "a large part of the attempts are repeats that fail again, and quickly"
     ),
@@ -86,8 +90,9 @@ def find(recording: Recording) -> list[Finding]:
     """What is wrong with a run, the greatest gain first; nothing for one that is well."""
     scene = Scene(work_of(recording))
     found: list[Finding] = []
-    if scene.makespan_s <= 0 or not scene.by_host:
+    if scene.makespan_s <= 0:
         return found
-    for finder in FINDERS.values():
-        found += finder.find(scene, tuple(found))
+    for name, finder in FINDERS.items():
+        if scene.by_host or name == host_down.NAME:  # where nothing ran, that may be why
+            found += finder.find(scene, tuple(found))
     return sorted(found, key=lambda f: (-f.gain_s, f.name, f.cause))

@@ -8,10 +8,12 @@ from statistics import median
 
 from penstock.diagnosis.attempts import Lived
 from penstock.diagnosis.finders import ideal
+from penstock.diagnosis.finders.host_down import found_down
 from penstock.diagnosis.finders.report import called, finding, host_table, seconds
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.finders.turns import Turn
 from penstock.diagnosis.findings import Finding
+from penstock.model import Verdict
 
 NAME = "retry-storm"
 _SOME = 8  # repeats that failed
@@ -23,8 +25,9 @@ _QUICK = 0.5  # of what an attempt takes that ends well
 def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     """Of the host, or the kind, in which the most was lost: a storm is told once."""
     groups: dict[tuple[str, str], list[Lived]] = defaultdict(list)
+    down = found_down(found)
     for a in scene.lives:
-        if a.has_ended:
+        if a.has_ended and not (a.host in down and a.verdict is Verdict.HOST):
             groups["host", a.host].append(a)
             groups["kind", a.sort[0]].append(a)
     storms = [(name, lives) for name, lives in sorted(groups.items()) if _is_storm(scene, lives)]

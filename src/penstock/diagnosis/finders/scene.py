@@ -222,7 +222,10 @@ class Scene:
 
     def usual_of(self, life: Lived) -> float:
         """How long an attempt of its kind takes, wherever."""
-        return self._usual_of_kind.get(life.sort[0], self.usual_s)
+        return self.usual_of_kind(life.sort[0])
+
+    def usual_of_kind(self, kind: str) -> float:
+        return self._usual_of_kind.get(kind, self.usual_s)
 
     # ---- those in line
 
