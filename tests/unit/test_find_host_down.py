@@ -162,7 +162,7 @@ def test_attempts_lost_to_one_host_are_told_without_any_wait() -> None:
 
 def test_few_or_quick_faults_and_those_of_tasks_are_no_finding() -> None:
     assert "host-down" not in of(lost(2))
-    assert "host-down" not in of(lost(6, seconds=1.0))
+    assert "host-down" not in of(lost(6, seconds=2.4))
     assert "host-down" not in of(lost(6, verdict=Verdict.TEMPORARY))
 
 
