@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from penstock.store.base import TaskFilter
 from penstock.testing import Fault
 from penstock.web.app import Timing
 from tests.unit.council_web_rig import ANSWERS, ASK, QUERY, SUMMED_UP, Talk, council_web
@@ -401,6 +402,8 @@ async def test_follow_ups_see_earlier_turns_and_a_conversation_is_read_in_order(
     assert SUMMED_UP in request.prompt
     beside = await asked(web, query="Something else?", conversation="elsewhere")
     await over(web, beside)
+    (bare, *_) = await web.store.bare_tasks(TaskFilter(run=first["run"], kind="council-shenron"))
+    assert (bare.task.id, bare.task.payload, bare.value) == (first["id"], None, None)
     listed = (await web.get(f"{BASE}/conversations"))["conversations"]
     assert [(one["id"], one["questions"], one["query"], one["live"]) for one in listed[:2]] == [
         ("elsewhere", 1, "Something else?", 0),

@@ -226,6 +226,9 @@ class Store(Protocol):
 
     async def tasks(self, chosen: TaskFilter) -> list[TaskRecord]: ...
 
+    async def bare_tasks(self, chosen: TaskFilter) -> list[TaskRecord]:
+        """The same without payload and value; of imported ones only those of a run that is chosen."""
+
     async def attempts(self, task_id: str) -> list[Attempt]: ...
 
     async def events(

@@ -60,6 +60,7 @@ from penstock.store.sqlite_reader import Reader
 from penstock.store.sqlite_reads import (
     read_again,
     read_arrivals,
+    read_bare_tasks,
     read_ended,
     read_events,
     read_snapshot,
@@ -209,6 +210,9 @@ class SQLiteStore:
 
     async def tasks(self, chosen: TaskFilter) -> list[TaskRecord]:
         return await self._scan(partial(read_tasks, chosen=chosen))
+
+    async def bare_tasks(self, chosen: TaskFilter) -> list[TaskRecord]:
+        return await self._scan(partial(read_bare_tasks, chosen=chosen))
 
     async def attempts(self, task_id: str) -> list[Attempt]:
         return [attempt_of(row) for row in await self._rows("attempts_of_task", task_id)]

@@ -164,12 +164,12 @@ def turn_record(council: Council, record: TaskRecord) -> dict[str, Any]:
     }
 
 
-def conversation_entry(run: str, questions: Sequence[TaskRecord]) -> dict[str, Any]:
-    """Of all its questions, in order of arrival."""
+def conversation_entry(run: str, query: str, questions: Sequence[TaskRecord]) -> dict[str, Any]:
+    """Of its first query and all its questions, in order of arrival."""
     return {
         "id": run,
         "questions": len(questions),
-        "query": query_of(questions[0])[:_LONGEST_QUERY],
+        "query": query[:_LONGEST_QUERY],
         "first_at": questions[0].task.queued_at,
         "last_at": questions[-1].task.queued_at,
         "live": _live(questions),

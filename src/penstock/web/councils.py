@@ -11,6 +11,7 @@ from penstock.config.councils import Council
 from penstock.council.conversations import conversation_of
 from penstock.lifecycle import ENDED
 from penstock.model import State, TaskRecord
+from penstock.store.base import TaskFilter
 from penstock.trace import brought
 from penstock.web import council_shapes as shapes
 from penstock.web.api import LARGEST, TaskId, enter
@@ -22,6 +23,7 @@ from penstock.web.council_records import (
     asked_record,
     conversation_entry,
     council_record,
+    query_of,
     question_entry,
     question_record,
     turn_record,
@@ -245,10 +247,11 @@ def _add_conversations(app: FastAPI, parts: Parts) -> None:
         found, more = await door.conversations(parts, council, limit, after)
         told = []
         for run in found:
-            questions = await door.questions(
-                parts, council, conversation=run, limit=_MOST_QUESTIONS, after=None, newest=False
-            )
-            told.append(conversation_entry(run, questions))
+            bare = TaskFilter(run=run, kind=council.kind, limit=_MOST_QUESTIONS)
+            questions = await parts.store.bare_tasks(bare)  # their records may be long, and are not shown
+            first = await door.questions(parts, council, conversation=run, limit=1, after=None, newest=False)
+            if first and questions:
+                told.append(conversation_entry(run, query_of(first[0]), questions))
         return reply({"conversations": told, "next": more})
 
     @app.get(
