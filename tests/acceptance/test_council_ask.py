@@ -133,6 +133,8 @@ async def test_texts_come_from_serve_and_its_death_is_outlived(tmp_path: Path) -
             step = str(event.get("step"))
             if event["event"] == "text":
                 texts[step] = texts.get(step, "") + event["text"]
+            elif event["event"] == "again":  # its text is told anew
+                texts.pop(step, None)
             elif event["event"] == "answer":
                 assert event["name"] not in answered
                 answered[event["name"]] = event["answer"]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-KILLS = 100
+KILLS = 100 if os.environ.get("PENSTOCK_SOAK") else 40
 SUBMITTERS = 3
 PYTHON = sys.executable
 
@@ -122,7 +122,7 @@ def ask(submitter: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_kills_lose_nothing(folder: Path) -> None:
+def test_many_kills_lose_nothing(folder: Path) -> None:
     """Promise 1: every acknowledged task ends exactly once with one result, whatever is killed when."""
     rng = random.Random(7)
     submitters = [

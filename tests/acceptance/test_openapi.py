@@ -5,6 +5,7 @@ A fixed number of cases per operation, always the same ones. Streams are left ou
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -28,7 +29,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-CASES = 25
+CASES = 100 if os.environ.get("PENSTOCK_SOAK") else 15
 CHECKS = [
     not_a_server_error,
     status_code_conformance,

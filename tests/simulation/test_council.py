@@ -25,7 +25,7 @@ SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
 BLOCKS = 4
 PER_BLOCK = 2_500 if SOAK else 40
 ORDER = (Stage.RETRIEVE, Stage.MEMBERS, Stage.REVIEW, Stage.SYNTHESIS)
-TIMES = ("response_time", "total_time", "took_s", "asked_at")
+TIMES = ("response_time", "total_time", "took_s", "asked_at", "started", "ended")
 
 
 def seeds(block: int) -> range:

@@ -13,7 +13,7 @@ from tests.simulation.worlds import play
 
 BLOCKS = 40
 SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
-PER_BLOCK = 1250 if SOAK else 25  # 1,000 lives in `make test`, 50,000 in `make soak`
+PER_BLOCK = 1250 if SOAK else 15  # 600 lives in `make test`, 50,000 in `make soak`
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

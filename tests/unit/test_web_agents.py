@@ -284,7 +284,8 @@ async def test_an_id_is_taken_while_its_call_is_under_way(web: Web, tmp_path: Pa
         await asyncio.to_thread(gate.write_text, "on\n")
         assert "end" in [json.loads(line)["type"] async for line in lines]
     another = await web.http.post(CALL, json={**SAY, "id": "one"})
-    assert (another.status_code, another.json()["error"]["code"]) == (409, "id_taken")
+    told = another.json()["error"]  # by the agent, or by the door where the first one is just leaving
+    assert (another.status_code, told.get("code") or told["type"]) == (409, "id_taken")
 
 
 async def test_b4_the_same_id_runs_once_in_a_container(web: Web, tmp_path: Path) -> None:
