@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from random import Random
 
@@ -15,6 +16,7 @@ from penstock.council.plan.relations import BY_WORDS, Likeness
 from penstock.council.plan.texts import Answer
 from penstock.council.plan.words_alike import alike
 
+SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 _LISTED = "the dose is 5 50 mg safe not closed open rises falls water food daily never in 1945 1944 two hours"
 WORDS = _LISTED.split()
 sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=7).map(lambda words: " ".join(words) + ".")
@@ -32,7 +34,7 @@ def rough(texts: Sequence[str]) -> list[list[float]]:
 likenesses = st.sampled_from([BY_WORDS, Likeness("embeddings", 0.7, rough)])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60 if SOAK else 25)
 @given(answers, likenesses, st.randoms(use_true_random=False))
 def test_d4_figures_are_bounded_symmetric_and_of_no_order(
     given_answers: list[Answer], likeness: Likeness, chance: Random
@@ -59,7 +61,7 @@ def test_d4_figures_are_bounded_symmetric_and_of_no_order(
     }
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60 if SOAK else 25)
 @given(texts, likenesses, st.integers(2, 4))
 def test_d4_the_same_answer_agrees_with_itself(text: str, likeness: Likeness, times: int) -> None:
     """D4."""
@@ -71,7 +73,7 @@ def test_d4_the_same_answer_agrees_with_itself(text: str, likeness: Likeness, ti
         assert found["shared"]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=100 if SOAK else 50)
 @given(st.text(max_size=300) | texts)
 def test_claims_of_any_text_are_bounded_lines(text: str) -> None:
     found = claims_of(text)
@@ -82,7 +84,7 @@ def test_claims_of_any_text_are_bounded_lines(text: str) -> None:
         assert claim == claim.strip()
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=100 if SOAK else 50)
 @given(sentences | st.text(max_size=30), sentences | st.text(max_size=30))
 def test_likeness_and_contradiction_have_no_direction(one: str, other: str) -> None:
     (first, there), (back, second) = alike([one, other])

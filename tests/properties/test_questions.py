@@ -19,8 +19,8 @@ from penstock.testing.calls import ModelRequest
 from tests.unit.question_rig import models, staged
 
 SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
-SEEDS = range(60 if SOAK else 4)
-QUESTIONS = 12
+SEEDS = range(60 if SOAK else 3)
+QUESTIONS = 12 if SOAK else 8
 MODES = ("quick", "council", "thorough")
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +53,10 @@ class Shelves:
         for source, its in texts.items():
             self.upsert(source, its)
 
+    def stock(self) -> None:
+        """What `fill` makes of an empty folder, sooner: by a copy of one that was filled."""
+        shutil.copytree(_filled(), self.folder, dirs_exist_ok=True)
+
     def search(self, query: str, top: int = 3, **order: Any) -> dict[str, Any]:
         return self.ask("search", query=query, top=top, **order)
 
@@ -61,3 +69,13 @@ class Shelves:
         fresh = Shelves(self.folder)
         fresh.place = msgspec.structs.replace(self.place, **place)
         return fresh
+
+
+@cache
+def _filled() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="penstock-shelves-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made = Shelves(folder)
+    made.fill()
+    made.librarian.close()
+    return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from copy import deepcopy
@@ -21,6 +22,7 @@ from penstock.council.report_page import page
 from penstock.errors import UsageError
 from tests.unit.council_rig import record, response
 
+SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 # All that a text of somebody's may become.
 ALLOWED = frozenset(
     {"p", "br", "strong", "em", "code", "pre", "ul", "ol", "li", "h4", "h5", "h6", "blockquote", "hr"}
@@ -98,7 +100,7 @@ texts = st.lists(st.sampled_from(HOSTILE + MARKS), max_size=25).map("".join)
 
 
 @given(texts)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400 if SOAK else 100, deadline=None)
 def test_a_text_becomes_nothing_but_the_small_set(text: str) -> None:
     """D8: hostile answers cannot add markup, whatever they are made of."""
     made = Outline(html_of(text))
@@ -107,14 +109,14 @@ def test_a_text_becomes_nothing_but_the_small_set(text: str) -> None:
 
 
 @given(texts)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 if SOAK else 40, deadline=None)
 def test_no_word_is_lost(text: str) -> None:
     words = re.findall(r"words|alert", text)
     assert re.findall(r"words|alert", Outline(html_of(text)).text) == words
 
 
 @given(texts, texts)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 if SOAK else 40, deadline=None)
 def test_a_page_has_the_same_skeleton_whatever_is_said(answer: str, name: str) -> None:
     """D8: with hostile texts in every place the page has our elements, and none with an attribute of theirs."""
     told = Outline(page(read_record(hostile(answer, name or "x"), "here")))
@@ -150,7 +152,7 @@ def hostile(answer: str, name: str) -> dict[str, Any]:
 
 
 @given(texts)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if SOAK else 100, deadline=None)
 def test_a_quoted_text_stays_in_its_quote(text: str) -> None:
     """D8: in the Markdown page every line of a text bears our mark."""
     made = quoted(text)
@@ -173,7 +175,7 @@ def seen(text: str) -> Iterator[Token]:
 
 
 @given(texts)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400 if SOAK else 100, deadline=None)
 @example("[click\nhere]: http://evil.example/x\n\nplease [click here] now")
 @example(">  [a]: http://evil.example/y\n\nsee [b][a]")
 @example("\\[click](http://evil.example/)")
@@ -189,7 +191,7 @@ def test_a_quoted_text_becomes_no_link_to_any_reader(text: str) -> None:
 
 
 @given(texts, texts)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if SOAK else 20, deadline=None)
 def test_no_page_leads_anywhere_or_steers_a_terminal(answer: str, name: str) -> None:
     """D8: with hostile texts in every place, in both forms."""
     told = read_record(hostile(answer, name or "x"), "here")

@@ -356,7 +356,7 @@ async def test_a_process_that_cannot_get_ready_is_told_by_the_order(
 
 async def test_what_is_soon_needed_does_not_end_for_being_idle(tmp_path: Path) -> None:
     async with library(tmp_path, idle_s=60.0) as lib:
-        await lib.do("search", query="x")
+        await lib.do("manifest")
         before = lib.adapter._process._idle
         assert before is not None
         lib.adapter._process.warm()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from benchmarks.retrieval import as_orders, handbook, recall
 from penstock.council.library.embedding import local_model
 from tests.unit.library_rig import Shelves
+
+SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 
 
 def test_the_corpus_is_always_the_same() -> None:
@@ -22,7 +25,7 @@ def test_the_corpus_is_always_the_same() -> None:
 
 def test_both_rankings_together_find_more_than_each_alone(tmp_path: Path) -> None:
     """D3: recall@3 of hybrid search, beside vectors alone and words alone."""
-    book = handbook(every_nth=16, per_family=20)
+    book = handbook(every_nth=16, per_family=20) if SOAK else handbook(every_nth=24, per_family=12)
     shelves = Shelves(tmp_path)
     for source, pages in as_orders(book.pages).items():
         shelves.upsert(source, [page.text for page in pages])

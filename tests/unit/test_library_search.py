@@ -175,7 +175,7 @@ def test_a_missing_collection_is_said(shelves: Shelves) -> None:
 
 
 def test_an_empty_collection_is_said(shelves: Shelves) -> None:
-    shelves.fill()
+    shelves.stock()
     shelves.ask("remove", sources=list(TEXTS))
     found = shelves.search("anything")
     assert found["passages"] == []
@@ -185,7 +185,7 @@ def test_an_empty_collection_is_said(shelves: Shelves) -> None:
 @pytest.mark.parametrize("how", ["cut", "garbage", "no vectors"])
 def test_a_broken_collection_is_said_and_words_are_searched(shelves: Shelves, how: str) -> None:
     """D3: and once it is mended it is used again, by the same process."""
-    shelves.fill()
+    shelves.stock()
     shelves.search("pump")
     shelves.librarian.close()
     _break(shelves.folder / "chroma", how)
@@ -204,7 +204,7 @@ def test_a_broken_collection_is_said_and_words_are_searched(shelves: Shelves, ho
 
 
 def test_a_folder_that_was_exchanged_is_opened_anew(shelves: Shelves) -> None:
-    shelves.fill()
+    shelves.stock()
     assert shelves.search("basil")["how"] == "hybrid"
     shutil.rmtree(shelves.folder / "chroma")
     found = shelves.search("basil")
@@ -215,7 +215,7 @@ def test_a_folder_that_was_exchanged_is_opened_anew(shelves: Shelves) -> None:
 
 
 def test_a_collection_of_another_model_is_said(shelves: Shelves) -> None:
-    shelves.fill()
+    shelves.stock()
     other = shelves.reopened(embeddings="text-embedding-9")
     found = other.search("basil in a cold night", vectors={"basil in a cold night": [0.5] * 8})
     assert found["how"] == "words"
@@ -253,7 +253,7 @@ def test_a_collection_by_others_of_another_size_is_said(shelves: Shelves) -> Non
 
 
 def test_a_broken_full_text_index_is_said(shelves: Shelves) -> None:
-    shelves.fill()
+    shelves.stock()
     shelves.librarian.close()
     words = Path(shelves.place.words)
     words.write_bytes(b"not a database" * 1000)
@@ -264,7 +264,7 @@ def test_a_broken_full_text_index_is_said(shelves: Shelves) -> None:
 
 
 def test_without_the_packages_words_are_searched(shelves: Shelves, monkeypatch: pytest.MonkeyPatch) -> None:
-    shelves.fill()
+    shelves.stock()
     monkeypatch.setattr(embedding, "_MODEL", ("no_such_package", "model.onnx"))
     embedding.local_model.cache_clear()
     try:

@@ -61,7 +61,7 @@ def test_the_same_again_changes_nothing(shelves: Shelves) -> None:
 
 
 def test_passages_of_a_changed_source_take_the_place_of_the_old(shelves: Shelves) -> None:
-    shelves.fill()
+    shelves.stock()
     assert shelves.upsert("garden.md", ["Leeks stand the winter."], hash="h2") == 1
     words, vectors = contents(shelves)
     assert [row[2] for row in words if row[0] == "garden.md"] == ["Leeks stand the winter."]
@@ -71,7 +71,7 @@ def test_passages_of_a_changed_source_take_the_place_of_the_old(shelves: Shelves
 
 
 def test_removed_sources_disappear(shelves: Shelves) -> None:
-    shelves.fill()
+    shelves.stock()
     for _ in range(2):  # twice is as good as once
         shelves.ask("remove", sources=["garden.md", "never.md"])
         words, vectors = contents(shelves)
@@ -81,7 +81,7 @@ def test_removed_sources_disappear(shelves: Shelves) -> None:
 
 def test_a_source_without_passages_is_in_the_account(shelves: Shelves) -> None:
     """An empty file: the next ingest need not read it again."""
-    shelves.fill()
+    shelves.stock()
     shelves.upsert("empty.txt", [], hash="e")
     assert shelves.ask("manifest")["sources"]["empty.txt"] == "e"
 
@@ -122,24 +122,41 @@ STEPS = [
 ]
 
 
+TARGET = {**TEXTS, "garden.md": ["Leeks stand the winter.", TEXTS["garden.md"][0]]}
+del TARGET["pumps.md"]
+HASHES = {"garden.md": "h2", "café.md": "h1"}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What is there where nothing ever died."""
+    never = Shelves(tmp_path_factory.mktemp("never"))
+    for source, texts in TARGET.items():
+        never.upsert(source, texts, hash=HASHES[source])
+    return contents(never)
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(("part", "step"), STEPS, ids=[step for _, step in STEPS])
 def test_what_a_crash_left_is_made_anew(
-    shelves: Shelves, monkeypatch: pytest.MonkeyPatch, part: type, step: str, after: bool
+    shelves: Shelves,
+    undisturbed: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    part: type,
+    step: str,
+    after: bool,
 ) -> None:
     """D3: a death before or after any step; the next ingest of the same files makes it exact."""
-    target = {**TEXTS, "garden.md": ["Leeks stand the winter.", TEXTS["garden.md"][0]]}
-    del target["pumps.md"]
-    hashes = {"garden.md": "h2", "café.md": "h1"}
 
     def ingest() -> None:
         known = shelves.ask("manifest")["sources"]
-        shelves.ask("remove", sources=[source for source in known if source not in target])
-        for source, texts in target.items():
-            if known.get(source) != hashes[source]:
-                shelves.upsert(source, texts, hash=hashes[source])
+        shelves.ask("remove", sources=[source for source in known if source not in TARGET])
+        for source, texts in TARGET.items():
+            if known.get(source) != HASHES[source]:
+                shelves.upsert(source, texts, hash=HASHES[source])
 
-    shelves.fill()
+    shelves.stock()
+    assert shelves.ask("manifest")["sources"] == dict.fromkeys(TEXTS, "h1")
     right = getattr(part, step)
 
     def dies(self: Any, *given: Any) -> None:
@@ -153,20 +170,15 @@ def test_what_a_crash_left_is_made_anew(
     monkeypatch.undo()
     shelves.librarian.close()
     ingest()
-    after_crash = contents(shelves)
-    never = Shelves(shelves.folder / "never")
-    for source, texts in target.items():
-        never.upsert(source, texts, hash=hashes[source])
-    assert after_crash == contents(never)
-    assert shelves.ask("manifest")["sources"] == hashes
-    never.librarian.close()
+    assert contents(shelves) == undisturbed
+    assert shelves.ask("manifest")["sources"] == HASHES
 
 
 def test_a_file_that_was_changed_back_after_a_crash_is_made_anew(
     shelves: Shelves, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its old hash is in the account still, and as many vectors as before are in Chroma, but others."""
-    shelves.fill()
+    shelves.stock()
     monkeypatch.setattr(Passages, "close_source", _die)
     with pytest.raises(_Died):
         shelves.upsert("garden.md", ["Leeks.", "Onions."], hash="h2")
@@ -182,7 +194,7 @@ def _die(*given: Any) -> None:
 
 
 def test_vectors_that_somebody_took_are_made_anew(shelves: Shelves) -> None:
-    shelves.fill()
+    shelves.stock()
     shelves.librarian.close()
     vectors = Vectors(shelves.place.stand().shelf)
     vectors.keep("pumps.md", ())
@@ -191,7 +203,7 @@ def test_vectors_that_somebody_took_are_made_anew(shelves: Shelves) -> None:
 
 
 def test_another_model_makes_all_anew(shelves: Shelves) -> None:
-    shelves.fill()
+    shelves.stock()
     other = shelves.reopened(embeddings="elsewhere")
     assert set(other.ask("manifest")["sources"].values()) == {""}
     for source, texts in TEXTS.items():
@@ -228,7 +240,7 @@ def test_a_folder_that_cannot_be_made_is_told(shelves: Shelves) -> None:
 
 
 def test_the_full_text_index_is_made_anew_when_it_is_gone(shelves: Shelves) -> None:
-    shelves.fill()
+    shelves.stock()
     shelves.librarian.close()
     for name in shelves.folder.glob("words.sqlite3*"):
         name.unlink()
@@ -244,7 +256,7 @@ def test_the_full_text_index_is_made_anew_when_it_is_gone(shelves: Shelves) -> N
 def test_two_collections_of_one_folder_do_not_mix(shelves: Shelves) -> None:
     other = Shelves(shelves.folder, collection="elsewhere", words=str(shelves.folder / "other.sqlite3"))
     other.librarian = shelves.librarian
-    shelves.fill()
+    shelves.stock()
     other.upsert("o.md", ["Only here."])
     assert other.found("anything") == ["Only here."]
     assert "Only here." not in shelves.found("only here", 10)
