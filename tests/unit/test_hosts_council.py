@@ -276,14 +276,14 @@ async def test_a_question_that_names_no_conversation_sees_no_turns(tmp_path: Pat
     """D7: whatever was asked in its run before."""
     async with ModelServer(models()) as server, staged(tmp_path, server) as stage:
         await stage.ended(
-            await stage.ask({"query": "The code is 777?", "conversation": "nightly"}, run="nightly")
+            await stage.ask({"query": "The code is ORYX?", "conversation": "nightly"}, run="nightly")
         )
-        await stage.ended(await stage.ask("The code is 888?", run="nightly"))
+        await stage.ended(await stage.ask("The code is QUOLL?", run="nightly"))
         server.requests.clear()
         done = await stage.ended(await stage.ask("Which code?", run="nightly"))
         asked = str([request.body["messages"] for request in server.requests])
-        assert "777" not in asked
-        assert "888" not in asked
+        assert "ORYX" not in asked
+        assert "QUOLL" not in asked
         assert done.value["conversation"] is None
 
 
