@@ -1,7 +1,7 @@
 # What a person and the CI run. Every target works on a fresh clone: it makes .venv first.
-# JOBS: how many processes share the tests. PYTHON: which Python makes .venv.
+# JOBS: how many processes share the tests; one more than two cores, since many tests wait for programs. PYTHON: which Python makes .venv.
 
-JOBS ?= 2
+JOBS ?= 3
 BENCH ?=
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
