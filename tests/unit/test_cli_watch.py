@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from penstock.cli.watch import _Stopper
 from penstock.cli.watch import _View as View
 from penstock.intake.folder.telling import Counts
 from tests.unit.cli_rig import Cli, make_cli
@@ -103,3 +108,24 @@ def test_at_the_end_nothing_is_under_way(capsys: pytest.CaptureFixture[str]) -> 
     going, ended = capsys.readouterr().err.splitlines()
     assert going == "penstock: 8 answered, 1 error among them, 2 waiting or running"
     assert ended == "penstock: stopped; 8 answered, 1 error among them; 2 requests left for the next time"
+
+
+async def test_that_it_stops_is_said_when_the_dispatcher_knows() -> None:
+    """B5: said before, a request could still begin after it, and would be waited for."""
+    happened: list[str] = []
+    over = asyncio.Event()
+
+    async def stop_dispatching(*, put_back: bool) -> None:
+        happened.append("told")
+
+    async def run(*, once: bool) -> None:
+        await over.wait()
+
+    client: Any = SimpleNamespace(dispatches=True, on_stop="requeue", stop_dispatching=stop_dispatching)
+    queue: Any = SimpleNamespace(hold=lambda: None, stop=over.set, run=run)
+    view: Any = SimpleNamespace(note=lambda _: happened.append("said"))
+    interrupts: Any = SimpleNamespace(
+        tell=lambda hear: asyncio.get_running_loop().call_soon(hear, signal.SIGTERM)
+    )
+    await _Stopper(client, queue, view).watch(interrupts, once=False)
+    assert happened == ["told", "said"]

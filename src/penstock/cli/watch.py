@@ -200,10 +200,12 @@ class _Stopper:
         self.heard.append(number)
         if len(self.heard) == 1:
             self._queue.hold()
+            stopping = self._group.create_task(self._stop(put_back=False))
             if self._client.dispatches:  # one may have begun that is not counted yet
                 does = STOP_WORDS[self._client.on_stop][0]
-                self._view.note(f"finishing what runs, taking in nothing more; Ctrl-C again {does}")
-            self._group.create_task(self._stop(put_back=False))
+                told = f"finishing what runs, taking in nothing more; Ctrl-C again {does}"
+                # Said when the dispatcher has been told: nothing begins from then on.
+                stopping.get_loop().call_soon(self._view.note, told)
         elif len(self.heard) == 2:
             self._view.note(STOP_WORDS[self._client.on_stop][1])
             self._group.create_task(self._stop(put_back=True))
