@@ -176,12 +176,14 @@ async def _dying(
 
 
 async def _die(death: Death, scale: float, server: ModelServer, moments: list[float]) -> None:
+    patience_s = max(_LEAST_S, death.latest_s * scale)
     with contextlib.suppress(TimeoutError):  # it was given no such calls: it dies without
         await server.wait_for(
-            lambda stats: stats.served >= death.after_served and stats.in_flight > 0,
-            timeout_s=death.latest_s * scale,
+            lambda stats: stats.served >= death.after_served and stats.in_flight > 0, timeout_s=patience_s
         )
         await asyncio.sleep(_MID_CALL_S * scale)
+        # On a busy machine the sleep may outlast those calls.
+        await server.wait_for(lambda stats: stats.in_flight > 0, timeout_s=patience_s)
     await server.kill()
     moments.append(time.monotonic())
     await asyncio.sleep(death.back_after_s * scale)
