@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -95,7 +95,9 @@ async def _add(config: Config, token: Token, secret: str, as_json: bool) -> int:
                 f"revoke it first (`penstock token revoke {token.name}`), or choose another name"
             )
     if as_json:
-        render.emit({**_record(token), "secret": secret})
+        from penstock.store.tokens import token_record
+
+        render.emit({**token_record(token), "secret": secret})
     else:
         render.say(secret)
         render.note("keep it: it is not shown again")
@@ -112,7 +114,9 @@ async def _list(config: Config, as_json: bool) -> int:
     async with opened(config) as client:
         tokens = await client.tokens()
     if as_json:
-        render.emit([_record(token) for token in tokens])
+        from penstock.store.tokens import token_record
+
+        render.emit([token_record(token) for token in tokens])
     elif not tokens:
         render.note("no token; `penstock token add NAME` makes one")
     else:
@@ -157,18 +161,6 @@ async def _revoke(config: Config, name: str, as_json: bool) -> int:
     if not left:
         render.note("no token is left: the next `serve` is open to every program on this machine")
     return 0
-
-
-def _record(token: Token) -> dict[str, Any]:
-    return {
-        "name": token.name,
-        "scopes": list(token.scopes),
-        "lane": token.lane,
-        "priority": token.priority,
-        "requests_per_min": token.requests_per_min,
-        "max_queued": token.max_queued,
-        "created_at": token.created_at,
-    }
 
 
 def _shown(value: float | None) -> str:

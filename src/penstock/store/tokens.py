@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from typing import Any
 
 from penstock.store.base import Token
 
@@ -39,3 +40,16 @@ def digest_of(secret: str) -> str:
 def is_secret_of(token: Token, secret: str) -> bool:
     """In a time that tells nothing of how much of it is right."""
     return hmac.compare_digest(digest_of(secret), token.digest)
+
+
+def token_record(token: Token) -> dict[str, Any]:
+    """What others may know of a token."""
+    return {
+        "name": token.name,
+        "scopes": list(token.scopes),
+        "lane": token.lane,
+        "priority": token.priority,
+        "requests_per_min": token.requests_per_min,
+        "max_queued": token.max_queued,
+        "created_at": token.created_at,
+    }

@@ -24,7 +24,18 @@ from penstock.errors import PenstockError
 from penstock.store.base import Store
 from penstock.telemetry.metrics import Metrics
 from penstock.version import __version__
-from penstock.web import agents, api, control, councils, health, openai_api, pages, shenron, streams
+from penstock.web import (
+    agents,
+    api,
+    control,
+    councils,
+    health,
+    openai_api,
+    pages,
+    shenron,
+    streams,
+    token_routes,
+)
 from penstock.web.agent_door import AgentDoor
 from penstock.web.auth import Origins, Tokens
 from penstock.web.calls import OUR_HEADERS
@@ -129,6 +140,7 @@ def framework(parts: Parts) -> FastAPI:
         health.add_routes,
         api.add_routes,
         control.add_routes,
+        token_routes.add_routes,
         streams.add_routes,
         agents.add_routes,
         councils.add_routes,
