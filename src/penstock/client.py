@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from penstock.dispatcher.background import BackgroundDispatcher
     from penstock.dispatcher.loop import Dispatcher
     from penstock.questions import Asking
+    from penstock.store.now import Now
     from penstock.telemetry.story import Listener
 
 _BATCH = 5_000  # tasks that are looked up together
@@ -205,6 +206,17 @@ class Client:
 
     async def snapshot(self) -> Snapshot:
         return await self._store.snapshot(time.time())
+
+    async def now(self, seen: Now | None = None) -> Now:
+        """What runs, what waits and what has ended of late. A later look costs less with the one before it."""
+        return await self._store.now(time.time(), seen)
+
+    async def waits_of_late(self, *, within_s: float = 3600.0) -> Waiting:
+        """What tasks waited for, of late; of very many only the newest are looked at."""
+        from penstock.store.outlook import why_all
+
+        now = time.time()
+        return await why_all(self._store, self.config.plant, now - within_s, now)
 
     async def summary(self, run: str, *, since: float = 0.0) -> Summary:
         """What a run achieved, from then on, against what was possible."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock.diagnosis.history import Epoch as Epoch
 from penstock.diagnosis.history import History as History
@@ -18,6 +18,9 @@ from penstock.diagnosis.history import Owner as Owner
 from penstock.diagnosis.history import Queue as Queue
 from penstock.model import Attempt, Plant, State, Task, TaskRecord
 from penstock.scheduling.messages import Decision
+
+if TYPE_CHECKING:
+    from penstock.store.now import Now
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +275,9 @@ class Store(Protocol):
         """
 
     async def snapshot(self, at: float) -> Snapshot: ...
+
+    async def now(self, at: float, seen: Now | None = None) -> Now:
+        """This moment. From an earlier look of the same store it is made at the cost of what happened since."""
 
     async def queue(self, ahead: Ahead, most: int) -> Queue:
         """What lives now and goes before a place; of each lane's queue the first `most`, all without payload."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.diagnosis.why.waiting import Waiting
 
 MOST_SUMMED = 20_000  # tasks of a lane or host, the newest
+MOST_LATELY = 2_000  # tasks of all lanes, the newest
 MOST_IN_RUN = 100_000
 MOST_FORESEEN = 20_000  # tasks that nobody has submitted
 _MOST_ALIKE = 500  # tasks of a kind that tell of others
@@ -111,6 +112,17 @@ async def why_lane(store: Store, plant: Plant, lane: str, since: float, now: flo
     history = await store.history(chosen=chosen, others=False)
     summed = await asyncio.to_thread(of_lane, lane, history, plant, now, since)
     return replace(summed, cut_short=len(history.records) >= MOST_SUMMED)
+
+
+async def why_all(
+    store: Store, plant: Plant, since: float, now: float, *, most: int = MOST_LATELY
+) -> Waiting:
+    """Of all that lived since then, as far as it is among the newest."""
+    from penstock.diagnosis.why.waiting import of_all
+
+    history = await store.history(chosen=TaskFilter(since=since, limit=most, newest=True), others=False)
+    summed = await asyncio.to_thread(of_all, history, plant, now, since)
+    return replace(summed, cut_short=len(history.records) >= most)
 
 
 async def why_host(store: Store, plant: Plant, host: str, since: float, now: float) -> Waiting:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.lifecycle import LIVE
@@ -106,6 +106,17 @@ def read_snapshot(connection: sqlite3.Connection, at: float, owner_lock: OwnerLo
             queued[key] = queued.get(key, 0) + count
         else:
             running[ran_on, lane] = running.get((ran_on, lane), 0) + count
+    return snapshot_of(connection, at, owner_lock, queued, running)
+
+
+def snapshot_of(
+    connection: sqlite3.Connection,
+    at: float,
+    owner_lock: OwnerLock,
+    queued: Mapping[str, int],
+    running: Mapping[tuple[str, str], int],
+) -> Snapshot:
+    """With the conditions as last recorded."""
     paused = connection.execute(QUERIES["everything"]).fetchone()
     epoch = last_epoch(connection)
     if epoch is not None and (epoch.ended_at is not None or not owner_lock.is_taken()):

@@ -54,7 +54,7 @@ class LongWait(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    scope: str  # run | lane | host
+    scope: str  # run | lane | host | all
     name: str
     since: float
     now: float
@@ -140,6 +140,11 @@ def _by_callers(reason: str, plant: Plant) -> bool:
 def of_lane(lane: str, history: History, plant: Plant, now: float, since: float) -> Waiting:
     """Of the tasks of a lane that lived since then."""
     return _Sum(history, now, since).waiting("lane", lane, plant)
+
+
+def of_all(history: History, plant: Plant, now: float, since: float) -> Waiting:
+    """Of all tasks that lived since then."""
+    return _Sum(history, now, since).waiting("all", "", plant)
 
 
 def of_host(host: str, history: History, plant: Plant, now: float, since: float) -> Waiting:

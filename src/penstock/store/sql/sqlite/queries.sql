@@ -283,6 +283,95 @@ SELECT paused FROM everything
 -- name: spending
 SELECT day, host, lane, usd, calls FROM spending WHERE day = ? ORDER BY host, lane
 
+-- ==== this moment
+
+-- name: newest_numbers
+SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'events'), (SELECT seq FROM sqlite_sequence WHERE name = 'tasks')
+
+-- name: now_queued
+SELECT kind, lane, host, model, needs, priority, ("after" IS NOT NULL OR not_before IS NOT NULL) AS tied, count(*)
+FROM tasks
+WHERE ended_at IS NULL AND state = 'queued' AND number > ?
+GROUP BY kind, lane, host, model, needs, priority, tied
+
+-- By how much that changed since an event, among tasks that were there: the first step since tells where one was.
+-- name: now_queued_since
+WITH touched (task, first, was) AS (
+    SELECT task, min(number), (type = 'started' OR (type = 'ended' AND attempt IS NULL))
+    FROM events
+    WHERE number > ?1 AND type IN ('started', 'requeued', 'ended', 'revived') AND task IS NOT NULL
+    GROUP BY task
+)
+SELECT t.kind, t.lane, t.host, t.model, t.needs, t.priority,
+       (t."after" IS NOT NULL OR t.not_before IS NOT NULL) AS tied,
+       sum((t.state = 'queued') - touched.was) AS change
+FROM touched CROSS JOIN tasks AS t ON t.id = touched.task
+WHERE t.number <= ?2
+GROUP BY t.kind, t.lane, t.host, t.model, t.needs, t.priority, tied
+HAVING change <> 0
+
+-- name: now_running
+SELECT id, attempts, ran_on, key, kind, lane, priority, run, started_at, needs
+FROM tasks
+WHERE ended_at IS NULL AND state = 'running'
+
+-- name: now_started
+SELECT id, attempts, ran_on, key, kind, lane, priority, run, started_at, needs
+FROM tasks
+WHERE state = 'running' AND id IN (SELECT task FROM events WHERE number > ? AND type = 'started')
+
+-- name: now_still_running
+SELECT id, attempts FROM tasks WHERE state = 'running' AND id IN (SELECT value FROM json_each(?))
+
+-- What their payloads call them: a text or a number.
+-- name: labels
+SELECT id, json_extract(payload, '$.id')
+FROM full_records
+WHERE id IN (SELECT value FROM json_each(?)) AND json_type(payload, '$.id') IN ('text', 'integer', 'real')
+
+-- name: now_held
+SELECT kind, lane, host, model, needs, sum(tied), sum(NOT tied)
+FROM (SELECT kind, lane, host, model, needs,
+             "after" IS NOT NULL AND EXISTS (
+                 SELECT 1 FROM json_each(q."after") AS d LEFT JOIN tasks AS t ON t.id = d.value
+                 WHERE t.id IS NOT NULL AND t.ended_at IS NULL
+             ) AS tied,
+             coalesce(max(coalesce(q.retry_at, 0), coalesce(q.not_before, 0)), 0) > ?1 AS early
+      FROM tasks AS q
+      WHERE ended_at IS NULL AND state = 'queued'
+        AND ("after" IS NOT NULL OR not_before IS NOT NULL OR retry_at IS NOT NULL))
+WHERE tied OR early
+GROUP BY kind, lane, host, model, needs
+
+-- name: now_ended
+SELECT CAST(at / 60 AS INTEGER) AS minute, data ->> 'state' AS state, count(*)
+FROM events
+WHERE number > ?1 AND type = 'ended' AND at >= ?2
+GROUP BY minute, state
+
+-- name: events_since
+SELECT count(*) FROM events WHERE number > ?
+
+-- name: event_at
+SELECT at FROM events WHERE number >= ? ORDER BY number LIMIT 1
+
+-- name: requeued_since
+SELECT EXISTS (SELECT 1 FROM events WHERE number > ? AND type = 'requeued')
+
+-- name: now_waits
+SELECT k.value,
+       (SELECT s.reason FROM stretches AS s WHERE s.work_class = r.work_class ORDER BY s.at DESC, s.rowid DESC LIMIT 1),
+       (SELECT s.detail FROM stretches AS s WHERE s.work_class = r.work_class ORDER BY s.at DESC, s.rowid DESC LIMIT 1),
+       (SELECT s.at FROM stretches AS s WHERE s.work_class = r.work_class ORDER BY s.at DESC, s.rowid DESC LIMIT 1)
+FROM json_each(?1) AS k
+CROSS JOIN routes AS r
+    ON r.rowid = (SELECT o.rowid FROM routes AS o WHERE o.key = k.value ORDER BY o.at DESC, o.rowid DESC LIMIT 1)
+
+-- name: now_conditions
+SELECT 'lane', lane, changed_at FROM lanes
+UNION ALL SELECT 'gate', gate, changed_at FROM gates
+UNION ALL SELECT 'all', '', changed_at FROM everything
+
 -- ==== the queue of now
 
 -- name: running_records

@@ -1,0 +1,172 @@
+"""Reading this moment from a SQLite store: whole, or from the look before and what was recorded since."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from penstock.model import State
+from penstock.scheduling.routes import route_key
+from penstock.store.base import Snapshot
+from penstock.store.keys import known_as
+from penstock.store.now import HOUR_S, MINUTE_S, Held, HeldBack, Now, QueuedKey, Running, WaitsFor
+from penstock.store.rows import STATES, json_text, units_of
+from penstock.store.sqlite_open import QUERIES
+from penstock.store.sqlite_owner import OwnerLock
+from penstock.store.sqlite_reads import snapshot_of
+
+_MOST_EVENTS = 200_000  # of the past that the first look reads: a quarter of a second
+_HELD_S = 2.0  # between two counts of what is held, at least
+_HELD_SHARE = 0.02  # of the time may go into them
+_NOBODY = WaitsFor("dispatcher-down", "", 0.0)
+
+Connection = sqlite3.Connection
+
+
+def read_now(connection: Connection, at: float, owner_lock: OwnerLock, seen: Now | None) -> Now:
+    event, task = connection.execute(QUERIES["newest_numbers"]).fetchone()
+    if seen is not None and _was_pruned(connection, seen, event):
+        seen = None
+    queued = _counted(connection, 0) if seen is None else _queued_since(connection, seen)
+    running = _running(connection, seen)
+    snapshot = snapshot_of(connection, at, owner_lock, _by_route(queued), _by_place(running))
+    requeued = seen is None or _requeued(connection, seen)
+    held = _held(connection, at, requeued or any(key.tied for key in queued), seen)
+    ended, ended_since = _ended(connection, at, event, seen)
+    told = connection.execute(QUERIES["now_conditions"]).fetchall()
+    return Now(
+        at=at,
+        event=event,
+        task=task,
+        snapshot=snapshot,
+        running=running,
+        queued=queued,
+        held=held,
+        waits=_waits(connection, snapshot),
+        ended=ended,
+        ended_since=ended_since,
+        lanes_since={name: since for of, name, since in told if of == "lane"},
+        gates_since={name: since for of, name, since in told if of == "gate"},
+        paused_since=next((since for of, _, since in told if of == "all" and snapshot.paused), None),
+    )
+
+
+def _key(row: Sequence[Any]) -> QueuedKey:
+    kind, lane, host, model, needs, priority, tied = row[:7]
+    return QueuedKey(route_key(kind, lane, host, model, units_of(needs)), lane, priority, bool(tied))
+
+
+def _counted(connection: Connection, after: int) -> dict[QueuedKey, int]:
+    counts: dict[QueuedKey, int] = {}
+    for row in connection.execute(QUERIES["now_queued"], (after,)):
+        key = _key(row)  # needs in another order are another group, and the same key
+        counts[key] = counts.get(key, 0) + row[7]
+    return counts
+
+
+def _was_pruned(connection: Connection, seen: Now, event: int) -> bool:
+    """Whether something was forgotten again that happened since: numbers have no gaps otherwise."""
+    found = connection.execute(QUERIES["events_since"], (seen.event,)).fetchone()[0]
+    return bool(found != event - seen.event)
+
+
+def _queued_since(connection: Connection, seen: Now) -> dict[QueuedKey, int]:
+    counts = dict(seen.queued)
+    for row in connection.execute(QUERIES["now_queued_since"], (seen.event, seen.task)):
+        key = _key(row)
+        counts[key] = counts.get(key, 0) + row[7]
+    for key, count in _counted(connection, seen.task).items():
+        counts[key] = counts.get(key, 0) + count
+    return {key: count for key, count in counts.items() if count}
+
+
+def _running(connection: Connection, seen: Now | None) -> tuple[Running, ...]:
+    if seen is None:
+        rows = connection.execute(QUERIES["now_running"]).fetchall()
+        known: dict[str, Running] = {}
+    else:
+        before = {(one.task, one.attempt): one for one in seen.running}
+        ids = json_text([one.task for one in seen.running])
+        still = connection.execute(QUERIES["now_still_running"], (ids,)).fetchall()
+        known = {task: before[task, attempt] for task, attempt in still if (task, attempt) in before}
+        rows = connection.execute(QUERIES["now_started"], (seen.event,)).fetchall()
+    unnamed = [row[0] for row in rows if row[3] is None]
+    labels = dict(connection.execute(QUERIES["labels"], (json_text(unnamed),))) if unnamed else {}
+    for id, attempt, host, key, kind, lane, priority, run, started_at, needs in rows:
+        label = labels.get(id)
+        name = known_as(key) if key is not None else None if label is None else str(label)
+        known[id] = Running(id, attempt, host, name, kind, lane, priority, run, started_at, units_of(needs))
+    return tuple(sorted(known.values(), key=lambda one: (one.started_at, one.task)))
+
+
+def _by_route(queued: Mapping[QueuedKey, int]) -> dict[str, int]:
+    routes: dict[str, int] = {}
+    for key, count in queued.items():
+        routes[key.route] = routes.get(key.route, 0) + count
+    return routes
+
+
+def _by_place(running: Sequence[Running]) -> dict[tuple[str, str], int]:
+    places: dict[tuple[str, str], int] = {}
+    for one in running:
+        places[one.host, one.lane] = places.get((one.host, one.lane), 0) + 1
+    return places
+
+
+def _requeued(connection: Connection, seen: Now) -> bool:
+    """Whether tasks may wait for another try: some were put back since what is held was counted."""
+    if seen.held.requeued:
+        return True
+    return bool(connection.execute(QUERIES["requeued_since"], (seen.event,)).fetchone()[0])
+
+
+def _held(connection: Connection, at: float, may_be: bool, seen: Now | None) -> Held:
+    """Counted anew when something may have changed, and seldom where that takes long."""
+    if seen is not None:
+        held = seen.held
+        if not may_be and not held.routes:
+            return held
+        if at < held.at + max(_HELD_S, held.cost_s / _HELD_SHARE):
+            return replace(held, requeued=may_be)
+    began = time.perf_counter()
+    rows = connection.execute(QUERIES["now_held"], (at,)).fetchall()
+    routes = {
+        route_key(kind, lane, host, model, units_of(needs)): HeldBack(dependency, scheduled)
+        for kind, lane, host, model, needs, dependency, scheduled in rows
+    }
+    return Held(routes, at, time.perf_counter() - began, requeued=any(h.scheduled for h in routes.values()))
+
+
+def _ended(
+    connection: Connection, at: float, event: int, seen: Now | None
+) -> tuple[dict[tuple[int, State], int], float]:
+    begin = at - HOUR_S
+    if seen is not None:
+        first = int(begin // MINUTE_S)
+        ended = {key: count for key, count in seen.ended.items() if key[0] >= first}
+        since, after = max(begin, seen.ended_since), seen.event
+    else:
+        ended, since, after = {}, begin, max(0, event - _MOST_EVENTS)
+        oldest = connection.execute(QUERIES["event_at"], (after + 1,)).fetchone()
+        if after and oldest is not None:
+            since = max(begin, oldest[0])
+    for minute, state, count in connection.execute(QUERIES["now_ended"], (after, begin)):
+        key = minute, STATES[state]
+        ended[key] = ended.get(key, 0) + count
+    return ended, since
+
+
+def _waits(connection: Connection, snapshot: Snapshot) -> dict[str, WaitsFor]:
+    epoch = snapshot.epoch
+    if epoch is None or epoch.owner.answers_only:
+        return dict.fromkeys(snapshot.queued, _NOBODY)
+    rows = connection.execute(QUERIES["now_waits"], (json_text(list(snapshot.queued)),))
+    # What an earlier dispatcher told does not count; and a class that has just become empty tells of nothing.
+    return {
+        route: WaitsFor(reason, detail, since)
+        for route, reason, detail, since in rows
+        if reason is not None and since >= epoch.started_at
+    }
