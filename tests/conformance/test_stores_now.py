@@ -37,7 +37,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield store
 
 
-def requeue(task: str, attempt: int = 1, at: float = T0 + 2, retry_at: float | None = None) -> Requeue:
+def requeue(task: str, attempt: int = 1, at: float = T0 + 2, retry_at: float = T0 + 2) -> Requeue:
     return Requeue(task, attempt, at, retry_at, 1, 0, Verdict.TEMPORARY, "busy")
 
 
@@ -130,9 +130,9 @@ async def test_whatever_happens_a_look_from_the_last_one_is_right(store: Store) 
                 decisions.append(start(task, attempt + 1, at, host=chance.choice(["x", "y"])))
                 where[task] = "running", attempt + 1
             elif state == "running":
-                end = chance.choice([done, failed, requeue])
-                decisions.append(end(task, attempt, at))
-                where[task] = ("queued" if end is requeue else "ended"), attempt
+                again = chance.random() < 0.4
+                decisions.append(requeue(task, attempt, at) if again else done(task, attempt, at))
+                where[task] = ("queued" if again else "ended"), attempt
             elif chance.random() < 0.3:
                 decisions.append(Revive(task, at))
                 where[task] = "queued", attempt
