@@ -27,7 +27,17 @@ from penstock.config.problems import nearest
 from penstock.errors import TaskError, UnknownTask, Unreachable, UsageError
 from penstock.lifecycle import ENDED
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, Attempt, OnCrash, Result, State, Task, TaskRecord
-from penstock.store.base import Answer, Maker, Request, Snapshot, Store, StoredEvent, TaskFilter, Token
+from penstock.store.base import (
+    Answer,
+    Maker,
+    Request,
+    RunCount,
+    Snapshot,
+    Store,
+    StoredEvent,
+    TaskFilter,
+    Token,
+)
 from penstock.store.joining import joining
 from penstock.telemetry.ambient import current as current_trace
 from penstock.wiring import Dispatching, make_dispatcher, open_store, read_config
@@ -184,6 +194,10 @@ class Client:
 
         history = await self._store.history(run=run)
         return await asyncio.to_thread(recording_of, history, self.config.plant, time.time())
+
+    async def runs(self, most: int = 50) -> list[RunCount]:
+        """The newest first, with how many tasks they have."""
+        return await self._store.newest_runs(most)
 
     async def tasks(self, chosen: TaskFilter = TaskFilter()) -> list[TaskRecord]:  # noqa: B008 - frozen
         return await self._store.tasks(chosen)

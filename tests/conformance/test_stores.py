@@ -794,6 +794,26 @@ async def test_runs_are_found_by_their_beginning(store: Store) -> None:
     assert len(await store.find_runs("")) == 10
 
 
+async def test_the_newest_runs_come_first_with_their_counts(store: Store) -> None:
+    assert await store.newest_runs(10) == []
+    await store.acquire(ME, T0)
+    first = await store.submit(tasks(3), "first")
+    await store.submit(tasks(2500), "large")
+    await store.submit(tasks(1), "between")
+    await store.submit(tasks(1), "first")
+    await store.record(run_through(first[:2]))
+    found = await store.newest_runs(10)
+    assert [(one.run, one.tasks, one.live) for one in found] == [
+        ("first", 4, 2),
+        ("between", 1, 1),
+        ("large", 2500, 2500),
+    ]
+    record = await store.get(first[0])
+    assert record is not None
+    assert found[0].queued_at == record.task.queued_at
+    assert [one.run for one in await store.newest_runs(2)] == ["first", "between"]
+
+
 async def test_unknown_things_are_nothing(store: Store) -> None:
     assert await store.get("nobody") is None
     assert await store.attempts("nobody") == []

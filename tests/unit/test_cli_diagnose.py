@@ -54,7 +54,11 @@ def test_e2_a_log_is_diagnosed_as_data(cli: Cli) -> None:
     finding = next(f for f in record["findings"] if f["name"] == "serial-starts")
     assert set(finding) == {"name", "severity", "cause", "evidence", "remedy", "gain_s"}
     assert finding["severity"] in ("high", "medium", "low")
-    assert set(finding["evidence"]) == {"tasks", "lost_s", "hosts", "lanes", "gates", "facts"}
+    assert set(finding["evidence"]) == {"tasks", "lost_s", "hosts", "lanes", "gates", "facts", "spans"}
+    spans = finding["evidence"]["spans"]
+    assert spans
+    assert all(record["begin"] <= start < end for start, end in spans)
+    assert spans[-1][1] <= record["begin"] + record["makespan_s"]
     gains = [f["gain_s"] for f in record["findings"]]
     assert gains == sorted(gains, reverse=True), "the greatest gain first"
     assert record["looked_for"] == list(FINDERS)

@@ -17,8 +17,8 @@ from penstock.diagnosis.whatif.figures import (
     figures_of,
     guesses,
     knee_of,
+    point_of,
     replay_error,
-    sweep,
 )
 from penstock.diagnosis.whatif.frozen import frozen
 from penstock.diagnosis.whatif.outside import gaps_of, outside_events
@@ -72,7 +72,7 @@ def test_a_contended_host_gains_nothing_by_more_slots() -> None:
     """The record with eight slots tells about what fewer would have brought: four as good as nothing less."""
     works = [1.0 + n % 4 / 20 for n in range(60)]
     replay = Replay(run(8, works, knee=4), plant(8))
-    points = sweep(replay, [(n, plant(n)) for n in (1, 2, 4, 8)])
+    points = [point_of(n, replay.under(plant(n)), replay) for n in (1, 2, 4, 8)]
     for point in points:
         assert point.makespan_s == pytest.approx(run(point.value, works, knee=4).makespan_s, rel=0.15), point
 
@@ -89,11 +89,19 @@ def test_the_knee_is_the_first_that_is_nearly_the_best() -> None:
     assert knee_of([]) is None
 
 
-def test_progress_is_told() -> None:
-    told: list[tuple[int, int]] = []
-    replay = Replay(run(2, [1.0, 1.0]), plant(2))
-    sweep(replay, [(n, plant(n)) for n in (1, 2)], lambda done, of: told.append((done, of)))
-    assert told == [(0, 2), (1, 2), (2, 2)]
+def test_a_play_can_be_left_off() -> None:
+    """Whoever waits for it may not want it any more."""
+    heard: list[str] = []
+
+    def watch() -> None:
+        heard.append("an end")
+        if len(heard) == 2:
+            raise InterruptedError
+
+    replay = Replay(run(1, [1.0, 1.0, 1.0]), plant(1))
+    with pytest.raises(InterruptedError):
+        replay.under(plant(2), watch)
+    assert len(heard) == 2
 
 
 def test_who_gains_and_who_loses() -> None:

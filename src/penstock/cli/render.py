@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.diagnosis.timeline.axis import seconds as seconds
+from penstock.diagnosis.words import counted as counted
+from penstock.diagnosis.words import percent as percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,10 +87,6 @@ def one_line(text: str, most: int | None = None) -> str:
     return text if most is None or len(text) <= most else text[: most - 1] + "…"
 
 
-def percent(share: float) -> str:
-    return f"{share * 100:.0f} %" if share >= 0.0995 or share == 0 else f"{share * 100:.1f} %"
-
-
 def moment(at: float | None) -> str:
     """A time of day; with its date unless that is today's."""
     if at is None:
@@ -96,10 +94,6 @@ def moment(at: float | None) -> str:
     then = time.localtime(at)
     day = "" if then[:3] == time.localtime()[:3] else time.strftime("%Y-%m-%d ", then)
     return f"{day}{time.strftime('%H:%M:%S', then)}.{int(at % 1 * 1000):03}"
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def text_of(value: Any) -> str:

@@ -1,9 +1,9 @@
-"""What `whatif` found, as tables for people and as one JSON document."""
+"""What `whatif` found, as tables for people."""
 
 from __future__ import annotations
 
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.cli import render
 from penstock.cli.curve import drawn
@@ -12,36 +12,10 @@ from penstock.diagnosis.whatif.figures import knee_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from penstock.cli.whatif import Answer
     from penstock.diagnosis.whatif.figures import Explanation, Figures, LaneWaits, Moved, Point
+    from penstock.whatif import Answer
 
 _MOST_REASONS = 3
-
-
-def record_of(answer: Answer) -> dict[str, Any]:
-    asked = answer.asked
-    record: dict[str, Any] = {
-        "run": answer.recording.name,
-        "set": dict(asked.settings),
-        "unset": list(asked.unset),
-        "dispatcher": asked.dispatcher,
-        "recorded_s": round(answer.recording.makespan_s, 3),
-        "replay_error": None if answer.error is None else round(answer.error, 5),
-        "before": answer.before.as_record(),
-        "after": answer.after.as_record(),
-        "slots_from": answer.recording.slots_from,
-        "notes": answer.notes,
-    }
-    if asked.sweep is not None:
-        knee = knee_of(answer.points)
-        record["sweep"] = {
-            "key": asked.sweep[0],
-            "points": [point.as_record() for point in answer.points],
-            "knee": None if knee is None else knee.value,
-        }
-    if answer.explanation is not None:
-        record["explain"] = answer.explanation.as_record()
-    return record
 
 
 def show(answer: Answer) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from penstock.diagnosis.steps import Span
+
 
 class Severity(StrEnum):
     """By the share of the run's time that was lost to it."""
@@ -25,6 +27,7 @@ class Evidence:
     lanes: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()  # figures in words, one each: "3 slots, never more than 1 busy"
+    spans: tuple[Span, ...] = ()  # when it was so, by the clock of the recording; of many the longest
 
     def as_record(self) -> dict[str, Any]:
         return {
@@ -34,6 +37,7 @@ class Evidence:
             "lanes": list(self.lanes),
             "gates": list(self.gates),
             "facts": list(self.facts),
+            "spans": [[round(start, 3), round(end, 3)] for start, end in self.spans],
         }
 
 

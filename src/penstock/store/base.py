@@ -62,6 +62,15 @@ class Arrival(NamedTuple):
     payload: bytes
 
 
+class RunCount(NamedTuple):
+    """A run as one chooses it from a list."""
+
+    run: str
+    tasks: int
+    live: int  # of them, not ended
+    queued_at: float  # of its first task
+
+
 class Maker(NamedTuple):
     """A task that has not ended: whoever submits its key gets it."""
 
@@ -226,6 +235,9 @@ class Store(Protocol):
 
     async def find_runs(self, prefix: str) -> list[str]:
         """Names of runs that begin so, in order; up to ten."""
+
+    async def newest_runs(self, most: int) -> list[RunCount]:
+        """By their newest tasks. Small ones that came while a large one was being submitted may be passed over."""
 
     async def tasks(self, chosen: TaskFilter) -> list[TaskRecord]: ...
 

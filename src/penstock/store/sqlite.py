@@ -35,6 +35,7 @@ from penstock.store.base import (
     Owner,
     Queue,
     Request,
+    RunCount,
     Snapshot,
     Spending,
     StoredEvent,
@@ -69,6 +70,7 @@ from penstock.store.sqlite_reads import (
     read_task,
     read_tasks,
 )
+from penstock.store.sqlite_runs import read_newest_runs
 from penstock.store.sqlite_writer import CallJob, RecordJob, Ring, SubmitJob, Writer
 
 T = TypeVar("T")
@@ -208,6 +210,9 @@ class SQLiteStore:
 
     async def find_runs(self, prefix: str) -> list[str]:
         return [run for (run,) in await self._rows("runs_between", prefix, prefix + "\U0010ffff")]
+
+    async def newest_runs(self, most: int) -> list[RunCount]:
+        return await self._scan(partial(read_newest_runs, most=most))
 
     async def tasks(self, chosen: TaskFilter) -> list[TaskRecord]:
         return await self._scan(partial(read_tasks, chosen=chosen))

@@ -70,6 +70,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
         remedy=_remedy(scene, worst.why, first.host),
         lost=lost,
         gain_s=min(gain_s, sum(b - a for a, b in joined(spans)), _gain_s(scene, colds)),
+        spans=spans,
         hosts=hosts,
         facts=[f"{called(a.host)}: {c.why}" for c in colds for a, _ in c.attempts[:1]],
     )

@@ -9,6 +9,7 @@ from penstock.diagnosis.finders.report import called, finding, host_table, secon
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.finders.stalled_loop import seen_late
 from penstock.diagnosis.findings import Finding
+from penstock.diagnosis.steps import spans_of
 
 NAME = "contention"
 _SLOWER = 0.8  # of the speed alone: what is above it is borne
@@ -41,6 +42,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
             else f"{host_table(host)} slots = {high}  # more pays less and less: penstock whatif --sweep shows it",
             lost=lost,
             gain_s=busy_s - sum(alone) / best,
+            spans=spans_of(scene.load[host], scene.end, 2),
             hosts=[host],
             facts=[
                 f"speed of each: {', '.join(f'{c} at once {curve.speed(c):.0%}' for c in _shown(high))}",

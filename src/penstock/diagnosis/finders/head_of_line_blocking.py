@@ -76,6 +76,7 @@ def _told(scene: Scene, blocks: Sequence[_Block]) -> Iterator[Finding]:
         'serves = ["KIND"]; Penstock starts whatever a host has room for',
         lost=[(b.gap.seconds, t.task.id) for b in blocks for t in b.held],
         gain_s=ideal.gain_s(scene, ideal.pieces(scene)),
+        spans=[(b.gap.start, b.gap.end) for b in blocks],
         hosts=[*blocked, *heads],
         facts=[f"{called(host)}: {seconds(s)} of room beside tasks in line" for host, s in idle_s.items()],
     )

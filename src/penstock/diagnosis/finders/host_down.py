@@ -60,6 +60,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
         remedy=_remedy(scene, waits, hosts, lost),
         lost=[(b - a, w.task.id) for w in waits for a, b in [w.span]] + [(a.seconds, a.task) for a in lost],
         gain_s=gain_s,
+        spans=[w.span for w in waits] + [(a.start, a.end) for a in lost],
         hosts=hosts,
         facts=_facts(scene, waits, hosts, lost),
     )

@@ -14,7 +14,7 @@ from penstock.diagnosis.finders.report import called, finding, seconds
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.finders.turns import Turn
 from penstock.diagnosis.findings import Finding
-from penstock.diagnosis.steps import Steps, combined, joined
+from penstock.diagnosis.steps import Span, Steps, combined, joined, spans_of
 
 NAME = "idle-slots"
 BETTER = (
@@ -36,6 +36,7 @@ class _Idle(NamedTuple):
     idle_s: float  # slot-seconds
     gaps: int
     turns: Sequence[tuple[float, Turn]]
+    spans: Sequence[Span]  # in which it was so
 
 
 def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
@@ -68,7 +69,7 @@ def _of_host(scene: Scene, host: str) -> _Idle | None:
         return None
     # Where it never fills up, one gap runs into the next: each start that ends a wait beside room tells of one.
     gaps = joined(((t.start, t.start) for _, t in late), scene.near_s)
-    return _Idle(host, idle_s, len(gaps), late)
+    return _Idle(host, idle_s, len(gaps), late, spans_of(idle, scene.end))
 
 
 def _told(scene: Scene, idle: Sequence[_Idle], gain_s: float) -> Finding:
@@ -85,6 +86,7 @@ def _told(scene: Scene, idle: Sequence[_Idle], gain_s: float) -> Finding:
         "a shorter poll interval helps in part",
         lost=[(s, t.task.id) for s, t in late],
         gain_s=gain_s,
+        spans=[span for i in idle for span in i.spans],
         hosts=[i.host for i in idle],
         facts=[f"{called(i.host)}: {i.gaps} gaps, {seconds(i.idle_s)} of slots unused" for i in idle],
     )
@@ -102,6 +104,7 @@ def _limited(scene: Scene) -> Iterator[Finding]:
             lost=[(t.wait_s, t.task.id) for t in lane.turns],
             lost_s=lane.idle_s,
             gain_s=lane.gain_s,
+            spans=lane.spans,
             hosts=lane.hosts,
             lanes=[lane.name],
             facts=[f"max_running = {lane.limit}", f"{lane.slots} slots"],

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from penstock.diagnosis.finders import ideal
 from penstock.diagnosis.finders.scene import Scene
-from penstock.diagnosis.steps import Steps, combined, spans_of
+from penstock.diagnosis.steps import Span, Steps, combined, spans_of
 from penstock.model import Wait
 from penstock.scheduling.gates import THREAD
 
@@ -25,6 +25,7 @@ class KindThreads(NamedTuple):
     lost: list[tuple[float, str]]  # seconds waited, and the task that did
     idle_s: float  # slot-seconds
     gain_s: float
+    spans: list[Span]  # in which it was so
 
 
 def kind_threads(scene: Scene) -> KindThreads | None:
@@ -37,6 +38,7 @@ def kind_threads(scene: Scene) -> KindThreads | None:
     idle_for_s: dict[str, float] = {}
     hosts: set[str] = set()
     idle_s = 0.0
+    seen: list[Span] = []
     for kind, waited in sorted(held.items()):
         serving = _hosts(scene, kind)
         if not serving:
@@ -44,15 +46,17 @@ def kind_threads(scene: Scene) -> KindThreads | None:
         free = combined(lambda *rooms: sum(rooms), [scene.room(host, "") for host in serving])
         line = Steps((wait.start, wait.end) for _, wait in waited)
         idle = combined(lambda room, waiting: min(room, waiting), (free, line))
-        for_s = sum(end - start for start, end in spans_of(idle, scene.end))
+        spans = spans_of(idle, scene.end)
+        for_s = sum(end - start for start, end in spans)
         if for_s >= _LOST * scene.makespan_s:
             idle_for_s[kind] = for_s
             idle_s += idle.area(scene.begin, scene.end)
             hosts.update(serving)
+            seen += spans
     if not idle_for_s:
         return None
     lost = [(wait.seconds, task) for kind in idle_for_s for task, wait in held[kind]]
-    return KindThreads(idle_for_s, frozenset(hosts), lost, idle_s, _gain_s(scene, held))
+    return KindThreads(idle_for_s, frozenset(hosts), lost, idle_s, _gain_s(scene, held), seen)
 
 
 def _hosts(scene: Scene, kind: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from penstock.diagnosis.finders.report import key
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.finders.turns import Turn
-from penstock.diagnosis.steps import Steps, combined, spans_of
+from penstock.diagnosis.steps import Span, Steps, combined, spans_of
 
 _FAR_BELOW = 0.5  # of the slots that the lane could have used: a limit above that is a matter of taste
 _SHARE = 0.3  # of the slots that it had and could have had, left free
@@ -23,6 +23,7 @@ class LaneLimit(NamedTuple):
     turns: Sequence[Turn]
     idle_s: float  # slot-seconds
     idle_for_s: float
+    spans: Sequence[Span]  # in which it was so
 
     @property
     def gain_s(self) -> float:
@@ -52,6 +53,7 @@ def lane_limits(scene: Scene) -> Iterator[LaneLimit]:
             lambda room, waiting, running, bound=limit: bound + min(room, waiting) if running >= bound else 0,
             (free, line, load),
         )
-        idle_for_s = sum(b - a for a, b in spans_of(idle, scene.end))
+        spans = spans_of(idle, scene.end)
+        idle_for_s = sum(b - a for a, b in spans)
         if idle_s >= _SHARE * wanted.area(scene.begin, scene.end) and idle_for_s >= _LOST * scene.makespan_s:
-            yield LaneLimit(lane, limit, slots, hosts, turns, idle_s, idle_for_s)
+            yield LaneLimit(lane, limit, slots, hosts, turns, idle_s, idle_for_s, spans)

@@ -90,6 +90,7 @@ def _fallen(scene: Scene, host: str) -> Iterator[Finding]:
         remedy=_REMEDY,
         lost=[(s, task) for s, task in lost if s > scene.near_s] + [(0.0, a.task) for a in failures],
         gain_s=lost_slots_s / slots,
+        spans=[(max(a, first.at), b) for a, b in asked],
         hosts=[host],
         facts=[f"from {seconds(s.at - scene.begin)} on at most {s.level} at once" for s in steps],
     )
@@ -181,6 +182,7 @@ def _risen(scene: Scene, host: str) -> Iterator[Finding]:
         lost=[(1.0, task) for task in before[-3:]] + [(0.0, task) for task in guilty],
         lost_s=above_s,
         gain_s=0.0,
+        spans=[(a, b) for a, b, _ in above],
         hosts=[host],
         facts=[f"{slots} slots, up to {most} busy", f"{len(before)} failures before"],
     )

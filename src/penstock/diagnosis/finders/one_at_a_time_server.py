@@ -13,6 +13,7 @@ from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.speed import SpeedCurve
 from penstock.diagnosis.speed_fit import NO_MORE
 from penstock.diagnosis.speed_shapes import ONE, Workers
+from penstock.diagnosis.steps import spans_of
 
 NAME = "one-at-a-time-server"
 _FEW = 2  # at once
@@ -45,6 +46,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
             "(OLLAMA_NUM_PARALLEL, --parallel, Max Concurrent Predictions)",
             lost=lost,
             gain_s=_gain_s(scene.presumed, host),
+            spans=spans_of(scene.load[host], scene.end, 2),
             hosts=[host],
             facts=[
                 f"{slots} slots",

@@ -53,6 +53,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
         "a semaphore or a thread pool is first come, first served",
         lost=[(s, task) for task, s in lost.items()],
         gain_s=0.0,
+        spans=[(i.at, i.urgent.start) for i in inversions],
         hosts=hosts,
         lanes={i.urgent.task.lane for i in inversions},
         facts=[f"{len(passed)} tasks were passed over", f"in {len(inversions)} of {choices} choices"],

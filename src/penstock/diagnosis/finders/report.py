@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.findings import Evidence, Finding, severity_of
+from penstock.diagnosis.steps import Span, joined
 
 MOST_TASKS = 20
+MOST_SPANS = 50
 
 
 def finding(
@@ -18,13 +20,17 @@ def finding(
     remedy: str,
     lost: Iterable[tuple[float, str]],
     gain_s: float,
+    spans: Iterable[Span],
     hosts: Iterable[str] = (),
     lanes: Iterable[str] = (),
     gates: Iterable[str] = (),
     facts: Iterable[str] = (),
     lost_s: float | None = None,
 ) -> Finding:
-    """`lost` are seconds and the task that lost them; all of them count, the greatest are named."""
+    """`lost` are seconds and the task that lost them; all of them count, the greatest are named.
+
+    `spans` are when it was so.
+    """
     seconds = list(lost)
     gain_s = min(max(0.0, gain_s), scene.makespan_s)
     return Finding(
@@ -38,6 +44,7 @@ def finding(
             lanes=tuple(sorted(set(lanes))),
             gates=tuple(sorted(set(gates))),
             facts=tuple(facts),
+            spans=_longest(scene, spans),
         ),
         remedy=remedy,
         gain_s=gain_s,
@@ -51,6 +58,13 @@ def _telling(lost: Iterable[tuple[float, str]]) -> tuple[str, ...]:
         if len(names) == MOST_TASKS:
             break
     return tuple(names)
+
+
+def _longest(scene: Scene, spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Within the run, those that overlap as one; of many the longest, by time."""
+    within = ((max(a, scene.begin), min(b, scene.end)) for a, b in spans)
+    whole = joined((a, b) for a, b in within if b > a)
+    return tuple(sorted(sorted(whole, key=lambda span: (span[0] - span[1], span[0]))[:MOST_SPANS]))
 
 
 def seconds(value: float) -> str:

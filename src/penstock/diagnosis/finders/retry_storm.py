@@ -50,6 +50,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
         f"{max(2.0, 2 * median(a.seconds for a in failures)):.0f}",
         lost=lost,
         gain_s=_gain_s(scene.presumed, {(a.task, a.number) for a in failures}),
+        spans=[(a.start, a.end) for a in failures],
         hosts=hosts,
         facts=[
             f"{len(failures)} failed attempts",

@@ -92,6 +92,7 @@ def _threaded(scene: Scene) -> Iterator[Finding]:
             lost=threads.lost,
             lost_s=threads.idle_s,
             gain_s=threads.gain_s,
+            spans=threads.spans,
             hosts=threads.hosts,
             gates=[f"{THREAD}{kind}" for kind in threads.idle_for_s],
             facts=[f"{scene.slots(host)} slots on {called(host)}" for host in sorted(threads.hosts)],
@@ -111,6 +112,7 @@ def _limited(scene: Scene) -> Iterator[Finding]:
                 lost=[(t.wait_s, t.task.id) for t in lane.turns],
                 lost_s=lane.idle_s,
                 gain_s=ideal.gain_s(scene, ideal.pieces(scene), lifted=[lane.name]),
+                spans=lane.spans,
                 hosts=lane.hosts,
                 lanes=[lane.name],
                 facts=["max_running = 1", f"{lane.slots} slots"],
@@ -196,6 +198,7 @@ def _told(scene: Scene, serial: _Serial) -> Finding:
         "[hosts.NAME], and do not hold a lock while a task runs",
         lost=[(s, t.task.id) for s, t in serial.turns],
         gain_s=ideal.gain_s(scene, ideal.pieces(scene)),
+        spans=_idle_spans(scene, turns),
         hosts=hosts,
         lanes={t.task.lane for t in turns} if serial.what == "lane" else (),
         facts=[

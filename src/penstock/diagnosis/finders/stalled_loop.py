@@ -79,6 +79,7 @@ def _told(scene: Scene) -> Iterator[Finding]:
         lost=[(s, task or "") for (task, _, _), s in longest.items() if task],
         lost_s=total,
         gain_s=min(sum(b - a for a, b in spans), _gain_s(scene, late)),
+        spans=spans,
         hosts={s.host for s in stalls} | {a.host for a in late},
         facts=[f"{len(longest)} stalls, {seconds(total)} together", *worst.stack.strip().splitlines()[-3:]],
     )
@@ -139,6 +140,7 @@ def _inferred(scene: Scene, blocked: Iterable[Finding]) -> Iterator[Finding]:
         f"{host_table(culprit.host)}",
         lost=lost,
         gain_s=min(frozen_s, _gain_s(scene, late)),
+        spans=[(f.start, f.end) for f, _ in freezes],
         hosts=hosts,
         facts=[
             f"{len(freezes)} freezes, {seconds(frozen_s)} together",

@@ -160,6 +160,7 @@ def _told(scene: Scene, name: str, starved: Sequence[_Starved]) -> Finding:
         remedy=remedy,
         lost=[(s.turn.wait_s - s.their_wait_s, s.turn.task.id) for s in starved],
         gain_s=0.0,
+        spans=[(s.turn.since, s.turn.start) for s in starved],
         hosts=[host],
         lanes=[lane] if is_lane else (),
         facts=[f"overtaken {worst.overtakers} times", "started only when those others were done"],

@@ -74,6 +74,7 @@ def _judge(
         remedy=_remedy(name, gate),
         lost=lost,
         gain_s=_gain_s(scene, held),
+        spans=stretches,
         gates=[name],
         lanes=gate.holds_lanes if gate is not None else (),
         facts=[

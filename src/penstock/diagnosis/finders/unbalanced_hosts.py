@@ -10,7 +10,7 @@ from penstock.diagnosis.finders.report import called, finding, host_table, secon
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.finders.turns import Turn
 from penstock.diagnosis.findings import Finding
-from penstock.diagnosis.steps import Steps, combined, joined, spans_of
+from penstock.diagnosis.steps import Span, Steps, combined, joined, spans_of
 
 NAME = "unbalanced-hosts"
 _SOME = 2  # tasks that could have gone elsewhere
@@ -20,7 +20,7 @@ _LOST = 0.1  # of the run
 def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     if len(scene.by_host) < 2:
         return
-    best: tuple[float, str, str, list[tuple[float, Turn]]] | None = None
+    best: tuple[float, str, str, list[tuple[float, Turn]], list[Span]] | None = None
     worth_s = _LOST * scene.makespan_s
     rooms = {host: _idle(scene, host) for host in sorted(scene.by_host)}
     idles = {host: room for host, room in rooms.items() if room.area(scene.begin, scene.end) >= worth_s}
@@ -33,12 +33,13 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
         for idle, turns in _others(scene, full, set(idles)).items():
             beside = combined(lambda one, other: int(one > 0 and other > 0), (is_full, idles[idle]))
             lost = [(s, t) for t in turns if (s := beside.area(t.since, t.start)) > scene.near_s]
-            seconds_ = sum(b - a for a, b in joined(_spans(scene, beside, lost)))
+            spans = joined(_spans(scene, beside, lost))
+            seconds_ = sum(b - a for a, b in spans)
             if len(lost) >= _SOME and (best is None or seconds_ > best[0]):
-                best = seconds_, full, idle, lost
+                best = seconds_, full, idle, lost, spans
     if best is None or best[0] < worth_s:
         return
-    lost_s, full, idle, lost = best
+    lost_s, full, idle, lost, spans = best
     pinned = sum(t.task.host is not None for _, t in lost)
     worst = max(lost, key=lambda item: (item[0], item[1].task.id))
     yield finding(
@@ -51,6 +52,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
         else f"{host_table(idle)} serves the same kinds: give tasks to whoever is free, not in turn",
         lost=[(s, t.task.id) for s, t in lost],
         gain_s=ideal.gain_s(scene, ideal.pieces(scene, pinned=False)),
+        spans=spans,
         hosts=[full, idle],
         facts=[f"{len(lost)} tasks waited for {called(full)}", f"{pinned} of them were told to go there"],
     )

@@ -13,7 +13,7 @@ from penstock.diagnosis.finders.report import called, finding, host_table, secon
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.finders.stalled_loop import seen_late
 from penstock.diagnosis.findings import Finding
-from penstock.diagnosis.steps import combined
+from penstock.diagnosis.steps import combined, spans_of
 from penstock.scheduling.messages import HostChange
 
 NAME = "wrong-slots"
@@ -63,6 +63,7 @@ def _too_many(scene: Scene, host: str) -> Iterator[Finding]:
         remedy=f"{host_table(host)} slots = {knee}",
         lost=lost,
         gain_s=busy_s - alone_s / rates[knee - 1],
+        spans=spans_of(scene.load[host], scene.end, knee + 1),
         hosts=[host],
         facts=[
             f"throughput with {knee}: {rates[knee - 1]:.2f}, with {used}: {curve.throughput(used):.2f} "
@@ -99,6 +100,7 @@ def _too_few(scene: Scene, host: str) -> Iterator[Finding]:
         remedy=f"{host_table(host)} slots = {more}",
         lost=lost,
         gain_s=ideal.gain_s(scene, ideal.pieces(scene), slots={host: more}),
+        spans=spans_of(full, scene.end),
         hosts=[host],
         facts=[f"{slots} slots", f"{len(turns)} tasks waited for them"],
     )

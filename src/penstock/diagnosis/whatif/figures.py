@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, isfinite
 from typing import Any, NamedTuple
@@ -229,21 +229,7 @@ class Point(NamedTuple):
         return record | {"makespan_s": _rounded(self.makespan_s), "waited_s": _rounded(self.waited_s)}
 
 
-def sweep(
-    replay: Replay,
-    plants: Sequence[tuple[Any, Plant]],
-    told: Callable[[int, int], None] = lambda done, all_: None,
-) -> list[Point]:
-    """The run under each of these plants; `told` hears how many are done, of how many."""
-    points: list[Point] = []
-    for value, plant in plants:
-        told(len(points), len(plants))
-        points.append(_point(value, replay.under(plant), replay))
-    told(len(plants), len(plants))
-    return points
-
-
-def _point(value: Any, played: Played, replay: Replay) -> Point:
+def point_of(value: Any, played: Played, replay: Replay) -> Point:
     records = played.records
     seen = replay.works.most_at_once
     queue_s = sum((r.ended_at or played.now) - r.task.queued_at for r in records) - played.busy_s

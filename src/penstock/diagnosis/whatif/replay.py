@@ -11,7 +11,7 @@ hosts, gates and pauses from outside, and who else held slots. Everything else t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf, nextafter
 
@@ -35,6 +35,10 @@ _MORE_S = 0.001
 _LONGEST_S = 60 * 86_400.0
 
 
+def unwatched() -> None:
+    """Nobody waits for the play to be left off."""
+
+
 class Replay:
     """Reads a recording once; then plays it under any plant."""
 
@@ -53,12 +57,20 @@ class Replay:
         self._prices = Prices(recording, plant)
         self._gaps = gaps_of(recording)
 
-    def under(self, plant: Plant) -> Played:
-        """What would have been. UsageError where the record does not tell enough to know."""
+    def under(self, plant: Plant, watch: Callable[[], None] = unwatched) -> Played:
+        """What would have been. UsageError where the record does not tell enough to know.
+
+        `watch` is called at the end of every task; whatever it raises ends the play.
+        """
         self._check_hosts(plant)
         play = _Play(plant, self._by_id, self.works, self._prices)
         steps = Following(self._following, self._ends, lambda task: self._sent(task, plant))
-        simulator = Simulator(plant, play.fate, self.works.speed, self.works.workers, steps.ended)
+
+        def ended(simulator: Simulator, task: str, at: float) -> None:
+            watch()
+            steps.ended(simulator, task, at)
+
+        simulator = Simulator(plant, play.fate, self.works.speed, self.works.workers, ended)
         for at, event in outside_events(self._recording, self.plant, plant, self._gaps):
             simulator.at(at, event)
         for at, event in self._arrivals(plant):

@@ -152,6 +152,17 @@ SELECT * FROM full_records WHERE id = ?
 SELECT id FROM tasks WHERE id >= ? AND id < ? ORDER BY id LIMIT 10
 
 -- Of the index alone: no row is read.
+-- name: runs_backwards
+SELECT number, run FROM tasks WHERE :before IS NULL OR number < :before ORDER BY number DESC LIMIT :most
+
+-- name: first_of_run
+SELECT min(number) FROM tasks WHERE run = ?
+
+-- name: run_count
+SELECT (SELECT count(*) FROM tasks WHERE run = ?1),
+       (SELECT count(*) FROM tasks WHERE run = ?1 AND ended_event IS NOT NULL),
+       (SELECT queued_at FROM tasks WHERE number = (SELECT min(number) FROM tasks WHERE run = ?1))
+
 -- name: keys_between
 SELECT key FROM tasks WHERE key IS NOT NULL AND key >= ? AND key < ? ORDER BY key LIMIT ?
 
