@@ -14,10 +14,11 @@ from playwright.sync_api import Browser, Page, expect
 from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.timeline.bars import timeline_of
 from penstock.diagnosis.timeline.page import page as drawn
+from penstock.diagnosis.timeline.page import page_data
 from penstock.model import State, Verdict
 from tests.acceptance import browser_rig
 from tests.acceptance.browser_rig import Watched
-from tests.unit.timeline_rig import attempt, huge, record, recording, small, task, wait
+from tests.unit.timeline_rig import BEGIN, attempt, huge, record, recording, small, task, wait
 
 AXIS = 20  # pixels above the first row
 EVIL = "<img src=x onerror=\"document.title='taken'\">"
@@ -388,6 +389,81 @@ def test_orders_and_outliers(show: Show) -> None:
         button.click()
         expect(shown.story.locator("h2")).to_have_text(name)
         expect(shown.story).to_contain_text("half of its kind")
+        shown.good()
+
+
+# ---- evidence and change
+
+
+def test_evidence_is_marked_by_frame_number_and_words(show: Show) -> None:
+    """Tasks, stretches of time and hosts: without colours, and in a list that leads to each (A6)."""
+    with show(small()) as shown:
+        before = shown.page.evaluate("() => [picture.part.bars.toDataURL(), picture.part.under.toDataURL()]")
+        marks = [
+            {"task": "second", "words": "failed first"},
+            {"host": "fenrir", "from": BEGIN + 8, "to": BEGIN + 12},
+            {"from": BEGIN + 5, "to": BEGIN + 25},
+            {"task": "of another run"},
+        ]
+        shown.page.evaluate("(marks) => picture.mark(marks)", marks)
+        shown.view()
+        entries = shown.page.locator("#evidence li")
+        assert entries.all_inner_texts() == [
+            "1 task second: failed first",
+            "2 fenrir, 8.00 s to 12.0 s",
+            "3 5.00 s to 25.0 s",
+            "4 task of another run (not shown)",
+        ]
+        after = shown.page.evaluate("() => [picture.part.bars.toDataURL(), picture.part.under.toDataURL()]")
+        assert after[0] != before[0]
+        assert after[1] != before[1]
+        entries.nth(1).get_by_role("button").click()
+        view = shown.view()
+        assert [view.start, view.end] == pytest.approx([7.6, 12.4])
+        shown.page.click("#fit")
+        shown.page.evaluate("() => picture.mark([])")
+        shown.view()
+        expect(shown.page.locator("#evidence")).to_be_hidden()
+        assert shown.page.evaluate("() => picture.part.bars.toDataURL()") == before[0]
+        shown.good()
+
+
+def test_a_picture_goes_on_and_is_told_anew_without_losing_its_place(show: Show) -> None:
+    """What has not ended grows by itself; zoom, order, filter and selection survive other data (A6)."""
+    with show(small()) as shown:
+        shown.page.evaluate("(now) => picture.grow(now)", BEGIN + 30)
+        whole = shown.view()
+        assert whole.end == pytest.approx(30.3), "the end is still in view"
+        assert shown.page.evaluate("() => [data.ended[2], data.waited[2], data.ended[0]]") == [30, 25, 10]
+        shown.page.select_option("#state", label="queued")
+        shown.canvas.focus()
+        shown.page.keyboard.press("n")
+        shown.page.keyboard.press("Home")
+        for _ in range(3):
+            shown.page.keyboard.press("+")
+        shown.page.keyboard.press("ArrowLeft")
+        near = shown.view()
+        later = replace(small(), begin=small().begin - 100, end=BEGIN + 40)
+        earlier = record(task("zeroth", queued=-100), 1, State.DONE, -99, -98)
+        later = replace(later, tasks=[earlier, *later.tasks], waits={**later.waits, "zeroth": []})
+        shown.page.evaluate("(raw) => picture.update(raw)", page_data(timeline_of(later)))
+        moved = shown.view()
+        assert [moved.start, moved.end] == pytest.approx([near.start + 100, near.end + 100])
+        assert shown.page.input_value("#state") == "=queued"
+        assert moved.rows == 1
+        expect(shown.story.locator("h2")).to_have_text("third")
+        assert shown.page.evaluate("() => document.activeElement.id") == "bars"
+        shown.good()
+
+
+def test_the_same_as_a_table(show: Show) -> None:
+    with show(small()) as shown:
+        shown.page.locator("#table summary").click()
+        rows = shown.page.locator("#table tbody tr")
+        expect(rows).to_have_count(3)
+        expect(rows.nth(1)).to_contain_text("slots:fenrir (8.00 s)")
+        shown.choose("lane", "fast")
+        expect(rows).to_have_count(1)
         shown.good()
 
 

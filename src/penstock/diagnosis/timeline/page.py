@@ -20,7 +20,11 @@ from penstock.diagnosis.timeline.palette import WAITS, Look, host_looks, wait_lo
 from penstock.diagnosis.timeline.policy import fit_for_text, ground, part, policy
 
 GENERATOR = '<meta name="generator" content="penstock timeline">'  # by which a page of ours is known
-SCRIPTS = ("data.js", "draw.js", "story.js", "page.js")
+# Whoever shows a picture loads these, in any order; `picture.js` says how to put one into a page.
+PICTURE = (
+    *("data.js", "draw.js", "under.js", "marks.js", "story.js", "frame.js", "aside.js", "hands.js"),
+    "picture.js",
+)
 _SORTS = {Sort.WAITING: 0, Sort.RUNNING: 1, Sort.RESTING: 2}
 _FINE_S, _COARSE_S = 1e-6, 1e-3  # what one tick lasts, in short runs and in long ones
 _LONG_S = 10_000.0
@@ -28,8 +32,8 @@ _LONG_S = 10_000.0
 
 def page(timeline: Timeline) -> str:
     """The whole file."""
-    script = "".join(part(name) for name in SCRIPTS)
-    style = ground() + part("timeline.css")
+    script = picture_script() + part("page.js")
+    style = ground() + part("timeline.css") + part("page.css")
     values = {
         "POLICY": escape(policy(style, script)),
         "TITLE": escape(fit_for_text(f"Timeline: {timeline.run}")),
@@ -39,6 +43,11 @@ def page(timeline: Timeline) -> str:
     }
     # In one pass over the template: what is put in is never looked at again.
     return re.sub(r"\{\{([A-Z]+)\}\}", lambda found: values[found[1]], part("timeline.html"))
+
+
+def picture_script() -> str:
+    """What draws a picture, as one text: it declares `Picture` and does nothing by itself."""
+    return "".join(part(name) for name in PICTURE)
 
 
 def _embedded(data: Any) -> str:
@@ -72,6 +81,7 @@ def page_data(timeline: Timeline) -> dict[str, Any]:
         "unit": unit,
         "span": columns.ticks(timeline.end),
         "live": timeline.is_live,
+        "open": [place for place, bar in enumerate(timeline.bars) if bar.record.ended_at is None],
         "rule": RULE,
         **data,
         "hosts": [_host(use, timeline.begin, columns.whats) for use in timeline.hosts],

@@ -31,7 +31,42 @@ function readData(raw) {
   }
   first[count] = piece;
   const outliers = new Map(raw.outliers), thin = new Set(raw.thin);
-  return { raw, count, first, start, end, what, sorts, waited, ran, begun, ended, firstRun, outliers, thin, span: raw.span * raw.unit };
+  const span = raw.span * raw.unit, open = new Set(raw.open), home = homeOf(raw, span);
+  return {
+    raw, count, first, start, end, what, sorts, waited, ran, begun, ended, firstRun, outliers, thin, span, home, open,
+    told: span,  // up to here the data goes; beyond it what has not ended goes on
+    isOpen: (task) => open.has(task),
+    places: () => new Map(tasks.id.map((id, place) => [id, place])),
+  };
+}
+
+// The stretch of time that is shown at first: a window, or all of it.
+function homeOf(raw, span) {
+  return raw.window ? [raw.window.from - raw.begin, Math.max(raw.window.to - raw.begin, raw.window.from - raw.begin + 1)] : [0, span];
+}
+
+// What has not ended goes on to this time, in seconds since 1970. False where nothing is to be drawn anew.
+function growData(data, now) {
+  const at = now - data.raw.begin;
+  if (at <= data.span || !(data.open.size || data.raw.window)) return false;
+  for (const task of data.open) {
+    const last = data.first[task + 1] - 1, by = at - data.ended[task];
+    if (last < data.first[task] || by <= 0) continue;
+    data.end[last] = data.ended[task] = at;
+    const sort = data.sorts[data.what[last]];
+    if (sort === WAITING) data.waited[task] += by;
+    if (sort === RUNNING) data.ran[task] += by;
+  }
+  for (const host of data.raw.hosts) for (const steps of [host.used, host.others]) holdLast(steps, data.span, at);
+  data.home = data.raw.window ? [data.home[0] + at - data.home[1], at] : [0, at];
+  data.span = at;
+  return true;
+}
+
+// At the end of what is told all slots are given back, which nobody has done: that step moves on.
+function holdLast(steps, end, at) {
+  const last = steps.times.length - 1;
+  if (last >= 0 && steps.times[last] >= end - 1e-5 && steps.values[last] === 0) steps.times[last] = at;
 }
 
 // A step of a question is called by its member.
@@ -55,13 +90,13 @@ function chosenRows(data, filter) {
   const by = (field) => (filter[field] === "" ? -1 : Number(filter[field]));
   const lane = by("lane"), kind = by("kind"), state = by("state"), host = by("host"), reason = by("reason");
   for (let task = 0; task < data.count; task++) {
-    if (lane >= 0 && tasks.lane[task] !== lane) continue;
-    if (kind >= 0 && tasks.kind[task] !== kind) continue;
-    if (state >= 0 && tasks.state[task] !== state) continue;
+    if (lane !== -1 && tasks.lane[task] !== lane) continue;
+    if (kind !== -1 && tasks.kind[task] !== kind) continue;
+    if (state !== -1 && tasks.state[task] !== state) continue;
     if (filter.outliers && !data.outliers.has(task)) continue;
     if (text && !`${tasks.id[task]} ${nameOf(data, task)}`.toLowerCase().includes(text)) continue;
-    if (host >= 0 && !hasPiece(data, task, host)) continue;
-    if (reason >= 0 && !hasPiece(data, task, reason)) continue;
+    if (host !== -1 && !hasPiece(data, task, host)) continue;
+    if (reason !== -1 && !hasPiece(data, task, reason)) continue;
     rows.push(task);
   }
   if (ORDERS[filter.order]) rows.sort(ORDERS[filter.order](data));
@@ -84,7 +119,7 @@ function sortedEnds(data, rows) {
     for (let p = data.first[task]; p < data.first[task + 1]; p++) {
       const place = at[data.what[p]]++;
       ends[data.what[p]].starts[place] = data.start[p];
-      ends[data.what[p]].ends[place] = data.end[p];
+      ends[data.what[p]].ends[place] = p === data.first[task + 1] - 1 && data.isOpen(task) ? Infinity : data.end[p];
     }
   }
   for (const one of ends) { one.starts.sort(); one.ends.sort(); }
