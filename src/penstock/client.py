@@ -29,6 +29,7 @@ from penstock.lifecycle import ENDED
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, Attempt, OnCrash, Result, State, Task, TaskRecord
 from penstock.store.base import (
     Answer,
+    Bell,
     Maker,
     Request,
     RunCount,
@@ -476,6 +477,10 @@ class Client:
             yield watch
         finally:
             bell.close()
+
+    def bell(self) -> Bell:
+        """Rung when something was recorded, in whatever process; to be closed by whoever asked for it."""
+        return self._store.bell()
 
     async def _ensure_if_ours(self) -> None:
         """Where this client dispatches: so that somebody does."""

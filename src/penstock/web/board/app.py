@@ -11,14 +11,15 @@ from starlette.types import ASGIApp
 from penstock.client import Client
 from penstock.web.board.desk import Api, Desk
 from penstock.web.board.frame import add_pages
+from penstock.web.board.news import News
 from penstock.web.board.pages import PAGES
 from penstock.web.board.policy import Policy, keep_nonces
 
 
-def build(client: Client, server_url: str, session: aiohttp.ClientSession) -> ASGIApp:
+def build(client: Client, server_url: str, session: aiohttp.ClientSession, news: News) -> ASGIApp:
     keep_nonces()
     around = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    desk = Desk(client.config, client, Api(server_url, session))
+    desk = Desk(client.config, client, Api(server_url, session), news)
     add_pages(PAGES, desk)
     ui.run_with(
         around,

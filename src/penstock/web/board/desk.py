@@ -11,6 +11,7 @@ import aiohttp
 from penstock.client import Client
 from penstock.config import Config
 from penstock.errors import PenstockError
+from penstock.web.board.news import News
 from penstock.web.board.viewer import Viewer
 
 
@@ -58,3 +59,4 @@ class Desk:
     config: Config
     client: Client  # for reading
     api: Api  # for acting: rights are checked there
+    news: News

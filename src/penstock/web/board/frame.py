@@ -15,6 +15,7 @@ from nicegui.element import Element
 
 from penstock.web.board.desk import Desk
 from penstock.web.board.elements import inside, tag
+from penstock.web.board.news import Refresh
 from penstock.web.board.viewer import Viewer, viewer_of
 
 FILES = Path(__file__).parent / "files"
@@ -28,6 +29,10 @@ class Visit:
     desk: Desk
     viewer: Viewer
     request: Request
+
+    def follow(self, refresh: Refresh, least_s: float = 0.25) -> None:
+        """`refresh` is called in the page whenever something was recorded, at most so often, while it is open."""
+        self.desk.news.follow(ui.context.client, refresh, least_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,14 +43,16 @@ def main() -> None:
 
 async def _serve(told: Told) -> None:
     from penstock.web.board.app import build
+    from penstock.web.board.news import News
 
     async with (
         penstock.client.open(told.config, dispatch=False) as client,
         aiohttp.ClientSession() as session,
     ):
+        news = News(client.bell)
         server = uvicorn.Server(
             uvicorn.Config(
-                build(client, told.server_url, session),
+                build(client, told.server_url, session, news),
                 uds=told.socket,
                 log_config=None,
                 access_log=False,
@@ -60,9 +62,11 @@ async def _serve(told: Told) -> None:
         )
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(server.serve(), name="penstock board")
+            told_of = group.create_task(news.run(), name="penstock board news")
             await _parent_gone()
             server.should_exit = True
             await serving
+            told_of.cancel()
 
 
 async def _parent_gone() -> None:
