@@ -33,5 +33,6 @@ def build(client: Client, server_url: str, session: aiohttp.ClientSession, news:
         gzip_middleware_factory=None,
     )
     nicegui_app.config.socket_io_js_transports = ["websocket"]
+    nicegui_app.config.vue_config_script = ""  # sets its widgets up, which are left out
     around.add_middleware(Policy)
     return around

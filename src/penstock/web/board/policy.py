@@ -7,6 +7,7 @@ components have render functions, no templates, and no handler is sent as code.
 
 from __future__ import annotations
 
+import re
 import secrets
 from pathlib import Path
 
@@ -17,6 +18,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _TEMPLATES = Path(nicegui.__file__).parent / "templates"
 _NONCE = "board_nonce"
+# The widgets' library and its looks, which no page of ours has: half a megabyte, and a style to fight with.
+_WIDGETS = re.compile(
+    r"""<script [^>]*/static/(?:quasar|lang/)[^>]*></script>|@import url[^;]*;|@layer quasar .*?(?=</style>)""",
+    re.DOTALL,
+)
 
 
 def policy(nonce: str) -> str:
@@ -36,17 +42,18 @@ HEADERS = {
 
 
 class _WithNonce(BaseLoader):
-    """NiceGUI's template with the request's nonce in each tag that needs one."""
+    """NiceGUI's template without its widgets, and with the request's nonce in each tag that needs one."""
 
     def get_source(self, environment: Environment, template: str) -> tuple[str, str, None]:
         if template != "index.html":
             raise TemplateNotFound(template)
-        source = (_TEMPLATES / template).read_text()
+        source = _WIDGETS.sub("", (_TEMPLATES / template).read_text())
         nonce = f'nonce="{{{{ request.scope.{_NONCE} }}}}"'
         for tag in ("script", "style"):
             source = source.replace(f"<{tag}", f"<{tag} {nonce}")
         # Inline styles need a permission of their own, and these two have better words.
         source = source.replace(' style="display: none"', " hidden")
+        source = source.replace("{{ favicon_url }}", "/board/files/favicon.svg")
         # It adds an element for the styles of its widgets, which is empty here and would be complained of.
         source = source.replace("body_html |", "body_html | replace('<style></style>', '') |")
         return source, template, None

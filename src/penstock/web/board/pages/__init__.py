@@ -14,13 +14,13 @@ from penstock.web.board.pages import (
 )
 
 PAGES = (
-    Page("/", "Now", now.build),
-    Page("/queue", "Queue", queue.build),
-    Page("/timeline", "Timeline", timeline.build),
-    Page("/diagnose", "Diagnose", diagnose.build),
-    Page("/whatif", "What if", whatif.build),
-    Page("/council", "Council", council.build),
-    Page("/agents", "Agents", agents.build),
-    Page("/setup", "Set-up", setup.build),
+    Page("/", "Now", now.build, key="n"),
+    Page("/queue", "Queue", queue.build, key="q"),
+    Page("/timeline", "Timeline", timeline.build, key="t"),
+    Page("/diagnose", "Diagnose", diagnose.build, key="d"),
+    Page("/whatif", "What if", whatif.build, key="w"),
+    Page("/council", "Council", council.build, key="c"),
+    Page("/agents", "Agents", agents.build, key="a"),
+    Page("/setup", "Set-up", setup.build, key="s"),
     Page("/tasks/{task_id}", "Task", task.build, in_menu=False),
 )
