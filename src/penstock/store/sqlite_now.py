@@ -28,7 +28,7 @@ Connection = sqlite3.Connection
 
 def read_now(connection: Connection, at: float, owner_lock: OwnerLock, seen: Now | None) -> Now:
     event, task = connection.execute(QUERIES["newest_numbers"]).fetchone()
-    if seen is not None and _was_pruned(connection, seen, event):
+    if seen is not None and (event - seen.event > _MOST_EVENTS or _was_pruned(connection, seen, event)):
         seen = None
     queued = _counted(connection, 0) if seen is None else _queued_since(connection, seen)
     running = _running(connection, seen)

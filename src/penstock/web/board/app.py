@@ -6,20 +6,23 @@ import aiohttp
 from fastapi import FastAPI
 from nicegui import app as nicegui_app
 from nicegui import ui
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from penstock.client import Client
 from penstock.web.board.desk import Api, Desk
 from penstock.web.board.frame import add_pages
+from penstock.web.board.live import Live, LiveStream
 from penstock.web.board.news import News
 from penstock.web.board.pages import PAGES
 from penstock.web.board.policy import Policy, keep_nonces
 
 
-def build(client: Client, server_url: str, session: aiohttp.ClientSession, news: News) -> ASGIApp:
+def build(client: Client, server_url: str, session: aiohttp.ClientSession, news: News, live: Live) -> ASGIApp:
     keep_nonces()
     around = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     desk = Desk(client.config, client, Api(server_url, session), news)
+    nicegui_app.routes.append(Route("/live/now", LiveStream(live)))
     add_pages(PAGES, desk)
     ui.run_with(
         around,

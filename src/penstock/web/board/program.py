@@ -43,6 +43,7 @@ def main() -> None:
 
 async def _serve(told: Told) -> None:
     from penstock.web.board.app import build
+    from penstock.web.board.live import Live
     from penstock.web.board.news import News
 
     async with (
@@ -50,9 +51,10 @@ async def _serve(told: Told) -> None:
         aiohttp.ClientSession() as session,
     ):
         news = News(client.bell)
+        live = Live(client, news)
         server = uvicorn.Server(
             uvicorn.Config(
-                build(client, told.server_url, session, news),
+                build(client, told.server_url, session, news, live),
                 uds=told.socket,
                 log_config=None,
                 access_log=False,
@@ -62,11 +64,15 @@ async def _serve(told: Told) -> None:
         )
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(server.serve(), name="penstock board")
-            told_of = group.create_task(news.run(), name="penstock board news")
+            ours = [
+                group.create_task(news.run(), name="penstock board news"),
+                group.create_task(live.run(), name="penstock board live"),
+            ]
             await _parent_gone()
             server.should_exit = True
             await serving
-            told_of.cancel()
+            for one in ours:
+                one.cancel()
 
 
 async def _parent_gone() -> None:

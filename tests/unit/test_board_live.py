@@ -1,0 +1,250 @@
+"""The live picture: whole at first, then what differs; one look for all readers, and none without them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import penstock.client
+from penstock.client import Client
+from penstock.errors import StoreLocked
+from penstock.model import Task
+from penstock.scheduling.messages import Decision, GateChange, HostChange
+from penstock.store.now import Now, Running
+from penstock.web.board import live as live_module
+from penstock.web.board.live import Live, LiveStream
+from penstock.web.board.news import News
+from penstock.web.board.picture import Picture, Places, difference
+from penstock.web.board.viewer import HEADER, Viewer, as_header
+from tests.conformance.store_rig import ME, done, start
+
+PATIENCE_S = 20.0
+CONFIG = """
+store = "x.db"
+[hosts.surtr]
+type = "simulated"
+slots = 2
+units = { vram_gb = 24 }
+[hosts.fenrir]
+type = "simulated"
+slots = { auto = true, min = 1, max = 4 }
+[lanes.gptr]
+max_running = 3
+reserve = { surtr = 1 }
+[gates.vram]
+probe = "psutil:cpu_percent"
+max = 90
+holds = { hosts = ["surtr"] }
+"""
+
+
+@asynccontextmanager
+async def running(tmp_path: Path) -> AsyncIterator[tuple[Live, Client]]:
+    file = tmp_path / "penstock.toml"
+    file.write_text(CONFIG)
+    async with penstock.client.open(file, dispatch=False) as client:
+        news = News(client.bell)
+        live = Live(client, news)
+        async with asyncio.TaskGroup() as group:
+            owned = [group.create_task(news.run()), group.create_task(live.run())]
+            yield live, client
+            for one in owned:
+                one.cancel()
+
+
+async def taken(frames: AsyncGenerator[bytes, None]) -> tuple[str, dict[str, Any]]:
+    """The next frame: its event, and what it tells."""
+    async with asyncio.timeout(PATIENCE_S):
+        text = (await anext(frames)).decode()
+    event, data = text.strip().rsplit("\n\n", 1)[-1].split("\n")
+    return event.removeprefix("event: "), msgspec.json.decode(data.removeprefix("data: "))
+
+
+async def record(client: Client, *decisions: Decision) -> None:
+    await client._store.record(decisions)
+
+
+def attempt(task: str, host: str = "x", number: int = 1) -> Running:
+    return Running(task, number, host, None, "count", "default", 2, "r", 1.0, None)
+
+
+# ---- the picture
+
+
+def test_an_attempt_keeps_its_slot_and_a_free_one_is_taken_by_the_next() -> None:
+    places = Places()
+    assert set(places.placed((attempt("a"), attempt("b"), attempt("c", "y")))) == {"0:x", "1:x", "0:y"}
+    slots = places.placed((attempt("b"), attempt("c", "y")))
+    assert (slots["1:x"][0], slots["0:y"][0]) == ("b", "c")
+    slots = places.placed((attempt("d"), attempt("b"), attempt("c", "y", 2)))
+    assert (slots["0:x"][0], slots["1:x"][0], slots["0:y"][0]) == ("d", "b", "c")
+    assert places.placed(()) == {}
+
+
+def test_a_difference_names_what_changed_and_what_is_gone() -> None:
+    before: Picture = {"slots": {"0:x": [1], "1:x": [2]}, "lanes": {"a": {"n": 1}}}
+    after: Picture = {"slots": {"0:x": [1], "2:x": [3]}, "lanes": {"a": {"n": 1}}}
+    assert difference(before, after) == {"slots": {"2:x": [3], "1:x": None}}
+    assert difference(after, after) == {}
+    assert difference({}, after) == after
+
+
+# ---- the stream
+
+
+async def test_a_reader_gets_the_whole_picture_and_then_what_differs(tmp_path: Path) -> None:
+    """E7: a task that ends on one host is told as that slot and a few sums, not as all hosts."""
+    async with running(tmp_path) as (live, client):
+        first, second = (await client.submit_many([Task("count", {"id": "one"}), Task("count")])).task_ids
+        await client._store.acquire(ME, 1.0)
+        await record(client, start(first))
+        async with aclosing(live.frames()) as frames:
+            event, picture = await taken(frames)
+            assert event == "picture"
+            assert picture["totals"] == {"queued": 1, "running": 1}
+            assert picture["slots"]["0:surtr"][:4] == [first, "one", "count", "default"]
+            assert set(picture["hosts"]) == {"surtr", "fenrir"}
+            assert picture["hosts"]["fenrir"]["auto"] == [1, 4]
+            assert picture["hosts"]["surtr"]["units"] == {"vram_gb": [0.0, 24.0]}
+            assert picture["lanes"]["gptr"]["reserve"] == {"surtr": {"slots": 1.0}}
+            assert picture["who"]["dispatcher"]["pid"] == ME.pid
+            await record(client, done(first), start(second, host="fenrir"))
+            event, changes = await taken(frames)
+            assert event == "changes"
+            assert changes["slots"] == {"0:surtr": None, "0:fenrir": changes["slots"]["0:fenrir"]}
+            assert set(changes["hosts"]) == {"surtr", "fenrir"}
+            assert "gates" not in changes
+            await record(client, GateChange("vram", 2.0, False, "95 of 90"))
+            _, changes = await taken(frames)
+            assert set(changes) == {"at", "gates"}
+            assert changes["gates"]["vram"]["holds"] == "hosts surtr"
+
+
+async def test_nobody_looks_when_nobody_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C4: and whoever comes after that is shown this moment."""
+    looks = 0
+    now = Client.now
+
+    async def counted(client: Client, seen: Now | None = None) -> Now:
+        nonlocal looks
+        looks += 1
+        return await now(client, seen)
+
+    monkeypatch.setattr(Client, "now", counted)
+    async with running(tmp_path) as (live, client):
+        await client.submit(Task("count"))
+        assert (looks, live.readers) == (0, 0)
+        async with aclosing(live.frames()) as frames, aclosing(live.frames()) as others:
+            assert await taken(frames) == await taken(others), "encoded once for both"
+        assert live.readers == 0
+        await client.submit(Task("count"))
+        async with aclosing(live.frames()) as frames:
+            event, picture = await taken(frames)
+            assert event == "picture"
+            while picture.get("totals", {}).get("queued") != 2:  # it may have gone on for a moment
+                _, picture = await taken(frames)
+
+
+async def test_a_reader_who_fell_behind_gets_a_whole_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_module, "LEAST_S", 0.0)
+    async with (
+        running(tmp_path) as (live, client),
+        aclosing(live.frames()) as slow,
+        aclosing(live.frames()) as quick,
+    ):
+        await taken(slow)
+        await taken(quick)
+        for n in range(live_module._KEPT + 2):
+            await record(client, HostChange("surtr", float(n), "down", 2, f"fault {n}"))
+            await taken(quick)
+        event, picture = await taken(slow)
+        assert event == "picture"
+        assert picture["hosts"]["surtr"]["detail"] == f"fault {live_module._KEPT + 1}"
+
+
+async def test_a_store_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(tmp_path) as (live, client), aclosing(live.frames()) as frames:
+        await taken(frames)
+
+        async def locked(client: Client, seen: Now | None = None) -> Now:
+            raise StoreLocked("x.db: another process kept it locked")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Client, "now", locked)
+            await record(client, GateChange("vram", 2.0, False, ""))
+            _, changes = await taken(frames)
+            assert changes["who"]["trouble"] == "x.db: another process kept it locked"
+        await client.submit(Task("count"))
+        _, changes = await taken(frames)
+        assert changes["who"]["trouble"] is None
+
+
+async def test_a_silent_stream_beats(tmp_path: Path) -> None:
+    async with running(tmp_path) as (live, _), aclosing(live.frames(heartbeat_s=0.01)) as frames:
+        while (await taken(frames))[0] != "beat":
+            pass
+
+
+# ---- the route
+
+
+def scope(*scopes: str) -> dict[str, Any]:
+    told = [(HEADER.encode(), as_header(Viewer("v", scopes)).encode())] if scopes else []
+    return {"type": "http", "headers": told}
+
+
+@pytest.mark.parametrize("scopes", [(), ("submit",)])
+async def test_it_is_for_those_who_may_read(tmp_path: Path, scopes: tuple[str, ...]) -> None:
+    async with running(tmp_path) as (live, _):
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            return {"type": "http.disconnect"}
+
+        await LiveStream(live)(scope(*scopes), receive, send)
+        assert sent[0]["status"] == 403
+        assert live.readers == 0
+
+
+async def test_a_reader_who_takes_nothing_is_let_go(tmp_path: Path) -> None:
+    async with running(tmp_path) as (live, _):
+        never = asyncio.Event()
+
+        async def send(message: Any) -> None:
+            if b"event: picture" in message.get("body", b""):
+                await never.wait()
+
+        async def receive() -> Any:
+            await never.wait()
+
+        async with asyncio.timeout(PATIENCE_S):
+            await LiveStream(live, stall_s=0.05)(scope("read"), receive, send)
+        assert live.readers == 0
+
+
+async def test_a_reader_who_leaves_is_gone(tmp_path: Path) -> None:
+    async with running(tmp_path) as (live, _):
+        pictured = asyncio.Event()
+
+        async def send(message: Any) -> None:
+            if b"event: picture" in message.get("body", b""):
+                pictured.set()
+
+        async def receive() -> Any:
+            await pictured.wait()
+            return {"type": "http.disconnect"}
+
+        async with asyncio.timeout(PATIENCE_S):
+            await LiveStream(live)(scope("read"), receive, send)
+        assert live.readers == 0
