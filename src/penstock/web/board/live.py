@@ -2,8 +2,8 @@
 
 One look at the store and one encoding serve all readers. A reader has a place among the last frames and nothing
 else: one who is slow gets a whole picture when he is ready, and one who takes nothing at all is let go. Without
-readers nobody looks. How often frames are sent follows from their size: where everything changes at once the plant is
-drawn less often, rather than fill the line.
+readers nobody looks. How often frames are sent follows from their size: where everything changes at once, the
+plant is drawn less often, rather than fill the line.
 """
 
 from __future__ import annotations
