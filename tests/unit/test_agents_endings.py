@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.agents import by_hand
 from penstock.agents.endpoints import EndpointFile
 from penstock.agents.quick.direct_call import Asked
 from penstock.agents.quick.quick_call import Unfinished
@@ -126,8 +127,8 @@ async def test_logs_that_are_followed_say_why_they_end(
     starter = Starter(engine)
 
     @asynccontextmanager
-    async def opened(_: Config) -> AsyncIterator[agent_session.Session]:
-        yield agent_session.Session(engine, starter, FileStartLock)
+    async def opened(_: Config) -> AsyncIterator[by_hand.Session]:
+        yield by_hand.Session(engine, starter, FileStartLock)
 
     monkeypatch.setattr(agent_session, "opened", opened)
     with pytest.raises(UsageError, match="no container, and what those before wrote went with them"):

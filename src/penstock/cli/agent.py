@@ -9,13 +9,13 @@ import typer
 from penstock.cli import agent_session, render
 from penstock.cli.app import Family
 from penstock.cli.session import Settings, config_of, finish, one_of, pair, seconds, whole
-from penstock.errors import AgentError, UsageError
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
+    from penstock.agents.by_hand import Session
     from penstock.agents.endpoints import Endpoint
-    from penstock.cli.agent_session import Session
     from penstock.config import Config
     from penstock.config.agents import Agent
 
@@ -153,7 +153,8 @@ def stats(context: typer.Context, names: AnyNames = None, as_json: Json = False)
     Counted over all processes of this machine, those of `serve` too, since the agent's files were made.
     """
     from penstock.agents import figures
-    from penstock.cli.agent_tables import print_stats, stats_record
+    from penstock.agents.listing import stats_record
+    from penstock.cli.agent_tables import print_stats
 
     config = config_of(context)
     known = list(dict.fromkeys([*config.agents, *agent_session.noted_names(config)]))
@@ -209,14 +210,13 @@ def start(context: typer.Context, names: Names = None, everything: All = False, 
 
 
 async def _start(config: Config, agents: Sequence[Agent], as_json: bool) -> int:
-    from penstock.agents.trail import Trail
+    from penstock.agents import by_hand
 
     found: dict[str, Endpoint] = {}
     async with agent_session.opened(config) as session:
         for agent in agents:
-            agent_session.doubt(session.containers, agent)
             with agent_session.shown(f"starting {agent.name}"):
-                found[agent.name] = await session.starter.endpoint(agent, Trail(agent.name))
+                found[agent.name] = await by_hand.started(session, agent)
     _print_started(found, as_json)
     return 0
 
@@ -256,18 +256,16 @@ def warm(
 
 
 async def _warm(config: Config, agent: Agent, wanted: int, as_json: bool) -> int:
+    from penstock.agents import by_hand
+
     async with agent_session.opened(config) as session:
-        ready = await agent_session.usable(session.containers, agent)
-        missing = wanted - len(ready)
-        if missing > 0:
-            with agent_session.shown(f"starting {render.counted(missing, 'container')} of {agent.name}"):
-                made = await session.starter.start_more(agent, missing)
-            if len(made) < missing:
-                raise AgentError(
-                    f"agents.{agent.name}: {len(made)} of {missing} containers started; "
-                    f"see `penstock agent logs {agent.name}`"
-                )
-            ready = await agent_session.usable(session.containers, agent)
+        with agent_session.shown(f"looking at {agent.name}") as tell:
+            ready = await by_hand.warmed(
+                session,
+                agent,
+                wanted,
+                lambda missing: tell(f"starting {render.counted(missing, 'container')} of {agent.name}"),
+            )
     if as_json:
         render.emit([_record(agent.name, endpoint) for endpoint in ready])
     else:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
 
 from penstock.agents.quick.known_config import is_name
 from penstock.config.own_files import agents_dir as agents_dir
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
+    from penstock.agents.by_hand import Session
     from penstock.agents.endpoints import Endpoint
     from penstock.agents.engine.containers import Containers
-    from penstock.agents.starts.start_lock import MakeStartLock
-    from penstock.agents.starts.starting import Starter
     from penstock.agents.trail import Trail
     from penstock.config import Config
     from penstock.config.agents import Agent
@@ -78,25 +77,13 @@ def noted_names(config: Config) -> list[str]:
         return []
 
 
-class Session(NamedTuple):
-    containers: Containers
-    starter: Starter
-    make_lock: MakeStartLock
-
-
 @asynccontextmanager
 async def opened(config: Config) -> AsyncIterator[Session]:
     """The engine, and who starts containers on it."""
-    from penstock.agents.engine.containers import Containers
-    from penstock.agents.starts.starting import Starter
-    from penstock.agents.starts.store_lock import start_lock_for
+    from penstock.agents import by_hand
 
-    async with AsyncExitStack() as stack:
-        containers = await stack.enter_async_context(Containers(agents_dir(config)))
-        # One on another machine may be used from several, which only the store binds.
-        store = await stack.enter_async_context(_stored(config)) if containers.is_remote else None
-        make_lock = start_lock_for(containers.url, store)
-        yield Session(containers, Starter(containers, make_lock=make_lock), make_lock)
+    async with by_hand.opened(agents_dir(config), lambda: _stored(config)) as session:
+        yield session
 
 
 @asynccontextmanager
@@ -127,25 +114,6 @@ async def any_names(
 
             raise UsageError(f"agent {command}: there is no agent {name!r}{meant(name, known, 'agents')}")
     return list(names)
-
-
-def doubt(containers: Containers, agent: Agent) -> None:
-    """Nothing of it is trusted: who asks for it by name wants to know, also whether its image is still the same."""
-    from penstock.agents.endpoints import EndpointFile
-
-    files = EndpointFile(containers.agents_dir, agent.name)
-    for one in files.read():
-        files.doubted(one)
-
-
-async def usable(containers: Containers, agent: Agent) -> list[Endpoint]:
-    """Its containers that can be called, or resumed, as the engine sees them."""
-    from penstock.agents.endpoints import LEAVING, EndpointFile
-    from penstock.agents.engine.server_file import fingerprint
-
-    running = {one.id for one in await containers.listed(agent=agent.name) if one.running}
-    known = EndpointFile(containers.agents_dir, agent.name).read(fingerprint(agent))
-    return [one for one in known if one.state != LEAVING and one.container in running]
 
 
 def get_going(config: Config, agent: Agent, trail: Trail) -> Endpoint:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from penstock.agents import figures
-from penstock.agents.endpoints import Endpoint, EndpointFile
-from penstock.agents.quick import direct_call
+from penstock.agents import figures, listing
 from penstock.cli import agent_session, render
 from penstock.errors import AgentError, UsageError
 
@@ -19,57 +16,12 @@ if TYPE_CHECKING:
     from penstock.agents.engine.sightings import Seen
     from penstock.agents.figures import Sums
     from penstock.config import Config
-    from penstock.config.agents import Agent
 
 
 # ---- list
 
 
-class Container(NamedTuple):
-    id: str
-    instance: str
-    state: str  # ready, paused, leaving; starting: nobody wrote it down yet; else the engine's word
-    address: str | None
-    age_s: float | None
-    health: (
-        Mapping[str, Any] | None
-    )  # what it says of itself; None where it was not asked, or does not answer
-
-    @property
-    def is_healthy(self) -> bool | None:
-        return None if self.state not in ("ready", "leaving") else self.health is not None
-
-    def figure(self, name: str) -> int | None:
-        value = (self.health or {}).get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-class Row(NamedTuple):
-    name: str
-    image: str | None  # None: the config has it no more
-    containers: list[Container]
-
-    def record(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "image": self.image,
-            "in_config": self.image is not None,
-            "containers": [
-                {
-                    "instance": one.instance,
-                    "container": one.id,
-                    "state": one.state,
-                    "address": one.address,
-                    "age_s": None if one.age_s is None else round(one.age_s, 3),
-                    "healthy": one.is_healthy,
-                    **{name: one.figure(name) for name in ("running", "waiting", "done", "failed")},
-                }
-                for one in self.containers
-            ],
-        }
-
-
-async def list_rows(config: Config) -> tuple[list[Row], AgentError | None]:
+async def list_rows(config: Config) -> tuple[list[listing.Row], AgentError | None]:
     """All agents of which there is something; without an engine those of the config, and why no more."""
     seen: list[Seen] = []
     trouble: AgentError | None = None
@@ -78,35 +30,10 @@ async def list_rows(config: Config) -> tuple[list[Row], AgentError | None]:
             seen = await session.containers.listed()
     except AgentError as error:
         trouble = error
-    names = dict.fromkeys([*config.agents, *sorted({one.agent for one in seen})])
-    return [await _row(config, name, [one for one in seen if one.agent == name]) for name in names], trouble
+    return await listing.rows(config.agents, agent_session.agents_dir(config), seen), trouble
 
 
-async def _row(config: Config, name: str, seen: list[Seen]) -> Row:
-    agent = config.agents.get(name)
-    files = EndpointFile(agent_session.agents_dir(config), name)
-    known = {one.container: one for one in files.read()}
-    found = await asyncio.gather(*(_container(one, known.get(one.id), agent) for one in seen))
-    return Row(name, None if agent is None else agent.image, list(found))
-
-
-async def _container(seen: Seen, endpoint: Endpoint | None, agent: Agent | None) -> Container:
-    state = seen.state or "unknown"
-    if endpoint is not None and seen.running:
-        state = "paused" if seen.paused else endpoint.state
-    elif seen.running:
-        state = "starting"
-    age_s = None if seen.created_at is None else max(0.0, time.time() - seen.created_at)
-    health = None
-    if endpoint is not None and seen.answers:
-        path, plain = ("/health", False) if agent is None else (agent.health, agent.plain)
-        health = await asyncio.to_thread(direct_call.health, endpoint, path, plain=plain)
-    return Container(
-        seen.id, seen.instance, state, endpoint.address if endpoint else seen.address, age_s, health
-    )
-
-
-def print_list(rows: list[Row]) -> None:
+def print_list(rows: list[listing.Row]) -> None:
     if not rows:
         render.note("no agent; describe one as [agents.NAME] in the config")
         return
@@ -114,7 +41,7 @@ def print_list(rows: list[Row]) -> None:
     render.print_table(columns, [_cells(row) for row in rows])
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: listing.Row) -> tuple[str, ...]:
     states = Counter(one.state for one in row.containers)
     callable_ = [one for one in row.containers if one.address is not None]
     addresses = [one.address or "" for one in callable_]
@@ -134,31 +61,6 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 # ---- stats
-
-
-def stats_record(name: str, sums: Sums) -> dict[str, Any]:
-    counts = sums.counts
-    return {
-        "agent": name,
-        "since": sums.since,
-        "calls": counts.get("calls", 0),
-        "answered": counts.get("answered", 0),
-        "success_rate": sums.share("answered", "unanswered"),
-        "cache_hits": counts.get("hits", 0),
-        "cache_misses": counts.get("misses", 0),
-        "cache_hit_rate": sums.share("hits", "misses"),
-        "pool": {name: counts.get(f"pool_{name}", 0) for name in figures.POOLS},
-        **{name.removesuffix("_s"): _times(sums, name) for name in figures.TIMES},
-    }
-
-
-def _times(sums: Sums, name: str) -> dict[str, float | int | None]:
-    return {
-        "count": sum(sums.sizes.get(name, {}).values()),
-        "p50_s": sums.quantile(name, 0.5),
-        "p95_s": sums.quantile(name, 0.95),
-        "max_s": sums.longest.get(name),
-    }
 
 
 def print_stats(found: Mapping[str, Sums]) -> None:

@@ -25,6 +25,7 @@ from penstock.store.base import Store
 from penstock.telemetry.metrics import Metrics
 from penstock.version import __version__
 from penstock.web import (
+    agent_control,
     agents,
     api,
     control,
@@ -143,6 +144,7 @@ def framework(parts: Parts) -> FastAPI:
         token_routes.add_routes,
         streams.add_routes,
         agents.add_routes,
+        agent_control.add_routes,
         councils.add_routes,
         shenron.add_routes,
         openai_api.add_routes,

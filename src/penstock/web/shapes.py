@@ -31,6 +31,7 @@ _ERRORS = {
     415: "The body must be application/json.",
     422: "The request is wrong: the message says where.",
     429: "Too many requests, or too much waits; `Retry-After` says when to try again.",
+    502: "No container, or no host, could do it.",
     503: "The server is stopping, or its store cannot be used now.",
 }
 

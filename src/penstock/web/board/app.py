@@ -10,6 +10,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from penstock.client import Client
+from penstock.web.board import council_reports
 from penstock.web.board.desk import Api, Desk
 from penstock.web.board.frame import add_pages
 from penstock.web.board.live import Live, LiveStream
@@ -24,6 +25,7 @@ def build(client: Client, server_url: str, session: aiohttp.ClientSession, news:
     desk = Desk(client.config, client, Api(server_url, session), news)
     nicegui_app.routes.append(Route("/live/now", LiveStream(live)))
     add_pages(PAGES, desk)
+    council_reports.add_routes(desk)
     ui.run_with(
         around,
         title="Penstock",
