@@ -1,7 +1,8 @@
-"""Fixtures that any acceptance test may use: the container engine of this test run."""
+"""Fixtures that any acceptance test may use: this run's container engine, and the board with a browser."""
 
 from __future__ import annotations
 
+from tests.acceptance.board_rig import board, chromium, page, watch_page
 from tests.acceptance.containers import container_engine
 
-__all__ = ["container_engine"]
+__all__ = ["board", "chromium", "container_engine", "page", "watch_page"]
