@@ -95,7 +95,8 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
             slots = sum(host.slots for host in config.plant.hosts)
             hosts = render.counted(len(config.plant.hosts), "host")
             what = f"serving {store.name} with {hosts} and {render.counted(slots, 'slot')}"
-            log.line("ready", detail=f"{what} at {' '.join(urls(sockets))}")
+            board = f" (board: {urls(sockets)[0]}/board/)" if config.server.board else ""
+            log.line("ready", detail=f"{what} at {' '.join(urls(sockets))}{board}")
             for blind in blind_budgets(config.plant):
                 log.warning(f"{blind.place} {blind.detail}")
 

@@ -51,6 +51,7 @@ SERVER = (
     "requests_per_min",
     "cors",
     "record_bodies",
+    "board",
 )
 PRICE = ("input", "output", "cached")
 TELEMETRY = ("otlp_endpoint",)

@@ -26,6 +26,7 @@ class Server:
     requests_per_min: float | None = None  # per token
     cors: tuple[str, ...] = ()  # origins whose pages may call
     record_bodies: bool = False  # keep what calls ask and answer; else only their figures
+    board: bool = True  # pages for the browser, at /board
 
 
 def read_server(top: Table) -> Server:
@@ -45,6 +46,7 @@ def read_server(top: Table) -> Server:
         requests_per_min=table.number("requests_per_min", None, keys.PER_MINUTE),
         cors=table.texts("cors", (), most=keys.MAX_ORIGINS),
         record_bodies=table.flag("record_bodies", default.record_bodies),
+        board=table.flag("board", default.board),
     )
 
 

@@ -39,6 +39,8 @@ from penstock.web import (
 )
 from penstock.web.agent_door import AgentDoor
 from penstock.web.auth import Origins, Tokens
+from penstock.web.board_door import BoardDoor
+from penstock.web.board_process import BoardProcess
 from penstock.web.calls import OUR_HEADERS
 from penstock.web.council_door import CouncilDoor
 from penstock.web.door import App, Door
@@ -76,6 +78,8 @@ class Parts:
     front_door: FrontDoor = field(init=False)
     agent_door: AgentDoor = field(init=False)
     council_door: CouncilDoor = field(init=False)
+    board: BoardProcess | None = None  # None: there is none here
+    board_door: BoardDoor | None = None
 
     def __post_init__(self) -> None:
         self.limits = Limits(self.config.server.max_queued_bytes)
@@ -95,10 +99,13 @@ class Parts:
 
 
 def build_app(parts: Parts) -> App:
-    """What uvicorn serves: the door, behind it calls of models and agents, and for all else the framework."""
+    """What uvicorn serves: the door, behind it the board, calls, and for all else the framework."""
     server = parts.config.server
+    app: App = Shortcuts(framework(parts), openai_api.calls(parts), agents.calls(parts))
+    if parts.board is not None:
+        app = parts.board_door = BoardDoor(app, parts.board, parts.tokens, server.body_limit_bytes)
     door = Door(
-        Shortcuts(framework(parts), openai_api.calls(parts), agents.calls(parts)),
+        app,
         tokens=parts.tokens,
         origins=Origins(parts.bound, server.cors),
         body_limit_bytes=server.body_limit_bytes,

@@ -29,6 +29,7 @@ from penstock.telemetry.logs import handled
 from penstock.telemetry.metrics import Metrics
 from penstock.web.app import Parts, build_app
 from penstock.web.auth import Tokens
+from penstock.web.board_process import BoardProcess
 from penstock.web.calls import STALLED_S
 from penstock.web.connections import Connection
 from penstock.web.door import App
@@ -129,6 +130,7 @@ class HttpServer(uvicorn.Server):
                 backlog=_BACKLOG,
                 ws_max_size=message_limit_bytes,
                 ws_max_queue=_WAITING_MESSAGES,
+                ws_per_message_deflate=False,  # it would cost the dispatcher's loop more than it saves
             )
         )
         self._stop = asyncio.Event()
@@ -177,6 +179,7 @@ class Service:
             metrics=Metrics(),
             feed=Feed(store),
             bound=[config.server.host, *(one.getsockname()[0] for one in sockets)],
+            board=BoardProcess(config, lambda: near_url(sockets[0])) if config.server.board else None,
         )
         dispatcher.story.listen(self.parts.metrics)
         self._server = HttpServer(build_app(self.parts), self.parts.config.server.body_limit_bytes)
@@ -215,6 +218,7 @@ class Service:
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(self._serve(dispatched, on_ready), name="penstock http")
             feeding = group.create_task(parts.feed.run(), name="penstock events")
+            showing = group.create_task(self._show(), name="penstock board")
             try:
                 await parts.dispatcher.run(
                     on_ready=dispatched.set,
@@ -226,6 +230,9 @@ class Service:
                 parts.dispatching = False
                 parts.feed.close()
                 feeding.cancel()
+                if parts.board_door is not None:
+                    parts.board_door.close()
+                showing.cancel()
                 self._server.stop()
                 if not dispatched.is_set():
                     serving.cancel()
@@ -238,6 +245,10 @@ class Service:
         with self._told_to_commands():
             on_ready()
             await self._server.serve(self._sockets)
+
+    async def _show(self) -> None:
+        if self.parts.board is not None:
+            await self.parts.board.run()
 
     def _told_to_commands(self) -> AbstractContextManager[None]:
         """`agent call` and `council ask` find us by a note, with a key of its own."""

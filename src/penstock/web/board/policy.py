@@ -36,7 +36,7 @@ def policy(nonce: str) -> str:
 HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # with none at all a form's origin would be told as "null"
     "cross-origin-opener-policy": "same-origin",
 }
 

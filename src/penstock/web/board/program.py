@@ -1,7 +1,8 @@
 """The board's process, from what `serve` tells it on stdin to the end of that: whoever started it is gone then.
 
 What it is told is one line: a pickle in base64, from its own parent. It listens on a socket in a folder that only
-this user can enter, so that nobody comes in but through the server.
+this user can enter, so that nobody comes in but through the server; the folder is its own and goes with it. On
+stdout it says one word, when it listens.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import asyncio
 import base64
 import os
 import pickle
+import shutil
+import socket
 import sys
-import tempfile
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +24,9 @@ import uvicorn
 import penstock.client
 from penstock.config import Config
 
+READY = "ready"
 _GRACE_S = 2
+_LONGEST_END_S = 4.0  # from when the parent has gone; whatever a thread still works at
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +41,12 @@ class Told:
 
 def main() -> None:
     told: Told = pickle.loads(base64.b64decode(sys.stdin.buffer.readline()))  # noqa: S301 - our parent's
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["NICEGUI_STORAGE_PATH"] = folder  # or it makes one where we were started
+    folder = Path(told.socket).parent
+    os.environ["NICEGUI_STORAGE_PATH"] = str(folder / "storage")  # or it makes one where we were started
+    try:
         asyncio.run(_serve(told))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _serve(told: Told) -> None:
@@ -52,7 +60,7 @@ async def _serve(told: Told) -> None:
     ):
         news = News(client.bell)
         live = Live(client, news)
-        server = uvicorn.Server(
+        server = _Server(
             uvicorn.Config(
                 build(client, told.server_url, session, news, live),
                 uds=told.socket,
@@ -60,6 +68,7 @@ async def _serve(told: Told) -> None:
                 access_log=False,
                 server_header=False,
                 timeout_graceful_shutdown=_GRACE_S,
+                ws_per_message_deflate=False,
             )
         )
         async with asyncio.TaskGroup() as group:
@@ -68,11 +77,35 @@ async def _serve(told: Told) -> None:
                 group.create_task(news.run(), name="penstock board news"),
                 group.create_task(live.run(), name="penstock board live"),
             ]
-            await _parent_gone()
+            gone = group.create_task(_parent_gone(), name="penstock board's parent")
+            await asyncio.wait({serving, gone}, return_when=asyncio.FIRST_COMPLETED)
+            _end_soon(Path(told.socket).parent)
+            gone.cancel()
             server.should_exit = True
             await serving
             for one in ours:
                 one.cancel()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that says when it listens."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        print(READY, flush=True)
+        os.dup2(2, 1)  # nobody reads more of it
+
+
+def _end_soon(folder: Path) -> None:
+    """Nobody waits for what threads still work at."""
+
+    def end() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)
+
+    timer = threading.Timer(_LONGEST_END_S, end)
+    timer.daemon = True
+    timer.start()
 
 
 async def _parent_gone() -> None:

@@ -1,0 +1,130 @@
+"""The way to the board: whatever is asked under `/board` is passed on to its process, in the name of who asks.
+
+It stands before the framework, which has no part in it. Who asks is told to the process in a header that nobody
+else can send. Streams end when the token they came with is revoked, and when the server stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from penstock.web.auth import Caller, Tokens
+from penstock.web.board.viewer import Viewer, as_header
+from penstock.web.board_process import BoardProcess, Link
+from penstock.web.board_proxy import PREFIX, Exchange, Lost, Passing, Socket, request_headers
+from penstock.web.door import App, Message, Receive, Scope, Send, refuse
+from penstock.web.plain_pages import HEADERS, failed_page, is_for_reading, page, starting_page
+from penstock.web.refusals import Refused
+from penstock.web.shortcuts import Route
+
+_ROUTE = Route("/board")
+_TRIES = 3  # a process that has just died is asked again when there is another
+_PATIENCE_S = 8.0  # of a person who waits for a page; a start takes 2 to 3 s
+_STOPPING = 1012  # closes a WebSocket: come again
+
+
+class BoardDoor:
+    def __init__(self, app: App, board: BoardProcess, tokens: Tokens, message_limit_bytes: int) -> None:
+        self._app = app
+        self._board = board
+        self._tokens = tokens
+        self._limit = message_limit_bytes
+        self._streams: set[Passing] = set()
+
+    def close(self) -> None:
+        """The server stops: what would go on for as long as somebody looks ends here."""
+        self._board.close()
+        for one in list(self._streams):
+            one.end(_STOPPING)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket") or not is_board(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        scope["route"] = _ROUTE
+        if scope["type"] == "http":
+            send = with_headers(send)
+        try:
+            await self._answer(scope, receive, send)
+        except Refused as refused:
+            if is_for_reading(scope):
+                await page(failed_page(refused), refused.status, send, refused.headers)
+            else:
+                await refuse(refused, scope, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in ("/", PREFIX):
+            if scope["type"] == "websocket":
+                raise Refused(404, "not_found", "there is nothing here", "the board is at /board/")
+            await page(b"", 303, send, {"Location": f"{PREFIX}/"})
+            return
+        caller: Caller = scope["state"]["caller"]
+        caller.must_have("read")
+        viewer = Viewer(caller.name, tuple(sorted(caller.scopes)), caller.lane)
+        if scope["type"] == "websocket":
+            await receive()  # that it wants to connect
+        await self._pass_on(scope, receive, send, caller, request_headers(scope, as_header(viewer)))
+
+    async def _pass_on(
+        self, scope: Scope, receive: Receive, send: Send, caller: Caller, headers: list[tuple[str, str]]
+    ) -> None:
+        passing = Passing()
+        listening: list[Callable[[], None]] = []
+
+        def on_stream() -> None:
+            self._streams.add(passing)
+            listening.append(self._tokens.when_gone(caller, passing.end))
+
+        try:
+            for _ in range(_TRIES):
+                link = await self._link(scope)
+                if link is None:
+                    await page(starting_page(), 503, send, {"Retry-After": "2", "Refresh": "2"})
+                    return
+                one: Exchange | Socket
+                if scope["type"] == "websocket":
+                    one = Socket(scope, receive, send, passing, self._limit)
+                else:
+                    one = Exchange(scope, receive, send, passing)
+                try:
+                    await one.run(link, headers, on_stream)
+                    return
+                except Lost:
+                    await self._board.lost(link)
+                    if isinstance(one, Exchange) and one.body_begun:
+                        break
+            raise Refused(
+                502, "board_failed", "the board's process ended while it answered", "load the page again"
+            )
+        finally:
+            self._streams.discard(passing)
+            for forget in listening:
+                forget()
+
+    async def _link(self, scope: Scope) -> Link | None:
+        """None: a person has waited long enough for a page, and is told."""
+        if not is_for_reading(scope):
+            return await self._board.link()
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await self._board.link()
+        except TimeoutError:
+            return None
+
+
+def is_board(path: str) -> bool:
+    return path in ("/", PREFIX) or path.startswith(f"{PREFIX}/")
+
+
+def with_headers(send: Send) -> Send:
+    """What every answer has, whoever gave it."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = list(message["headers"])
+            has = {name.lower() for name, _ in given}
+            message["headers"] = [*given, *(one for one in HEADERS if one[0] not in has)]
+        await send(message)
+
+    return sending

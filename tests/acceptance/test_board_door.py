@@ -1,0 +1,63 @@
+"""The board as people reach it: through a real `serve`, with the board's own process behind it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import psutil
+
+from tests.acceptance.serve_rig import PATIENCE_S, Serve, serving, until
+
+CONFIG = """
+store = "penstock.db"
+
+[hosts.small]
+type = "simulated"
+slots = 2
+duration_s = 0.0
+"""
+HTML = {"Accept": "text/html"}
+
+
+def board_of(server: Serve) -> psutil.Process:
+    (found,) = [one for one in psutil.Process(server.pid).children() if "penstock.web.board" in one.cmdline()]
+    return found
+
+
+def folder_of(board: psutil.Process) -> Path:
+    """Where it listens."""
+    paths = [
+        Path(str(one.laddr))
+        for one in board.net_connections("unix")
+        if one.laddr and "penstock-board" in str(one.laddr)
+    ]
+    (found,) = {one.parent for one in paths}
+    return found
+
+
+def get(server: Serve, path: str, **headers: str) -> httpx.Response:
+    return httpx.get(
+        f"{server.root_url}{path}", headers={**HTML, **headers}, timeout=PATIENCE_S, verify=False
+    )
+
+
+def test_the_board_lives_and_dies_with_its_server(tmp_path: Path) -> None:
+    """E7: started by the first look, begun again when it was killed, gone when `serve` is killed."""
+    with serving(tmp_path, CONFIG, stops=False) as server:
+        assert not psutil.Process(server.pid).children()  # nobody has looked
+        found = get(server, "/board/")
+        assert found.status_code == 200
+        assert "Penstock" in found.text
+        assert "'unsafe" not in found.headers["content-security-policy"]
+        first = board_of(server)
+        folder = folder_of(first)
+        assert folder.stat().st_mode & 0o777 == 0o700
+        first.kill()
+        assert get(server, "/board/queue").status_code == 200
+        second = board_of(server)
+        folder = folder_of(second)
+        server.kill()
+        psutil.wait_procs([second], timeout=PATIENCE_S)
+        assert not second.is_running()
+        until(lambda: not folder.exists(), lambda: f"{folder} is left")
