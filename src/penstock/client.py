@@ -353,6 +353,18 @@ class Client:
         states = [str(s) for s in (State.FAILED, State.CANCELLED, State.BLOCKED)]
         return await self._ask("retry", {"run": run, "states": states})
 
+    async def set_priority(self, *task_ids: str, priority: int) -> Answer:
+        """Make tasks more urgent (0) or less (4).
+
+        Queued ones move to their place, running ones have it for their next attempt. What they have waited counts.
+        """
+        return await self._ask("priority", {"tasks": await self._full_ids(task_ids), "priority": priority})
+
+    async def set_run_priority(self, run: str, priority: int) -> Answer:
+        """The same for whatever of a run has not ended."""
+        states = [str(State.QUEUED), str(State.RUNNING)]
+        return await self._ask("priority", {"run": run, "states": states, "priority": priority})
+
     async def pause(self, scope: str = "all", name: str = "") -> Answer:
         return await self._ask("pause", {"scope": scope, "name": name})
 

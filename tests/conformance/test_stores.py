@@ -29,6 +29,7 @@ from penstock.scheduling.messages import (
     LaneChange,
     Move,
     Refuse,
+    Reprioritize,
     Requeue,
     Revive,
     Route,
@@ -415,6 +416,40 @@ async def test_a_revived_task_begins_anew_and_keeps_its_fence(store: Store) -> N
     assert [arrival.record.task.id for arrival in await store.live()] == [id]
 
 
+async def test_a_priority_is_changed_with_its_event_and_nothing_else(store: Store) -> None:
+    """D6: also of one that waits for its next try, or runs; what it was before is in the history."""
+    first, second = await store.submit(tasks(2))
+    retry = Requeue(first, 1, T0 + 2, T0 + 9, 1, 0, Verdict.TEMPORARY, "x")
+    await store.record([start(first), retry, start(second)])
+    before = await store.get(first), await store.get(second)
+    await store.record([Reprioritize(first, T0 + 3, 2, 0), Reprioritize(second, T0 + 3, 2, 4)])
+    await store.record([Reprioritize(first, T0 + 4, 0, 1), done(second, at=T0 + 5)])
+    for record, id, priority in zip(before, (first, second), (1, 4), strict=True):
+        after = await store.get(id)
+        assert record is not None
+        assert after is not None
+        assert after.task == replace(record.task, priority=priority)
+        assert id == second or after == replace(record, task=after.task)
+    assert [a.record.task.priority for a in await store.live()] == [1], "what a next dispatcher begins with"
+    history = await store.history(task=first)
+    assert history.priorities == [Reprioritize(first, T0 + 3, 2, 0), Reprioritize(first, T0 + 4, 0, 1)]
+    (event,) = [e for e in await store.events(task=second) if e.type == "reprioritized"]
+    assert (event.at, event.data) == (T0 + 3, {"from": 2, "to": 4})
+
+
+async def test_promise_1_a_priority_of_an_ended_task_is_refused(store: Store) -> None:
+    """Whether it ended before, or with the same decisions; and it may be changed just before it ends."""
+    a, b, c = await store.submit(tasks(3))
+    await store.record([start(a), done(a), start(b), start(c)])
+    await store.record([Reprioritize(a, T0 + 9, 2, 0), done(b), Reprioritize(b, T0 + 9, 2, 0)])
+    await store.record([Reprioritize(c, T0 + 9, 2, 0), done(c, at=T0 + 9)])
+    records = [await store.get(id) for id in (a, b, c)]
+    assert [record and record.task.priority for record in records] == [2, 2, 0]
+    assert [record and record.state for record in records] == [State.DONE] * 3
+    assert [e.task for e in await store.events() if e.type == "refused"] == [a, b]
+    assert (await store.history(task=a)).priorities == []
+
+
 async def test_a_task_can_end_in_the_queue(store: Store) -> None:
     id = await one(store)
     await store.record([End(id, 0, State.CANCELLED, "cancel", T0 + 1, None, "cancelled by ada")])
@@ -661,6 +696,7 @@ async def test_every_decision_is_one_event(store: Store) -> None:
         Route("key", 1, T0, "count"),
         WaitChange(1, T0, "slots:surtr", "held by x"),
         Move(id, T0, 2, "fallback"),
+        Reprioritize(id, T0, 2, 0),
         start(id),
         Stop(id, 1, "surtr", T0 + 2, "cancelled"),
         Refuse(id, 1, T0 + 3, "too late"),
@@ -677,6 +713,7 @@ async def test_every_decision_is_one_event(store: Store) -> None:
         ("routed", None, None, None),
         ("waiting", None, None, None),
         ("moved", id, None, None),
+        ("reprioritized", id, None, None),
         ("started", id, 1, "surtr"),
         ("stopping", id, 1, "surtr"),
         ("refused", id, 1, None),
@@ -688,10 +725,11 @@ async def test_every_decision_is_one_event(store: Store) -> None:
         ("stall", id, 1, None),
     ]
     data: list[Any] = [dict(event.data) for event in events]
-    assert data[:6] == [
+    assert data[:7] == [
         {"key": "key", "class": 1, "name": "count"},
         {"class": 1, "reason": "slots:surtr", "detail": "held by x"},
         {"class": 2, "why": "fallback"},
+        {"from": 2, "to": 0},
         {"lane": "default", "class": 1},
         {"why": "cancelled"},
         {"why": "too late"},

@@ -20,6 +20,7 @@ from penstock.scheduling.messages import (
     HostChange,
     LaneChange,
     Move,
+    Reprioritize,
     Requeue,
     Revive,
     Route,
@@ -127,6 +128,7 @@ async def tell_a_story(store: Store) -> None:
             Route(KEY, 8, T0 + 7, "count again"),
             WaitChange(8, T0 + 7, "rate:surtr", "60 a minute"),
             Move("a", T0 + 8, 11, "a fallback opened"),
+            Reprioritize("d", T0 + 8, 0, 3),
             WaitChange(11, T0 + 8, "slots:cloud", "held by nobody"),
             start("a", 2, T0 + 9, host="cloud", work_class=11),
             Spend("a", 2, "cloud", "default", 1, T0 + 10, 0.5),
@@ -184,6 +186,7 @@ async def test_the_history_of_a_run_is_all_that_explains_it(store: Store) -> Non
     ]
     assert [(epoch.owner, epoch.started_at) for epoch in history.epochs] == [(ME, T0 - 100)]
     assert history.rests == [Rest("b", T0 + 12, T0 + 14, attempts=1)]
+    assert history.priorities == [Reprioritize("d", T0 + 8, 0, 3)]
 
 
 async def test_the_history_of_a_task_is_that_of_its_time(store: Store) -> None:

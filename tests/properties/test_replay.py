@@ -1,7 +1,7 @@
 """A simulated run, replayed under its own plant, is the same run (E3).
 
 The runs have whatever a record can have: contention, several hosts, lanes, gates, priorities, failures, retries,
-dependencies, time-outs, deadlines, cancels, pauses, hosts that go down.
+dependencies, time-outs, deadlines, cancels, changes of priority, pauses, hosts that go down.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from penstock.scheduling.messages import (
     GateRead,
     HostHealth,
     PauseSet,
+    PriorityAsked,
     Start,
     Submitted,
 )
@@ -119,6 +120,8 @@ def stories(draw: st.DrawFn) -> Story:
         events += [(at, HostHealth("h0", False, "no answer")), (at + 3.0, HostHealth("h0", True))]
     for at in draw(st.lists(quarters, max_size=1)):
         events.append((at, CancelAsked(draw(st.sampled_from(names)))))
+    for at in draw(st.lists(quarters, max_size=3)):
+        events.append((at, PriorityAsked(draw(st.sampled_from(names)), draw(st.integers(0, 4)))))
     if any(gate.name == "probe" for gate in plant.gates):
         closes = draw(quarters)
         events += [(-1.0, GateRead("probe", 1.0)), (closes, GateRead("probe", 5.5))]
@@ -171,6 +174,8 @@ def test_a_replay_under_the_same_plant_is_the_same_run(story: Story) -> None:
         assert after[key][0] == host, key
         assert after[key][1:] == pytest.approx((start, end), abs=1e-5), key
     assert {r.task.id: r.state for r in record.tasks} == {r.task.id: r.state for r in again.tasks}
+    # What was asked of several tasks at one moment may be told in any order.
+    assert sorted(c[::2] for c in record.priorities) == sorted(c[::2] for c in again.priorities)
 
 
 @settings(max_examples=25, deadline=None)

@@ -103,6 +103,13 @@ class SchedulerMachine(RuleBasedStateMachine):
         live = sorted(self.world.referee.live)
         self.world.step([m.CancelAsked(live[which % len(live)])])
 
+    @precondition(lambda self: self.world.referee.live)
+    @rule(which=st.integers(0, 1000), count=st.integers(1, 9), priority=st.integers(0, 4))
+    def reprioritize(self, which: int, count: int, priority: int) -> None:
+        live = sorted(self.world.referee.live)
+        first = which % len(live)
+        self.world.reprioritize(live[first : first + count], priority)
+
     @precondition(lambda self: self.world.referee.running)
     @rule(which=st.integers(0, 1000))
     def put_back(self, which: int) -> None:

@@ -262,6 +262,15 @@ class World:
         wanted = [self.referee.rows[t].record() for t in tasks]
         self.step([m.RetryAsked(wanted, self.ended())])
 
+    def reprioritize(self, tasks: Sequence[str], priority: int) -> None:
+        """Somebody wants live tasks sooner, or later: each has it, and nothing else about it changes."""
+        before = {t: self.referee.rows[t].task for t in tasks}
+        self.step([m.PriorityAsked(t, priority) for t in tasks])
+        for task, was in before.items():
+            assert self.referee.rows[task].task == replace(was, priority=priority)
+            if self.scheduler.knows(task):
+                assert self.scheduler.priority(task) == priority
+
     def revivable(self) -> list[str]:
         rows = self.referee.rows.values()
         states = (State.FAILED, State.CANCELLED, State.BLOCKED)

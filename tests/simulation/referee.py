@@ -92,6 +92,7 @@ class Referee:
     stretches: list[m.WaitChange] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
     rests: list[Rest] = field(default_factory=list)
+    priorities: list[m.Reprioritize] = field(default_factory=list)
     started: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -174,6 +175,13 @@ class Referee:
         row.state, row.tries, row.faults, row.results = State.QUEUED, 0, 0, 0
         row.retry_at = row.ended_at = row.ready_at = row.failed_on = row.error = row.value = None
         self.live.add(d.task)
+
+    def on_reprioritize(self, d: m.Reprioritize) -> None:
+        row = self.rows[d.task]
+        assert d.task in self.live, f"{d.task} has ended"
+        assert (row.task.priority, d.at) == (d.was, self.now)
+        row.task = replace(row.task, priority=d.priority)
+        self.priorities.append(d)
 
     def on_stop(self, d: m.Stop) -> None:
         assert self.running[d.task].attempts == d.attempt
@@ -470,4 +478,5 @@ class Referee:
             stretches=self.stretches,
             epochs=self.epochs,
             rests=self.rests,
+            priorities=self.priorities,
         )

@@ -138,7 +138,20 @@ def fault(world: World, rng: random.Random) -> None:
     host = rng.choice(world.plant.hosts)
     lane = rng.choice(world.plant.lanes).name
     what = rng.choice(
-        ("death", "slots", "gate", "pause", "cancel", "clock", "back", "end", "revive", "put-back", "why")
+        (
+            "death",
+            "slots",
+            "gate",
+            "pause",
+            "cancel",
+            "clock",
+            "back",
+            "end",
+            "revive",
+            "put-back",
+            "priority",
+            "why",
+        )
     )
     if what == "death":
         world.step([m.HostHealth(host.name, False, "it died")])
@@ -170,6 +183,9 @@ def fault(world: World, rng: random.Random) -> None:
     elif what == "revive":
         gone = world.revivable()
         world.revive(rng.sample(gone, min(len(gone), rng.choice((1, 3, 20)))))
+    elif what == "priority":
+        live = sorted(world.referee.live)
+        world.reprioritize(rng.sample(live, min(len(live), rng.choice((1, 3, 20)))), rng.randint(0, 4))
     elif what == "why":
         world.explain([*world.referee.live, *world.truth.unseen])  # the others are asked for at the end
     elif world.referee.running:
@@ -191,7 +207,14 @@ def end_dispatcher(world: World, rng: random.Random) -> None:
         world.answer(
             down_s,
             taking_s,
-            rng.choice((m.CancelAsked(rng.choice(live)), m.PauseSet("lane", lane, False), m.Tick())),
+            rng.choice(
+                (
+                    m.CancelAsked(rng.choice(live)),
+                    m.PriorityAsked(rng.choice(live), rng.randint(0, 4)),
+                    m.PauseSet("lane", lane, False),
+                    m.Tick(),
+                )
+            ),
         )
 
 

@@ -189,6 +189,27 @@ def test_retry_a_run(worked: Cli) -> None:
     assert worked.good("retry", "--run", "nightly").lines == ["bad queued again", "twice queued again"]
 
 
+def test_priority(worked: Cli) -> None:
+    """D6: by task and by run; what has ended is told so and left."""
+    assert worked.good("priority", "wait", "--to", "0").out == "waiting has priority 0 instead of 4\n"
+    assert worked.tasks("--run", "later")[0]["priority"] == 0
+    assert worked.good("priority", "waiting", "--to", "0").out == "waiting has priority 0 already\n"
+    said = worked.good("priority", "--run", "later", "--to", "3", "--json")
+    assert said.json == {"ok": True, "tasks": {"waiting": "has priority 3 instead of 0"}}
+    ended = worked("priority", "good", "waiting", "--to", "1")
+    assert (ended.status, ended.lines) == (1, ["good is already done", "waiting has priority 1 instead of 3"])
+    none = worked.good("priority", "--run", "nightly", "--to", "1").err
+    assert none == "penstock: run nightly has no task whose priority could change\n"
+    assert "reprioritized" in worked.good("show", "waiting").out
+
+
+@pytest.mark.parametrize("level", ["5", "-1", "high"])
+def test_what_is_no_priority_changes_nothing(worked: Cli, level: str) -> None:
+    (told,) = worked.bad("priority", "waiting", "--to", level)
+    assert told.startswith("--to: ")
+    assert worked.tasks("--run", "later")[0]["priority"] == 4
+
+
 @pytest.mark.parametrize("verb", ["cancel", "retry"])
 def test_tasks_or_a_run_must_be_named(worked: Cli, verb: str) -> None:
     told = f"{verb}: name tasks, or a run with --run; see `penstock {verb} --help`"

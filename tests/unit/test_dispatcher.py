@@ -75,6 +75,30 @@ async def test_a_whole_run_is_retried_with_what_depends_on_what(config: Path) ->
         assert [r.state for r in results] == [State.DONE, State.DONE]
 
 
+async def test_a_changed_priority_counts_for_the_next_dispatcher_too(config: Path) -> None:
+    """D6, promise 1: it is on the disk when it is answered, whoever answers it."""
+    one = parse(CONFIG.replace("slots = 4", "slots = 1"), config)
+    async with penstock.open(one, dispatch=False) as p:
+        await p.pause()
+        early, late = await p.submit(Task("k", id="early")), await p.submit(Task("k", id="late", priority=4))
+        assert (await p.set_priority(late, priority=0)).ok
+        assert (await p.set_priority(late, priority=0)).ok, "it has it already"
+        assert not (await p.set_priority(late, priority=9)).ok
+    async with penstock.open(one) as p:
+        await p.resume()
+        await p.wait(early)
+        await p.wait(late)
+        (first,), (second,) = await p.attempts(late), await p.attempts(early)
+        assert first.started_at < second.started_at
+        result = await p.result(late)
+        assert result.priority == 0
+        assert sum(wait.seconds for wait in result.waits) == pytest.approx(
+            (result.started_at or 0) - result.queued_at
+        )
+        answer = await p.set_priority(late, priority=1)
+        assert (answer.ok, answer.detail) == (False, "late: is already done")
+
+
 async def test_requests_are_answered_where_nobody_dispatches(config: Path) -> None:
     """A queued task is cancelled, and a pause is kept, without a dispatcher running."""
     async with penstock.open(config, dispatch=False) as p:

@@ -469,3 +469,64 @@ def test_whether_all_hosts_for_a_task_are_down() -> None:
 def test_needs_are_told_as_people_say_them() -> None:
     assert str(Needs(1, (("vram_gb", 8),))) == "1 slot, 8 vram_gb"
     assert str(Needs(2)) == "2 slots"
+
+
+# ---- changes of priority
+
+
+def test_a_queued_task_moves_to_its_place_and_its_age_counts() -> None:
+    """D6, rule 2: among those of its new priority it stands as if it had had it from the start."""
+    s = Scheduler(plant(Host("h", "none", 1), aging_s=100.0))
+    s.apply(m.Submitted(tasks("run", queued_at=1.0)), 1.0)
+    s.apply(m.Submitted(tasks("old", priority=3, queued_at=2.0)), 2.0)
+    s.apply(m.Submitted(tasks("first", "second", priority=1, queued_at=10.0)), 10.0)
+    assert s.apply(m.PriorityAsked("old", 1), 20.0) == [m.Reprioritize("old", 20.0, 3, 1)]
+    assert s.apply(m.PriorityAsked("old", 1), 20.0) == [], "it has it already"
+    s.apply(m.PriorityAsked("first", 3), 20.0)
+    order = []
+    for at, task in ((21.0, "run"), (22.0, "old"), (23.0, "second"), (24.0, "first")):
+        order += started(s.apply(m.Finished(task, 1, DONE), at))
+    assert order == ["old", "second", "first"]
+    assert s.live == 0
+
+
+def test_a_running_task_has_the_priority_for_its_next_attempt() -> None:
+    s = Scheduler(plant(Host("h", "none", 1), retry=RetryRule(retries=1, base_s=1.0)))
+    s.apply(m.Submitted(tasks("a", queued_at=1.0)), 1.0)
+    s.apply(m.Submitted(tasks("b", priority=1, queued_at=1.0)), 1.0)
+    assert s.apply(m.PriorityAsked("a", 0), 2.0) == [m.Reprioritize("a", 2.0, 2, 0)]
+    assert s.running() == [("a", 1)], "what runs is left alone"
+    s.apply(m.PauseSet("all", "", True), 2.0)
+    s.apply(m.Finished("a", 1, failed(Verdict.TEMPORARY), 0.0), 3.0)
+    s.apply(m.Tick(), 60.0)
+    assert started(s.apply(m.PauseSet("all", "", False), 61.0)) == ["a"]
+
+
+def test_an_ended_or_unknown_task_has_no_priority_to_change() -> None:
+    s = Scheduler(plant())
+    s.apply(m.Submitted(tasks("a")), 1.0)
+    s.apply(m.Finished("a", 1, DONE), 2.0)
+    assert s.apply(m.PriorityAsked("a", 0), 3.0) == []
+    assert s.apply(m.PriorityAsked("nobody", 0), 3.0) == []
+    assert s.priority("a") is None
+
+
+def test_a_class_that_waits_for_its_full_lane_competes_with_its_new_head() -> None:
+    """Two classes of one lane, one slot between them: the lane's line must not remember the old key."""
+    hosts = (Host("h1", "none", 1, serves=("a",)), Host("h2", "none", 1, serves=("b",)))
+    for moved, first in (("slow", "slow"), ("soon", "slow")):
+        s = Scheduler(plant(*hosts, lanes=(Lane("default", max_running=1),), aging_s=100.0))
+        s.apply(m.Submitted([Task("a", id="run", queued_at=1.0)]), 1.0)
+        s.apply(m.Submitted([Task("a", id="soon", priority=2, queued_at=2.0)]), 2.0)
+        s.apply(m.Submitted([Task("b", id="slow", priority=3, queued_at=2.0)]), 2.0)
+        s.apply(m.PriorityAsked(moved, 0 if moved == "slow" else 4), 3.0)
+        assert started(s.apply(m.Finished("run", 1, DONE), 4.0)) == [first], f"{moved} was moved"
+
+
+def test_a_moved_task_still_keeps_its_deadline() -> None:
+    s = Scheduler(plant(Host("h", "none", 1)))
+    s.apply(m.Submitted(tasks("run", queued_at=1.0)), 1.0)
+    s.apply(m.Submitted(tasks("late", queued_at=1.0, deadline=9.0)), 1.0)
+    s.apply(m.PriorityAsked("late", 0), 2.0)
+    assert s.next_wake() == 9.0
+    assert ended(s.apply(m.Tick(), 9.0)) == {"late": State.FAILED}

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model import Outcome, State, Task, Verdict
-from penstock.scheduling.messages import Decision, End, Requeue, Revive, Start
+from penstock.scheduling.messages import Decision, End, Reprioritize, Requeue, Revive, Start
 from penstock.store.base import TaskFilter
 from penstock.store.sqlite import SQLiteStore
 from tests.conformance.store_rig import T0, opened
@@ -27,7 +27,7 @@ Step = tuple[str, str, int]
 steps: st.SearchStrategy[list[Step]] = st.lists(
     st.tuples(
         st.sampled_from(TASKS),
-        st.sampled_from(("start", "requeue", "end", "end in queue", "revive")),
+        st.sampled_from(("start", "requeue", "end", "end in queue", "revive", "reprioritize")),
         st.sampled_from((0, 0, 0, 0, -1, 1)),
     ),
     max_size=16,
@@ -50,6 +50,8 @@ def decided(steps: Sequence[Step]) -> list[Decision]:
             made.append(End(task, attempt, ENDED[n % 4], "s", at, Outcome(Verdict.DONE, [n]), None))
         elif step == "end in queue":
             made.append(End(task, 0, ENDED[n % 4], "s", at, None, "e"))
+        elif step == "reprioritize":
+            made.append(Reprioritize(task, at, 2, n % 5))
         else:
             made.append(Revive(task, at))
     return made
@@ -67,6 +69,7 @@ async def kept(groups: Sequence[Sequence[Decision]]) -> list[Any]:
             await store.ended_in_run("r", 0),
             (await store.snapshot(T0)).ended,
             (await store.history(run="r")).rests,
+            (await store.history(run="r")).priorities,
         ]
 
 
@@ -85,11 +88,14 @@ def test_promise_1_grouping_makes_no_difference(all_of_them: list[Decision], siz
 @settings(max_examples=60, deadline=None)
 @given(steps.map(decided))
 def test_promise_1_the_counts_are_those_of_the_tasks(all_of_them: list[Decision]) -> None:
-    records, _, events, ended_in_run, counts, _ = asyncio.run(kept([all_of_them]))
+    records, _, events, ended_in_run, counts, _, changes = asyncio.run(kept([all_of_them]))
     ended = [record for record in records if record.state in ENDED]
     assert counts == {state: n for state in ENDED if (n := sum(r.state is state for r in ended))}
     assert {record.task.id for _, record in ended_in_run} == {record.task.id for record in ended}
     assert len(events) == 1 + len(all_of_them)
+    assert len(changes) == sum(event.type == "reprioritized" for event in events)
+    last = {change.task: change.priority for change in changes}
+    assert all(record.task.priority == last.get(record.task.id, 2) for record in records)
     numbers = {event.number: event for event in events}
     assert all(numbers[n].task == record.task.id and numbers[n].type == "ended" for n, record in ended_in_run)
     assert all((record.ended_at is None) == (record.state not in ENDED) for record in records)

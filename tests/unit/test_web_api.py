@@ -247,6 +247,7 @@ NOWHERE = [
     ("DELETE", "/api/tasks/nobody"),
     ("POST", "/api/tasks/nobody/cancel"),
     ("POST", "/api/tasks/nobody/retry"),
+    ("POST", "/api/tasks/nobody/priority"),
     ("GET", "/api/runs/nobody"),
     ("GET", "/api/runs/nobody/timeline"),
     ("GET", "/api/runs/nobody/why"),
@@ -285,6 +286,23 @@ async def test_a_wrong_method_is_told_the_right_ones(web: Web) -> None:
 
 
 # ---- changing
+
+
+async def test_a_priority_is_changed_and_what_is_none_is_refused(web: Web) -> None:
+    """D6."""
+    await web.post("/api/pause", {})
+    (id,) = await web.submit({"kind": "a"})
+    for wrong in (5, -1, True, "1", 1.0, None):
+        error = await web.post(f"/api/tasks/{id}/priority", {"priority": wrong}, 422)
+        assert error["message"].startswith("priority: ")
+    await web.post(f"/api/tasks/{id}/priority", {"level": 1}, 422)
+    assert (await web.post(f"/api/tasks/{id}/priority", {"priority": 0}))["task_id"] == id
+    assert (await web.get(f"/api/tasks/{id}"))["priority"] == 0
+    assert (await web.get(f"/api/tasks/{id}/events"))["events"][-1]["data"] == {"from": 2, "to": 0}
+    await web.post("/api/resume", {})
+    await web.ended(id)
+    error = await web.post(f"/api/tasks/{id}/priority", {"priority": 1}, 409)
+    assert error["message"] == "the task is already done"
 
 
 async def test_a_queued_task_is_cancelled_and_retried(web: Web) -> None:
@@ -377,6 +395,7 @@ async def test_each_scope_allows_its_own(tmp_path: Path) -> None:
             ("DELETE", "/api/tasks/one", None),
             ("POST", "/api/tasks/one/cancel", None),
             ("POST", "/api/tasks/one/retry", None),
+            ("POST", "/api/tasks/one/priority", {"priority": 0}),
         ]
         paths = ["/api/tasks", "/api/tasks/one", "/api/tasks/one/why", "/api/tasks/one/events", "/api/hosts"]
         paths += [
@@ -394,6 +413,23 @@ async def test_each_scope_allows_its_own(tmp_path: Path) -> None:
         assert (await web.get("/api/tasks/one"))["state"] == "queued"
         headers = {"Authorization": f"Bearer {submit}"}
         await web.post("/api/tasks", {"kind": "a"}, 201, headers=headers)
+
+
+async def test_a_tokens_priority_holds_for_what_it_moves(tmp_path: Path) -> None:
+    given, secret = token("nightly", "submit", "read", lane="fast", priority=3)
+    boss, admin = token("boss", "admin", "submit")
+    async with serving(tmp_path, tokens=[given, boss], secret=secret) as web:
+        as_boss = {"Authorization": f"Bearer {admin}"}
+        await web.post("/api/pause", {}, headers=as_boss)
+        await web.post("/api/tasks", {"kind": "a", "id": "other"}, 201, headers=as_boss)
+        (own,) = await web.submit({"kind": "a"})
+        await web.post(f"/api/tasks/{own}/priority", {"priority": 4})
+        error = await web.post(f"/api/tasks/{own}/priority", {"priority": 2}, 403)
+        assert "more urgent than the token 'nightly' may ask for" in error["message"]
+        await web.post("/api/tasks/other/priority", {"priority": 4}, 403)
+        assert (await web.get(f"/api/tasks/{own}"))["priority"] == 4
+        said = await web.post(f"/api/tasks/{own}/priority", {"priority": 0}, headers=as_boss)
+        assert said == {"task_id": own, "said": "has priority 0 instead of 4"}
 
 
 async def test_a_tokens_lane_and_priority_hold_for_what_it_submits(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ COMMANDS = {
     "status": "status",
     "cancel": "queue",
     "retry": "queue",
+    "priority": "queue",
     "pause": "queue",
     "resume": "queue",
     "export": "exchange",

@@ -23,6 +23,7 @@ from penstock.scheduling.messages import (
     GateChange,
     HostChange,
     LaneChange,
+    Reprioritize,
     Revive,
     Stop,
 )
@@ -66,6 +67,8 @@ class Log:
                 return self._ended(fact)
             case Revive():
                 return self._if_loud("revived", fact, {})
+            case Reprioritize():
+                return self._if_loud("priority", fact, {"from": fact.was, "to": fact.priority})
             case Stop():
                 return self._if_loud("stop", fact, {"host": fact.host, "why": fact.why})
             case HostChange():

@@ -1,4 +1,4 @@
-"""The queue: tasks, show, cancel, retry, pause, resume. `submit` and `export` have files of their own."""
+"""The queue: tasks, show, cancel, retry, priority, pause, resume. `submit` and `export` have files of their own."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from penstock.cli import render
 from penstock.cli.session import TASK_HELP, config_of, finish, one_of, opened, whole
 from penstock.errors import UnknownTask, UsageError
+from penstock.model import PRIORITIES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -275,24 +276,57 @@ def retry(context: typer.Context, tasks: Tasks = None, run: RunOption = None, as
     return finish(_ask_tasks(config_of(context), "retry", tasks or [], run, as_json))
 
 
-async def _ask_tasks(config: Config, verb: str, tasks: list[str], run: str | None, as_json: bool) -> int:
+@app.command(
+    "priority",
+    epilog="\b\nExamples:\n  penstock priority 1m7f 1m7g --to 0\n  penstock priority --run nightly --to 4",
+)
+def priority(
+    context: typer.Context,
+    to: Annotated[str, typer.Option("--to", metavar="N", help="From 0, the most urgent, to 4.")],
+    tasks: Tasks = None,
+    run: RunOption = None,
+    as_json: Json = False,
+) -> int:
+    """Make tasks more urgent, or less.
+
+    Queued tasks move to their place in the order, and what they have waited still counts. Running ones go on, and
+    have the priority for their next attempt. Of a run: whatever of it has not ended.
+    """
+    level = whole("--to", to, least=0)
+    if level not in PRIORITIES:
+        raise UsageError(f"--to: {level} is no priority; choose from 0 (most urgent) to 4")
+    return finish(_ask_tasks(config_of(context), "priority", tasks or [], run, as_json, level))
+
+
+async def _ask_tasks(
+    config: Config, verb: str, tasks: list[str], run: str | None, as_json: bool, priority: int = 0
+) -> int:
     if bool(tasks) == (run is not None):
         raise UsageError(f"{verb}: name tasks, or a run with --run; see `penstock {verb} --help`")
     async with opened(config) as client:
         if run is not None:
             run = await client.run_named(run)
-            answer = await (client.cancel_run(run) if verb == "cancel" else client.retry_run(run))
-        else:
-            answer = await (client.cancel(*tasks) if verb == "cancel" else client.retry(*tasks))
+        answer = await _asked(client, verb, tasks, run, priority)
     said: Mapping[str, str] = answer.data.get("tasks", {})
     if as_json:
         render.emit({"ok": answer.ok, "tasks": said})
     elif run is not None and not said:
-        render.note(f"run {run} has no task to {verb}")
+        wanted = "whose priority could change" if verb == "priority" else f"to {verb}"
+        render.note(f"run {run} has no task {wanted}")
     else:
         for task, what in said.items():
             render.say(f"{task} {what}")
     return 0 if answer.ok else _refused(answer, said)
+
+
+async def _asked(client: Client, verb: str, tasks: list[str], run: str | None, priority: int) -> Answer:
+    if verb == "cancel":
+        return await (client.cancel(*tasks) if run is None else client.cancel_run(run))
+    if verb == "retry":
+        return await (client.retry(*tasks) if run is None else client.retry_run(run))
+    if run is None:
+        return await client.set_priority(*tasks, priority=priority)
+    return await client.set_run_priority(run, priority)
 
 
 def _refused(answer: Answer, said: Mapping[str, str]) -> int:

@@ -13,6 +13,7 @@ from penstock.scheduling.messages import (
     HostChange,
     LaneChange,
     Move,
+    Reprioritize,
     Route,
     WaitChange,
 )
@@ -80,6 +81,7 @@ class History:
     rests: Sequence[Rest] = field(default=())
     changes: Sequence[Change] = field(default=())  # by time; from the beginning of the first epoch concerned
     stalls: Sequence[Stalled] = field(default=())
+    priorities: Sequence[Reprioritize] = field(default=())  # of those tasks, by time
     costs: Mapping[tuple[str, int], float] = field(default_factory=dict)  # (task, attempt) -> USD
 
 

@@ -13,6 +13,7 @@ from penstock.config.own_calls import calls_through_us
 from penstock.diagnosis.history import Change, History, Stalled
 from penstock.diagnosis.waits import Explainer
 from penstock.model import Attempt, Plant, TaskRecord, Wait
+from penstock.scheduling.messages import Reprioritize
 
 # What a log may tell of a task and its attempts.
 COLUMNS = (
@@ -45,6 +46,7 @@ class Recording:
     plant: Plant | None = None  # as it was; None where only a log is known
     changes: Sequence[Change] = ()  # of hosts, lanes and gates, by time
     stalls: Sequence[Stalled] = ()
+    priorities: Sequence[Reprioritize] = ()  # changes of priority, by time
     costs: Mapping[tuple[str, int], float] = field(default_factory=dict)  # (task, attempt) -> USD
     told: frozenset[str] = frozenset(COLUMNS)
     slots_from: str | None = None  # of a log: the config that told the slots of its hosts
@@ -78,6 +80,7 @@ def recording_of(history: History, plant: Plant, now: float) -> Recording:
         plant=then,
         changes=history.changes,
         stalls=history.stalls,
+        priorities=history.priorities,
         costs=history.costs,
         callers=_callers(then, plant),
     )

@@ -32,6 +32,7 @@ from penstock.scheduling.messages import (
     LaneChange,
     Move,
     PutBack,
+    Reprioritize,
     Requeue,
     Restored,
     Revive,
@@ -268,6 +269,7 @@ class _Ledger:
         self._moves: list[Move] = []
         self._stretches: list[WaitChange] = []
         self._changes: list[Change] = []
+        self._priorities: list[Reprioritize] = []
         self._costs: dict[tuple[str, int], float] = {}
 
     def submitted(self, tasks: Sequence[Task]) -> None:
@@ -306,6 +308,10 @@ class _Ledger:
                 case Spend():
                     paid = self._costs.get((decision.task, decision.attempt), 0.0)
                     self._costs[decision.task, decision.attempt] = paid + decision.usd
+                case Reprioritize(task, _, _, priority):
+                    self._priorities.append(decision)
+                    record = self.tasks[task]
+                    self.tasks[task] = replace(record, task=replace(record.task, priority=priority))
                 case Revive():
                     raise ValueError("an ended task cannot be revived in a simulation")
 
@@ -331,5 +337,6 @@ class _Ledger:
             stretches=self._stretches,
             epochs=[Epoch(1, _NOBODY, begin, now, plant=self._plant)],
             changes=self._changes,
+            priorities=self._priorities,
             costs=self._costs,
         )

@@ -49,6 +49,7 @@ from penstock.scheduling.messages import (
     Finished,
     PauseSet,
     PutBack,
+    Reprioritize,
     Requeue,
     Restored,
     Start,
@@ -439,6 +440,8 @@ class Dispatcher:
                     ended.set_result(decision)
             elif isinstance(decision, Stop):
                 self._launcher.stop(decision.task, decision.attempt, put_back=self._putting_back)
+            elif isinstance(decision, Reprioritize):
+                self._payloads.reprioritize(decision.task, decision.priority)
             elif isinstance(decision, Requeue) and decision.task in self._calls:
                 self._payloads.relay(decision.task).requeued(decision.error, decision.at)
         if starts:

@@ -7,6 +7,7 @@ million queued payloads cost no memory here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import msgspec
@@ -55,6 +56,12 @@ class Payloads:
     def task(self, task: str) -> Task | None:
         kept = self._kept.get(task)
         return None if kept is None else kept[0]
+
+    def reprioritize(self, task: str, priority: int) -> None:
+        """Its next attempt is told this one."""
+        kept = self._kept.get(task)
+        if kept is not None:
+            self._kept[task] = replace(kept[0], priority=priority), kept[1]
 
     def forget(self, task: str) -> None:
         kept = self._kept.pop(task, None)

@@ -1,4 +1,4 @@
-"""What clients may ask of the dispatcher, and what it answers: cancel, retry, pause, resume, slots, tokens."""
+"""What clients may ask of the dispatcher, and what it answers: cancel, retry, priority, pause, and others."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 from penstock.config.council_steps import StepOf, step_of
 from penstock.config.own_calls import own_lanes
 from penstock.lifecycle import ENDED
-from penstock.model import OnCrash, Plant, State, Task, TaskRecord
-from penstock.scheduling.messages import CancelAsked, Event, PauseSet, RetryAsked, SlotsSet
+from penstock.model import PRIORITIES, OnCrash, Plant, State, Task, TaskRecord
+from penstock.scheduling.messages import CancelAsked, Event, PauseSet, PriorityAsked, RetryAsked, SlotsSet
 from penstock.scheduling.scheduler import Scheduler
 from penstock.store.base import Answer, Request, Store, TaskFilter
 
@@ -41,12 +41,14 @@ class Desk:
 
     async def handle(self, request: Request) -> _Handled:
         args = request.args
-        if request.verb in ("cancel", "retry"):
+        if request.verb in ("cancel", "retry", "priority"):
             records = await self._named(args)
             if isinstance(records, Answer):
                 return records, []
             if request.verb == "cancel":
                 return self._cancel(records)
+            if request.verb == "priority":
+                return self._priority(records, args.get("priority"), of_a_run="run" in args)
             return await self._retry(records, of_a_run="run" in args)
         if request.verb in ("pause", "resume"):
             return self._pause(str(args.get("scope")), str(args.get("name", "")), request.verb == "pause")
@@ -63,25 +65,49 @@ class Desk:
         if "run" in args:
             states = tuple(State(s) for s in args.get("states", ()))
             return await self._store.tasks(TaskFilter(run=str(args["run"]), states=states or None))
-        records = []
-        for task in args.get("tasks", ()):
-            record = await self._store.get(str(task))
-            if record is None:
+        asked = [str(task) for task in args.get("tasks", ())]
+        found = {one.record.task.id: one.record for one in await self._store.fetch(asked)}
+        for task in asked:
+            if task not in found:
                 return Answer(False, f"there is no task {task!r}")
-            records.append(record)
-        return records
+        return [found[task] for task in asked]
 
     def _cancel(self, records: Sequence[TaskRecord]) -> _Handled:
         said: dict[str, str] = {}
-        events: list[Event] = []
+        changed: list[str] = []
         for record in records:
             task = record.task.id
             if not self._scheduler.knows(task):
                 said[task] = f"is already {record.state}"
                 continue
             said[task] = "stopping" if self._scheduler.waiting_reason(task) is None else "cancelled"
-            events.append(CancelAsked(task))
-        return _answer(said, all_done=len(events) == len(records)), events
+            changed.append(task)
+        answer = _answer(said, changed, all_done=len(changed) == len(records))
+        return answer, [CancelAsked(task) for task in changed]
+
+    def _priority(self, records: Sequence[TaskRecord], asked: Any, *, of_a_run: bool) -> _Handled:
+        """Any live task may be moved, also a step of a question or a call: it is its place in the order alone."""
+        if isinstance(asked, bool) or not isinstance(asked, int) or asked not in PRIORITIES:
+            return Answer(False, f"priority is {asked!r}; it must be a whole number from 0 to 4"), []
+        said: dict[str, str] = {}
+        changed: list[str] = []
+        fits = 0
+        for record in records:
+            task = record.task.id
+            was = self._scheduler.priority(task)
+            if was is None:
+                said[task] = f"is already {record.state}"
+                fits += of_a_run  # it ended while the run was read
+            elif was == asked:
+                said[task] = f"has priority {asked} already"
+                fits += 1
+            else:
+                runs = self._scheduler.waiting_reason(task) is None
+                later = ", from its next attempt on" if runs else ""
+                said[task] = f"has priority {asked} instead of {was}{later}"
+                changed.append(task)
+        answer = _answer(said, changed, all_done=len(changed) + fits == len(records))
+        return answer, [PriorityAsked(task, asked) for task in changed]
 
     async def _retry(self, records: Sequence[TaskRecord], *, of_a_run: bool) -> _Handled:
         said: dict[str, str] = {}
@@ -103,7 +129,8 @@ class Desk:
                 continue
             said[task] = "queued again"
             wanted.append(record)
-        answer = _answer(said, all_done=len(wanted) + left == len(records))
+        changed = [record.task.id for record in wanted]
+        answer = _answer(said, changed, all_done=len(wanted) + left == len(records))
         if not wanted:
             return answer, []
         return answer, [RetryAsked(wanted, await self._states_of({n for r in wanted for n in r.task.after}))]
@@ -130,6 +157,6 @@ class Desk:
         return Answer(True, f"{host} has {slots} slots"), [SlotsSet(host, slots)]
 
 
-def _answer(said: Mapping[str, str], *, all_done: bool) -> Answer:
+def _answer(said: Mapping[str, str], changed: Sequence[str], *, all_done: bool) -> Answer:
     detail = "; ".join(f"{task}: {text}" for task, text in list(said.items())[:5])
-    return Answer(all_done, detail, {"tasks": dict(said)})
+    return Answer(all_done, detail, {"tasks": dict(said), "changed": list(changed)})

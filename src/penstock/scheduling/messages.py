@@ -62,6 +62,13 @@ class RetryAsked(NamedTuple):
     ended: Mapping[str, State] = {}
 
 
+class PriorityAsked(NamedTuple):
+    """A live task is to be more urgent, or less."""
+
+    task: str
+    priority: int
+
+
 class PauseSet(NamedTuple):
     scope: str  # all | host | lane
     name: str
@@ -118,6 +125,7 @@ Event: TypeAlias = (
     | PutBack
     | CancelAsked
     | RetryAsked
+    | PriorityAsked
     | PauseSet
     | SlotsSet
     | HostHealth
@@ -183,6 +191,15 @@ class Revive(NamedTuple):
 
     task: str
     at: float
+
+
+class Reprioritize(NamedTuple):
+    """From `at` on a live task has another priority; where it waits or runs it stays."""
+
+    task: str
+    at: float
+    was: int
+    priority: int
 
 
 class Refuse(NamedTuple):
@@ -265,6 +282,7 @@ Decision: TypeAlias = (
     | Requeue
     | End
     | Revive
+    | Reprioritize
     | Refuse
     | Route
     | Move

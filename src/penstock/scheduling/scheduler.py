@@ -36,6 +36,7 @@ from penstock.scheduling.messages import (
     HostHealth,
     LaneChange,
     PauseSet,
+    PriorityAsked,
     PutBack,
     Restored,
     RetryAsked,
@@ -52,6 +53,7 @@ from penstock.scheduling.reasons import Reasons
 from penstock.scheduling.room import RoomFinder
 from penstock.scheduling.roster import Roster
 from penstock.scheduling.timers import Timers
+from penstock.scheduling.urgency import Urgency
 from penstock.scheduling.world import World
 
 
@@ -80,6 +82,7 @@ class Scheduler:
             Finished: outcomes.finished,
             PutBack: outcomes.put_back,
             CancelAsked: endings.cancel_asked,
+            PriorityAsked: Urgency(roster, agenda, timers, aging_s, out).priority_asked,
             PauseSet: self._pause_set,
             SlotsSet: self._slots_set,
             HostHealth: self._host_health,
@@ -131,6 +134,11 @@ class Scheduler:
     def running(self) -> list[tuple[str, int]]:
         """Live attempts: task and number."""
         return [(e.id, e.attempt) for lane in self._world.lanes.values() for e in lane.live.values()]
+
+    def priority(self, task: str) -> int | None:
+        """Of a live task."""
+        entry = self._roster.tasks.get(task)
+        return None if entry is None else entry.priority
 
     def waiting_reason(self, task: str) -> str | None:
         """What a queued task waits for right now."""

@@ -80,7 +80,7 @@ class Maker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Something a client asks of the dispatcher: cancel, retry, pause, resume, slots, tokens."""
+    """Something a client asks of the dispatcher: cancel, retry, priority, pause, resume, slots, tokens."""
 
     verb: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -106,6 +106,7 @@ class StoredEvent:
     | requeued | an attempt is over, its task is queued again | verdict, retry_at, error, perhaps tokens |
     | ended | a task has its result | state, step; error, tokens, cost_usd, logs where there are any |
     | revived | an ended task is queued again | |
+    | reprioritized | a live task has another priority | from, to |
     | refused | a result or decision came too late and changed nothing | why |
     | routed, moved | a class for a route key; another class for a task | class; key, name; why |
     | waiting | what a class waits for changed | class, reason, detail |

@@ -7,6 +7,7 @@ The first line names the format and the run; each further line is one record und
     attempt      an attempt of one of the run's tasks
     move         a task that went to wait in another class
     rest         a time in which an ended task was not in the queue
+    priority     a task that was given another priority
     event        a line of the log that names one of the run's tasks
     condition    what was told of hosts, lanes and gates meanwhile, and of loops that did not turn
     route, stretch, epoch, other    what explains the waits, and is not the run's alone
@@ -24,14 +25,14 @@ from penstock.diagnosis.history import Epoch, History, Rest
 from penstock.errors import TaskError
 from penstock.lifecycle import LIVE
 from penstock.model import Attempt, State, TaskRecord
-from penstock.scheduling.messages import Move, Route, WaitChange
+from penstock.scheduling.messages import Move, Reprioritize, Route, WaitChange
 from penstock.store.base import StoredEvent
 from penstock.store.rows import condition_of
 
 FORMAT = 1
 
 T = TypeVar("T")
-N = TypeVar("N", Move, Route, WaitChange)
+N = TypeVar("N", Move, Reprioritize, Route, WaitChange)
 
 
 @dataclass(slots=True)
@@ -44,6 +45,7 @@ class RunBundle:
     attempts: list[Attempt] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     rests: list[Rest] = field(default_factory=list)
+    priorities: list[Reprioritize] = field(default_factory=list)
     events: list[StoredEvent] = field(default_factory=list)
     routes: list[Route] = field(default_factory=list)
     stretches: list[WaitChange] = field(default_factory=list)
@@ -72,6 +74,7 @@ def explanation_lines(history: History) -> Iterator[dict[str, Any]]:
         ("attempt", history.attempts),
         ("move", history.moves),
         ("rest", history.rests),
+        ("priority", history.priorities),
         ("route", history.routes),
         ("stretch", history.stretches),
         ("epoch", history.epochs),
@@ -126,6 +129,8 @@ def _read_line(bundle: RunBundle, line: Mapping[str, Any]) -> None:
         bundle.moves.append(_named(record, Move))
     elif kind == "rest":
         bundle.rests.append(msgspec.convert(record, Rest))
+    elif kind == "priority":
+        bundle.priorities.append(_named(record, Reprioritize))
     elif kind == "event":
         bundle.events.append(msgspec.convert(record, StoredEvent))
     elif kind == "condition":

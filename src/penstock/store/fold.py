@@ -21,6 +21,7 @@ from penstock.scheduling.messages import (
     LaneChange,
     Move,
     Refuse,
+    Reprioritize,
     Requeue,
     Revive,
     Route,
@@ -39,6 +40,7 @@ LIVE_WIDTH = ENDED_AT  # what changes while a task is live comes first
 ATTEMPT_WIDTH = 10  # task, number, host, lane, started_at, work_class, ended_at, verdict, error, retry_at
 ATTEMPT_END_WIDTH = 6  # task, number, ended_at, verdict, error, retry_at
 EVENT_WIDTH = 6  # at, type, task, attempt, host, data
+PRIORITY_CHANGE_WIDTH = 4  # task, at, was, priority
 
 QUEUED = "queued"
 RUNNING = "running"
@@ -62,6 +64,9 @@ class Fold:
         self.routes: list[tuple[Any, ...]] = []
         self.moves: list[tuple[Any, ...]] = []
         self.rests: list[tuple[Any, ...]] = []
+        self.priorities: dict[str, int] = {}  # of tasks that have others than before
+        self.priority_changes: list[tuple[Any, ...]] = []
+        self.presumed_live: set[str] = set()  # on belief, before any of these decisions
         self.stretches: list[tuple[Any, ...]] = []
         self.host_changes: list[tuple[Any, ...]] = []
         self.lane_changes: list[tuple[Any, ...]] = []
@@ -202,6 +207,24 @@ class Fold:
         self._event(at, "revived", task, None, None, None)
         return None
 
+    def _reprioritize(self, decision: Reprioritize) -> None:
+        task, at, was, priority = decision
+        row = self.tasks.get(task)
+        if row is not None:
+            is_live = row[STATE] in (QUEUED, RUNNING)
+        elif self._known is not None:
+            standing = self._known.get(task)
+            is_live = standing is not None and standing[0] in (QUEUED, RUNNING)
+        else:
+            self.presumed_live.add(task)
+            is_live = True
+        if not is_live:
+            return self._lost(decision)
+        self.priorities[task] = priority
+        self.priority_changes.append((task, at, was, priority))
+        self._event(at, "reprioritized", task, None, None, {"from": was, "to": priority})
+        return None
+
     def _row(self, decision: End | Requeue) -> list[Any] | None:
         """The task's row for a step that leaves an attempt, or the queue when `attempt` is 0."""
         task, attempt = decision[0], decision[1]
@@ -243,7 +266,7 @@ class Fold:
     def _host(self, task: str, row: list[Any]) -> str | None:
         return row[RAN_ON] or self._hosts.get(task)
 
-    def _lost(self, decision: Start | End | Requeue | Revive) -> None:
+    def _lost(self, decision: Start | End | Requeue | Revive | Reprioritize) -> None:
         """The task has moved on without this dispatcher: its decision is on record and changes nothing."""
         task = decision.task
         row = self.tasks.get(task)
@@ -317,6 +340,7 @@ class Fold:
 _OTHERS: Mapping[type[Decision], Callable[[Fold, Any], None]] = {
     Requeue: Fold._requeue,
     Revive: Fold._revive,
+    Reprioritize: Fold._reprioritize,
     Stop: Fold._stop,
     Refuse: Fold._refuse,
     Route: Fold._route,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from itertools import chain
 from typing import Any
 
 from penstock.errors import TaskError
@@ -11,7 +12,7 @@ from penstock.lifecycle import LIVE
 from penstock.model import State
 from penstock.store.admission import KEY, MAX_PAYLOAD_BYTES, Admission, Batch
 from penstock.store.exchange import RunBundle, with_own_classes
-from penstock.store.fold import EVENT_WIDTH, event_data
+from penstock.store.fold import EVENT_WIDTH, PRIORITY_CHANGE_WIDTH, event_data
 from penstock.store.rows import event_of, full_record_of, json_or_null, json_text
 from penstock.store.sqlite_history import Material
 from penstock.store.sqlite_open import QUERIES
@@ -147,6 +148,12 @@ def _write_explanation(connection: sqlite3.Connection, bundle: RunBundle, lowest
     )
     QUERIES.many(connection, "add_move", bundle.moves)
     QUERIES.many(connection, "add_rest", [(r.task, r.start, r.end, r.attempts) for r in bundle.rests])
+    QUERIES.bulk(
+        connection,
+        "add_priority_changes",
+        PRIORITY_CHANGE_WIDTH,
+        list(chain.from_iterable(bundle.priorities)),
+    )
     material = Material(bundle.others, bundle.routes, bundle.stretches, bundle.epochs, bundle.conditions)
     QUERIES.many(connection, "add_import", [(bundle.run, now, lowest, json_text(material))])
     QUERIES.many(

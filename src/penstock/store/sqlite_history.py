@@ -18,7 +18,7 @@ from penstock.diagnosis.history import Epoch, History, Rest
 from penstock.errors import UnknownTask
 from penstock.lifecycle import LIVE
 from penstock.model import Attempt, TaskRecord
-from penstock.scheduling.messages import Move, Route, WaitChange
+from penstock.scheduling.messages import Move, Reprioritize, Route, WaitChange
 from penstock.scheduling.routes import route_key
 from penstock.store.base import StoredEvent, TaskFilter
 from penstock.store.rows import (
@@ -82,6 +82,9 @@ def read_history(
         stretches=material.stretches,
         epochs=material.epochs,
         rests=[Rest(*row) for row in connection.execute(QUERIES["rests_of_tasks"], (ids,))],
+        priorities=[
+            Reprioritize(*row) for row in connection.execute(QUERIES["priority_changes_of_tasks"], (ids,))
+        ],
         changes=[change_of(event) for event in material.conditions if event.type != STALL],
         stalls=[stall_of(event) for event in material.conditions if event.type == STALL],
         costs={

@@ -28,6 +28,7 @@ MIGRATIONS: tuple[str, ...] = (
     "sqlite/0007_rests.sql",
     "sqlite/0008_outputs.sql",
     "sqlite/0009_leases.sql",
+    "sqlite/0010_priorities.sql",
 )
 QUERIES = Queries("sqlite/queries.sql")
 

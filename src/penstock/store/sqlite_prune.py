@@ -33,6 +33,7 @@ def prune_tasks(connection: sqlite3.Connection, before: float, after: int) -> tu
     connection.execute(QUERIES["drop_attempts"], (ids,))
     connection.execute(QUERIES["drop_moves"], (ids,))
     connection.execute(QUERIES["drop_rests"], (ids,))
+    connection.execute(QUERIES["drop_priority_changes"], (ids,))
     connection.execute(QUERIES["drop_payloads"], (numbers,))
     connection.execute(QUERIES["drop_tasks"], (numbers,))
     gone = Counter(state for _, _, state in rows)

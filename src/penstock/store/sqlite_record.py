@@ -9,13 +9,14 @@ from typing import Any
 
 from penstock.errors import StoreError
 from penstock.lifecycle import LIVE
-from penstock.scheduling.messages import Decision, End, Requeue, Revive, Start
+from penstock.scheduling.messages import Decision, End, Reprioritize, Requeue, Revive, Start
 from penstock.store.fold import (
     ATTEMPT_END_WIDTH,
     ATTEMPT_WIDTH,
     ENDED_AT,
     EVENT_WIDTH,
     LIVE_WIDTH,
+    PRIORITY_CHANGE_WIDTH,
     RAN_ON,
     RUNNING,
     STATE,
@@ -27,7 +28,7 @@ from penstock.store.fold import (
 from penstock.store.rows import json_text
 from penstock.store.sqlite_open import QUERIES
 
-_STEPS = (Start, End, Requeue, Revive)
+_STEPS = (Start, End, Requeue, Revive, Reprioritize)
 
 
 class Recorder:
@@ -70,6 +71,10 @@ class Recorder:
 
 def _moved(connection: sqlite3.Connection, fold: Fold) -> bool:
     """Write where the tasks end up; whether all of them came from where they were believed to be."""
+    if fold.presumed_live:  # before anything is moved: what ends with these decisions lived until then
+        ids = json_text(list(fold.presumed_live))
+        if connection.execute(QUERIES["count_live"], (ids,)).fetchone()[0] != len(fold.presumed_live):
+            return False
     live: list[Any] = []
     ended: list[Any] = []
     for row in fold.tasks.values():
@@ -94,6 +99,11 @@ def _write_rest(connection: sqlite3.Connection, fold: Fold) -> None:
         QUERIES.bulk(connection, "add_attempts", ATTEMPT_WIDTH, list(chain.from_iterable(fold.attempts)))
     if fold.attempt_ends:
         QUERIES.bulk(connection, "end_attempts", ATTEMPT_END_WIDTH, fold.attempt_ends)
+    if fold.priorities:
+        changed = list(chain.from_iterable(fold.priorities.items()))
+        QUERIES.bulk(connection, "set_priorities", 2, changed)
+        changes = list(chain.from_iterable(fold.priority_changes))
+        QUERIES.bulk(connection, "add_priority_changes", PRIORITY_CHANGE_WIDTH, changes)
     QUERIES.bulk(connection, "add_events", EVENT_WIDTH, fold.events)
     for query, rows in (
         ("count_ended", list(fold.ended.items())),

@@ -24,6 +24,7 @@ from penstock.scheduling.messages import (
     HostChange,
     LaneChange,
     Move,
+    Reprioritize,
     Requeue,
     Revive,
     Route,
@@ -110,6 +111,7 @@ Fact: TypeAlias = (
     | Stalled
     | Stop
     | Revive
+    | Reprioritize
     | Spend
     | HostChange
     | GateChange
@@ -178,6 +180,7 @@ class Story:
             Move: self._moved,
             Spend: self._spent,
             Stop: self._passed,
+            Reprioritize: self._passed,
             HostChange: self._passed,
             GateChange: self._passed,
             LaneChange: self._passed,

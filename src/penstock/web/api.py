@@ -1,14 +1,13 @@
-"""/api/tasks and /api/runs: submitting, reading, cancelling, retrying, explaining.
+"""/api/tasks and /api/runs: submitting, reading, explaining. What changes tasks is in `changes`.
 
-Tasks are named by their whole ids here. Who may do what: `read` reads everything, `submit` submits, `admin` cancels
-and retries anything, and a token with `submit` and a lane also what is in its lane.
+Tasks are named by their whole ids here. Who may do what: `read` reads everything, `submit` submits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import FastAPI, Path, Query, Request
 from starlette.responses import Response
@@ -17,7 +16,7 @@ from penstock.config import TaskChecker
 from penstock.diagnosis.timeline.bars import attempt_record
 from penstock.errors import UnknownTask
 from penstock.model import State, TaskRecord
-from penstock.store.base import Answer, TaskFilter
+from penstock.store.base import TaskFilter
 from penstock.store.outlook import MOST_SUMMED, why_run, why_task
 from penstock.trace import brought
 from penstock.web import shapes
@@ -43,8 +42,8 @@ After = Annotated[
 ]
 Name = Annotated[str | None, Query(max_length=200)]
 
-_READ = errors(401, 403, 405, 413, 422, 429, 503)
-_WRITE = errors(400, 401, 403, 405, 408, 413, 415, 422, 429, 503)
+READ = errors(401, 403, 405, 413, 422, 429, 503)
+WRITE = errors(400, 401, 403, 405, 408, 413, 415, 422, 429, 503)
 
 
 def enter(parts: Parts, request: Request, scope: str) -> Caller:
@@ -59,7 +58,6 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
     _add_lists(app, parts)
     thinking = asyncio.Semaphore(1)  # one at a time: a prediction takes up to a second of this process
     _add_tasks(app, parts, thinking)
-    _add_changes(app, parts)
     _add_runs(app, parts)
     _add_why_run(app, parts, thinking)
 
@@ -71,7 +69,7 @@ def _add_lists(app: FastAPI, parts: Parts) -> None:
         "/api/tasks",
         summary="List tasks",
         tags=["tasks"],
-        responses={200: {"model": shapes.TaskPage}, **_READ},
+        responses={200: {"model": shapes.TaskPage}, **READ},
         response_class=Response,
     )
     async def list_tasks(
@@ -103,7 +101,7 @@ def _add_lists(app: FastAPI, parts: Parts) -> None:
         summary="Submit tasks",
         status_code=201,
         tags=["tasks"],
-        responses={201: {"model": shapes.Submitted}, **_WRITE},
+        responses={201: {"model": shapes.Submitted}, **WRITE},
         openapi_extra={"requestBody": shapes.TASKS_BODY},
         response_class=Response,
     )
@@ -137,13 +135,13 @@ def _add_tasks(app: FastAPI, parts: Parts, thinking: asyncio.Semaphore) -> None:
         "/api/tasks/{task_id}",
         summary="All about a task",
         tags=["tasks"],
-        responses={200: {"model": shapes.TaskDetail}, **_READ, **not_found},
+        responses={200: {"model": shapes.TaskDetail}, **READ, **not_found},
         response_class=Response,
     )
     async def get_task(request: Request, task_id: TaskId) -> Response:
         """Its payload, value or error, attempts and waits."""
         enter(parts, request, "read")
-        record = await _record(parts, task_id)
+        record = await record_of(parts, task_id)
         result = await parts.client.result(task_id)
         attempts = [attempt_record(one) for one in await parts.store.attempts(task_id)]
         told = {**task_record(record, values=True), "waits": [wait.as_record() for wait in result.waits]}
@@ -153,7 +151,7 @@ def _add_tasks(app: FastAPI, parts: Parts, thinking: asyncio.Semaphore) -> None:
         "/api/tasks/{task_id}/why",
         summary="Why a task waited",
         tags=["tasks"],
-        responses={200: {"model": shapes.Why}, **_READ, **not_found},
+        responses={200: {"model": shapes.Why}, **READ, **not_found},
         response_class=Response,
     )
     async def why(request: Request, task_id: TaskId) -> Response:
@@ -162,7 +160,7 @@ def _add_tasks(app: FastAPI, parts: Parts, thinking: asyncio.Semaphore) -> None:
         The same as `penstock why TASK --json`.
         """
         enter(parts, request, "read")
-        record = await _record(parts, task_id)
+        record = await record_of(parts, task_id)
         async with thinking:
             told = await why_task(parts.store, parts.config.plant, record, time.time())
         return reply(told.as_record())
@@ -171,44 +169,17 @@ def _add_tasks(app: FastAPI, parts: Parts, thinking: asyncio.Semaphore) -> None:
         "/api/tasks/{task_id}/events",
         summary="The events of a task",
         tags=["tasks"],
-        responses={200: {"model": shapes.EventPage}, **_READ, **not_found},
+        responses={200: {"model": shapes.EventPage}, **READ, **not_found},
         response_class=Response,
     )
     async def task_events(
         request: Request, task_id: TaskId, after: After = 0, limit: Limit = 100
     ) -> Response:
         enter(parts, request, "read")
-        await _record(parts, task_id)
+        await record_of(parts, task_id)
         found = await parts.store.events(after, task=task_id, limit=limit)
         more = found[-1].number if len(found) == limit else None
         return reply({"events": [event_record(one) for one in found], "next": more})
-
-
-def _add_changes(app: FastAPI, parts: Parts) -> None:
-    described: Any = {
-        "tags": ["tasks"],
-        "responses": {200: {"model": shapes.Changed}, **_READ, **errors(404, 409)},
-        "response_class": Response,
-    }
-
-    async def cancel(request: Request, task_id: TaskId) -> Response:
-        """A queued task ends at once, a running one is stopped; 409 when it has ended."""
-        await _may_change(parts, request, task_id)
-        return _changed(task_id, await parts.client.cancel(task_id))
-
-    app.delete("/api/tasks/{task_id}", summary="Cancel a task", **described)(cancel)
-    app.post(
-        "/api/tasks/{task_id}/cancel",
-        summary="Cancel a task",
-        operation_id="cancel_task_by_post",
-        **described,
-    )(cancel)
-
-    @app.post("/api/tasks/{task_id}/retry", summary="Queue a task again", **described)
-    async def retry(request: Request, task_id: TaskId) -> Response:
-        """Of a task that failed, was cancelled or is blocked; 409 when it is in another state."""
-        await _may_change(parts, request, task_id)
-        return _changed(task_id, await parts.client.retry(task_id))
 
 
 def _add_runs(app: FastAPI, parts: Parts) -> None:
@@ -216,7 +187,7 @@ def _add_runs(app: FastAPI, parts: Parts) -> None:
         "/api/runs/{run}",
         summary="How far a run is",
         tags=["runs"],
-        responses={200: {"model": shapes.RunRecord}, **_READ, **errors(404)},
+        responses={200: {"model": shapes.RunRecord}, **READ, **errors(404)},
         response_class=Response,
     )
     async def get_run(request: Request, run: RunName) -> Response:
@@ -233,7 +204,7 @@ def _add_runs(app: FastAPI, parts: Parts) -> None:
         "/api/runs/{run}/timeline",
         summary="The timeline of a run",
         tags=["runs"],
-        responses={200: {"model": shapes.Timeline}, **_READ, **errors(404)},
+        responses={200: {"model": shapes.Timeline}, **READ, **errors(404)},
         response_class=Response,
     )
     async def timeline(
@@ -257,7 +228,7 @@ def _add_why_run(app: FastAPI, parts: Parts, thinking: asyncio.Semaphore) -> Non
         "/api/runs/{run}/why",
         summary="Where the waiting of a run went",
         tags=["runs"],
-        responses={200: {"model": shapes.RunWhy}, **_READ, **errors(404)},
+        responses={200: {"model": shapes.RunWhy}, **READ, **errors(404)},
         response_class=Response,
     )
     async def why_of_run(request: Request, run: RunName) -> Response:
@@ -274,7 +245,8 @@ def _add_why_run(app: FastAPI, parts: Parts, thinking: asyncio.Semaphore) -> Non
         return reply(told.as_record())
 
 
-async def _record(parts: Parts, task_id: str) -> TaskRecord:
+async def record_of(parts: Parts, task_id: str) -> TaskRecord:
+    """A task by its whole id; 404 when there is none."""
     record = await parts.store.get(task_id)
     if record is None:
         raise Refused(404, "not_found", f"there is no task {task_id[:200]!r}", "GET /api/tasks lists them")
@@ -285,26 +257,3 @@ def _no_run(run: str) -> Refused:
     return Refused(
         404, "not_found", f"there is no run {run[:200]!r}", "GET /api/tasks tells the runs of tasks"
     )
-
-
-async def _may_change(parts: Parts, request: Request, task_id: str) -> None:
-    caller = caller_of(request.scope)
-    parts.limits.admit(caller)
-    if "admin" not in caller.scopes:
-        caller.must_have("submit")
-    parts.must_dispatch()
-    record = await _record(parts, task_id)
-    if "admin" not in caller.scopes and (caller.lane is None or caller.lane != record.task.lane):
-        raise Refused(
-            403,
-            "forbidden",
-            f"the token {caller.name!r} may change tasks of its own lane only",
-            "use one with the scope admin",
-        )
-
-
-def _changed(task_id: str, answer: Answer) -> Response:
-    if not answer.ok:
-        said = answer.data.get("tasks", {}).get(task_id)
-        raise Refused(409, "conflict", answer.detail if said is None else f"the task {said}")
-    return reply({"task_id": task_id, "said": answer.data["tasks"][task_id]})

@@ -28,6 +28,7 @@ from penstock.web import (
     agent_control,
     agents,
     api,
+    changes,
     control,
     councils,
     health,
@@ -147,6 +148,7 @@ def framework(parts: Parts) -> FastAPI:
     for add_routes in (
         health.add_routes,
         api.add_routes,
+        changes.add_routes,
         control.add_routes,
         token_routes.add_routes,
         streams.add_routes,

@@ -349,11 +349,11 @@ class Slots:
 # ---- bodies that come in: read by our own code, so described by hand
 
 
-def _body(schema: dict[str, Any]) -> dict[str, Any]:
+def body_of(schema: dict[str, Any]) -> dict[str, Any]:
     return {"required": True, "content": {"application/json": {"schema": schema}}}
 
 
-def _object(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+def object_of(properties: dict[str, Any], *required: str) -> dict[str, Any]:
     made = {"type": "object", "properties": properties, "additionalProperties": False}
     return {**made, "required": list(required)} if required else made
 
@@ -364,7 +364,7 @@ _TIME = {
 }
 _NAME = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
 _ID = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$"}
-_TASK = _object(
+_TASK = object_of(
     {
         "kind": _NAME,
         "payload": {},
@@ -387,13 +387,13 @@ _TASK = _object(
     },
     "kind",
 )
-_TASKS = _object(
+_TASKS = object_of(
     {"tasks": {"type": "array", "items": _TASK, "minItems": 1, "maxItems": 10_000}, "run": _ID}, "tasks"
 )
-TASKS_BODY = _body({"oneOf": [_TASK, _TASKS]})
-PAUSE_BODY = _body(
-    _object({"scope": {"type": "string", "enum": ["all", "host", "lane"]}, "name": {"type": "string"}})
+TASKS_BODY = body_of({"oneOf": [_TASK, _TASKS]})
+PAUSE_BODY = body_of(
+    object_of({"scope": {"type": "string", "enum": ["all", "host", "lane"]}, "name": {"type": "string"}})
 )
-SLOTS_BODY = _body(
-    _object({"slots": {"type": "integer", "minimum": 1, "maximum": 100_000}}, "slots"),
+SLOTS_BODY = body_of(
+    object_of({"slots": {"type": "integer", "minimum": 1, "maximum": 100_000}}, "slots"),
 )

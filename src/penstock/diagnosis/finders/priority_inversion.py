@@ -30,7 +30,11 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     inversions: list[_Inversion] = []
     choices = 0
     for host in sorted(scene.by_host):
-        turns = [t for t in scene.turns_of[host] if t.number == 1 and not t.task.needs]
+        turns = [
+            t
+            for t in scene.turns_of[host]
+            if t.number == 1 and not t.task.needs and t.task.id not in scene.moved_by_hand
+        ]
         some, chosen = _of_host(scene, host, turns)
         inversions += some
         choices += chosen

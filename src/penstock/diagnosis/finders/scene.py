@@ -230,6 +230,11 @@ class Scene:
     # ---- those in line
 
     @cached_property
+    def moved_by_hand(self) -> frozenset[str]:
+        """Tasks whose priority was changed meanwhile: the last one does not tell who was to go before them."""
+        return frozenset(change.task for change in self.recording.priorities)
+
+    @cached_property
     def turns(self) -> Sequence[Turn]:
         """By start. Where the log tells no queued times, nobody stood in line."""
         lives = {(a.task, a.number): a for a in self.lives}

@@ -39,6 +39,8 @@ class _Starved(NamedTuple):
 def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     groups: dict[tuple[str, str], list[Turn]] = defaultdict(list)
     for turn in scene.turns:
+        if turn.task.id in scene.moved_by_hand:
+            continue
         if turn.host is not None and turn.host in scene.by_host and turn.number == 1:
             groups[f"lane {turn.task.lane}", turn.host].append(turn)
             groups[f"priority {turn.task.priority}", turn.host].append(turn)
@@ -61,6 +63,7 @@ def _starved(scene: Scene, host: str, members: Sequence[Turn]) -> list[_Starved]
     """Of a group, on one host."""
     droughts = list(_droughts(scene, members))
     ids = {t.task.id for t in members} if droughts else set()
+    ids |= scene.moved_by_hand
     others = [t for t in scene.turns_of[host] if t.task.id not in ids and t.number == 1 and t.life]
     if not droughts or not others:
         return []

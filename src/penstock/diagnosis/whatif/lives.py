@@ -16,7 +16,7 @@ from penstock.diagnosis.waits import TAKEN_IN
 from penstock.diagnosis.whatif.works import Works
 from penstock.lifecycle import ENDED
 from penstock.model import Attempt, Host, Outcome, Plant, RetryRule, State, Task, TaskRecord, Verdict, Wait
-from penstock.scheduling.messages import HostChange
+from penstock.scheduling.messages import HostChange, Reprioritize
 from penstock.scheduling.retry import backoff_s
 
 OTHER = "other~"  # before the id of an attempt of another run
@@ -40,6 +40,7 @@ class Life:
     tries: tuple[Try, ...]
     least_s: float = 0.0  # work that was done without coming to an end
     cancel_at: float | None = None
+    priorities: tuple[tuple[float, int], ...] = ()  # those it was given while it lived, by time
     is_own: bool = True  # of the run
 
 
@@ -63,6 +64,9 @@ class _Reader:
         for attempt in sorted(recording.attempts, key=lambda a: a.number):
             self._attempts[attempt.task].append(attempt)
         self._refused_until = _refused_until(recording)
+        self._priorities: dict[str, list[Reprioritize]] = defaultdict(list)
+        for change in recording.priorities:
+            self._priorities[change.task].append(change)
 
     # ---- of the run
 
@@ -73,9 +77,15 @@ class _Reader:
         parts = _parts(self._attempts[record.task.id])
         task = self._told(record, waits)
         at = _taken_in(task, waits)
+        changes = self._priorities.get(record.task.id, [])
         for number, attempts in enumerate(parts, 1):
             is_last = number == len(parts)
-            yield self._life(task, at, attempts, record if is_last else None)
+            until = inf if is_last else attempts[-1].ended_at or at
+            now = [c for c in changes if c.at <= until]
+            changes = changes[len(now) :]
+            first = now[0].was if now else changes[0].was if changes else record.task.priority
+            life = self._life(replace(task, priority=first), at, attempts, record if is_last else None)
+            yield replace(life, priorities=tuple((c.at, c.priority) for c in now))
             if not is_last:
                 died_at = attempts[-1].ended_at or at
                 at = next((w.start for w in waits if w.start >= died_at), parts[number][0].started_at)

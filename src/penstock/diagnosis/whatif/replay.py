@@ -25,7 +25,7 @@ from penstock.diagnosis.whatif.outside import Span, gaps_of, outside_events
 from penstock.diagnosis.whatif.works import Prices, Works
 from penstock.errors import UsageError
 from penstock.model import Attempt, Outcome, Plant, State, Task, TaskRecord, Verdict, Wait
-from penstock.scheduling.messages import CancelAsked, Event, PutBack, Route, Start, Submitted
+from penstock.scheduling.messages import CancelAsked, Event, PriorityAsked, PutBack, Route, Start, Submitted
 
 # Times are played as in a recent year. There a float counts in quarters of a microsecond, so what happened at one
 # moment in the record happens at one moment again, whatever is lost in adding up work. Whole days, for budgets.
@@ -121,6 +121,11 @@ class Replay:
                 events.append((max(at, life.cancel_at), CancelAsked(life.task.id)))
         if page:
             events.append((at, self._submitted(page, came)))
+        events += [  # after they came, where that was at the same time
+            (max(life.at, when), PriorityAsked(life.task.id, priority))
+            for life in self._lives
+            for when, priority in life.priorities
+        ]
         return sorted(events, key=lambda event: event[0])
 
     def _submitted(self, tasks: Sequence[Task], came: set[str]) -> Submitted:
@@ -278,6 +283,7 @@ def shifted(recording: Recording, by_s: float) -> Recording:
         },
         changes=[_later_change(change, by_s) for change in recording.changes],
         stalls=[replace(stall, at=stall.at + by_s) for stall in recording.stalls],
+        priorities=[change._replace(at=change.at + by_s) for change in recording.priorities],
     )
 
 

@@ -74,6 +74,17 @@ SET ended_at = v.ended_at, verdict = v.verdict, error = v.error, retry_at = v.re
 FROM (WITH v (task, number, ended_at, verdict, error, retry_at) AS (VALUES {rows}) SELECT * FROM v) AS v
 WHERE attempts.task = v.task AND attempts.number = v.number
 
+-- name: count_live
+SELECT count(*) FROM tasks WHERE id IN (SELECT value FROM json_each(?)) AND ended_at IS NULL
+
+-- name: set_priorities
+UPDATE tasks SET priority = v.priority
+FROM (WITH v (id, priority) AS (VALUES {rows}) SELECT * FROM v) AS v
+WHERE tasks.id = v.id
+
+-- name: add_priority_changes
+INSERT INTO priority_changes (task, at, was, priority) VALUES {rows}
+
 -- name: count_ended
 INSERT INTO tally (state, tasks) VALUES (?, ?) ON CONFLICT (state) DO UPDATE SET tasks = tasks + excluded.tasks
 
@@ -462,6 +473,10 @@ FROM moves WHERE task IN (SELECT value FROM json_each(?)) ORDER BY at, rowid
 -- name: rests_of_tasks
 SELECT task, began, revived, attempts FROM rests WHERE task IN (SELECT value FROM json_each(?)) ORDER BY began, task
 
+-- name: priority_changes_of_tasks
+SELECT task, at, was, priority
+FROM priority_changes WHERE task IN (SELECT value FROM json_each(?)) ORDER BY at, rowid
+
 -- name: stretches_between
 SELECT work_class, at, reason, detail
 FROM stretches AS s
@@ -551,6 +566,9 @@ DELETE FROM attempts WHERE task IN (SELECT value FROM json_each(?))
 
 -- name: drop_moves
 DELETE FROM moves WHERE task IN (SELECT value FROM json_each(?))
+
+-- name: drop_priority_changes
+DELETE FROM priority_changes WHERE task IN (SELECT value FROM json_each(?))
 
 -- name: drop_rests
 DELETE FROM rests WHERE task IN (SELECT value FROM json_each(?))
