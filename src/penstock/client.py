@@ -133,7 +133,7 @@ class Client:
         record = await self._store.get(task_id)
         if record is not None:
             return record
-        matches = await self._store.find_called(task_id) or await self._store.find(task_id)
+        matches = await self.ids_like(task_id)
         if len(matches) == 1:
             found = await self._store.get(matches[0])
             if found is not None:
@@ -141,6 +141,10 @@ class Client:
         if matches:
             raise UnknownTask(f"{task_id!r} could be {', '.join(matches[:5])}; give more of the id")
         raise UnknownTask(f"there is no task {task_id!r}; `penstock tasks` lists them")
+
+    async def ids_like(self, name: str) -> list[str]:
+        """At most ten ids of tasks that a name, or the beginning of an id, could mean."""
+        return await self._store.find_called(name) or await self._store.find(name)
 
     async def result(self, task_id: str) -> Result:
         """A task with its waits, whatever state it is in."""

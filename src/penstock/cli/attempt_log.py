@@ -82,19 +82,15 @@ def _ending(record: TaskRecord, found: bool) -> int:
 
 
 def _check_kept(config: Config, attempt: Attempt) -> None:
-    host = next((host for host in config.plant.hosts if host.name == attempt.host), None)
-    if host is not None and host.type != "researcher":
+    from penstock.hosts.attempt_logs import keeps_logs
+
+    if keeps_logs(config, attempt.host) is False:
         raise UsageError(
-            f"host {attempt.host!r} ({host.type}) keeps no log; `penstock show {attempt.task}` has what it said"
+            f"host {attempt.host!r} keeps no log; `penstock show {attempt.task}` has what it said"
         )
 
 
 def _path(config: Config, attempt: Attempt) -> Path | None:
-    from penstock.config.own_files import work_dir
-    from penstock.hosts.workspace import log_path
+    from penstock.hosts.attempt_logs import kept_log
 
-    host = next((host for host in config.plant.hosts if host.name == attempt.host), None)
-    if host is None or host.type != "researcher":
-        return None
-    path = log_path(work_dir(config, host), host.name, attempt.task, attempt.number)
-    return path if path.is_file() else None
+    return kept_log(config, attempt)

@@ -13,7 +13,7 @@ import ipaddress
 import os
 import shutil
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,11 +50,26 @@ class Finding:
         return {"what": self.what, "name": self.name, "state": self.state, "detail": self.detail}
 
 
-async def examine(config: Config, time_limit_s: float = TIME_LIMIT_S) -> list[Finding]:
-    """Everything that was tried, in the order of the config. What is wrong with options raises ConfigError."""
+def _nobody(finding: Finding) -> None:
+    """Listens to what has been tried."""
+
+
+async def examine(
+    config: Config, time_limit_s: float = TIME_LIMIT_S, told: Callable[[Finding], None] = _nobody
+) -> list[Finding]:
+    """Everything that was tried, in the order of the config. What is wrong with options raises ConfigError.
+
+    `told` hears of each host as soon as it has answered, or has not.
+    """
     adapters = make_adapters(config, SystemClock())
+
+    async def tried(name: str, adapter: Adapter) -> Finding:
+        found = await _host(name, adapter, time_limit_s)
+        told(found)
+        return found
+
     async with asyncio.TaskGroup() as group:
-        hosts = [group.create_task(_host(name, one, time_limit_s)) for name, one in adapters.items()]
+        hosts = [group.create_task(tried(name, one)) for name, one in adapters.items()]
         probes = group.create_task(_probes(config, time_limit_s))
         store = group.create_task(_store(config))
     kept = store.result()

@@ -7,7 +7,7 @@ refuse are left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from penstock.config.keys import NAME
 from penstock.setup.discovery import OTHER, VLLM, Found
@@ -65,15 +65,21 @@ def compose(found: Sequence[Found]) -> str:
     return _HEAD + "".join(hosts) + _TAIL.format(model=quoted(first))
 
 
-def host_names(found: Sequence[Found]) -> list[str]:
-    """A name for each server: what it is, and where if that is elsewhere; each once."""
+def tables_for(found: Sequence[Found], taken: Collection[str]) -> list[str]:
+    """The table of each server, to be added to a config that has hosts of these names."""
+    names = host_names(found, taken)
+    return [_host(name, server).strip() for name, server in zip(names, found, strict=True)]
+
+
+def host_names(found: Sequence[Found], taken: Collection[str] = ()) -> list[str]:
+    """A name for each server: what it is, and where if that is elsewhere; each once, and none that is taken."""
     names: list[str] = []
     for server in found:
         words = [server.kind.name] if server.place.is_here else [server.place.host, server.kind.name]
         wanted = re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(words)).strip("-._")[-58:].strip("-._")
         name = wanted if NAME.fullmatch(wanted) else server.kind.name
         number = 1
-        while (name if number == 1 else f"{name}-{number}") in names:
+        while (name if number == 1 else f"{name}-{number}") in (*names, *taken):
             number += 1
         names.append(name if number == 1 else f"{name}-{number}")
     return names

@@ -17,6 +17,7 @@ from penstock.web.board.live import Live, LiveStream
 from penstock.web.board.news import News
 from penstock.web.board.pages import PAGES
 from penstock.web.board.policy import Policy, keep_nonces
+from penstock.web.board.task_data import add_data as add_task_data
 
 
 def build(client: Client, server_url: str, session: aiohttp.ClientSession, news: News, live: Live) -> ASGIApp:
@@ -26,6 +27,7 @@ def build(client: Client, server_url: str, session: aiohttp.ClientSession, news:
     nicegui_app.routes.append(Route("/live/now", LiveStream(live)))
     add_pages(PAGES, desk)
     council_reports.add_routes(desk)
+    add_task_data(desk)
     ui.run_with(
         around,
         title="Penstock",

@@ -32,6 +32,9 @@ class Api:
     async def post(self, viewer: Viewer, path: str, body: Any = None) -> Any:
         return await self._asked(viewer, "POST", path, body=body)
 
+    async def delete(self, viewer: Viewer, path: str) -> Any:
+        return await self._asked(viewer, "DELETE", path)
+
     async def _asked(
         self,
         viewer: Viewer,

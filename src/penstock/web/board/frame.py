@@ -26,7 +26,7 @@ from penstock.web.board.viewer import Viewer, viewer_of
 FILES = Path(__file__).parent / "files"
 # On every page; the last are for narrow screens and change what the others say.
 _LOOKS = ("files/board.css", "files/tables.css", "files/forms.css", "files/narrow.css")
-Build = Callable[["Visit"], Awaitable[None]]
+Build = Callable[["Visit"], Awaitable[Response | None]]  # a response is sent in the place of the page
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def _stylesheet(path: str) -> str:
 
 def _add(page: Page, pages: Sequence[Page], desk: Desk) -> None:
     @ui.page(page.path, title=f"{page.title} · Penstock", response_timeout=30.0)
-    async def built(request: Request) -> None:
+    async def built(request: Request) -> Response | None:
         for file in page.css:
             ui.add_head_html(_stylesheet(f"{BASE}/files/{file}"))
         client = context.client
@@ -97,11 +97,12 @@ def _add(page: Page, pages: Sequence[Page], desk: Desk) -> None:
         visit = Visit(desk, viewer, request, client, notices, tab)
         with main:
             try:
-                await page.build(visit)
+                return await page.build(visit)
             except PenstockError as error:
                 with tag("div", class_="empty", role="alert"):
                     tag("p", "This page cannot be shown", class_="empty-title")
                     tag("p", str(error))
+                return None
 
 
 def _bare(client: Client) -> None:

@@ -21,6 +21,6 @@ PAGES = (
     Page("/whatif", "What if", whatif.build, key="w"),
     Page("/council", "Council", council.build, key="c"),
     Page("/agents", "Agents", agents.build, key="a"),
-    Page("/setup", "Set-up", setup.build, key="s"),
-    Page("/tasks/{task_id}", "Task", task.build, in_menu=False),
+    Page("/setup", "Set-up", setup.build, key="s", css=("task.css",)),
+    Page("/tasks/{task_id}", "Task", task.build, in_menu=False, css=("task.css",)),
 )

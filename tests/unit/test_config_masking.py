@@ -1,0 +1,75 @@
+"""A config as it may be shown: line for line, without what could be a secret (promise 8)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.config.masking import MASK, is_secret_name, masked
+
+SECRET = "hunter2-and-more"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'api_key = "{SECRET}"',
+        f"api_key = '{SECRET}'",
+        f"api_key = {SECRET}",
+        f'"x-api-key" = "{SECRET}"',
+        f'hosts.cloud.token = "{SECRET}"',
+        f'# key = "{SECRET}"',
+        f'key = "{SECRET}',
+        f'headers = {{ "X-Team" = "{SECRET}" }}',
+        f'headers = {{\n  "X-Team" = "{SECRET}",\n  "Y" = "{SECRET}"\n}}',
+        f'[hosts.cloud.headers]\n"X-Team" = "{SECRET}"',
+        f'[agents.a.env]\nDATABASE = "{SECRET}"',
+        f'env = ["A={SECRET}",\n"B={SECRET}"]',
+        f'password = """\n{SECRET}\n"""',
+        f'[x]\ny = {{ kind = "a", secret = "{SECRET}" }}',
+        f'store = "postgresql://me:{SECRET}@db/x"',
+        f'store = "postgresql://{SECRET}@db/x"',
+        f'url = "https://a.example/v1?api_key={SECRET}&x=1"',
+        f'argv = ["curl", "-H", "Authorization: Bearer {SECRET}"]',
+        'argv = ["x", "sk-hunter2-and-more"]',
+    ],
+)
+def test_what_could_be_a_secret_is_masked(text: str) -> None:
+    shown = masked(text)
+    assert SECRET not in shown
+    assert MASK in shown
+    assert shown.count("\n") == text.count("\n")
+
+
+def test_the_rest_is_shown_as_it_is() -> None:
+    text = (
+        'store = "penstock.db"\n[hosts.surtr]\nurl = "http://surtr:1234/v1"\nmodel = "qwen2.5-32b-instruct"\n'
+        'key_env = "CLOUD_KEY"\nkey_file = "~/.keys/cloud"\nmax_tokens = 2048\n'
+        "rate = { requests_per_min = 60, tokens_per_min = 90000 }\n[hosts.next]\n"
+        'argv = ["echo", "a"]\n# a comment\n'
+    )
+    assert masked(text) == text
+
+
+def test_a_table_after_a_masked_one_is_shown_again() -> None:
+    shown = masked('[hosts.a.env]\nX = "1"\n[hosts.b]\nslots = 2')
+    assert shown == f"[hosts.a.env]\nX = {MASK}\n[hosts.b]\nslots = 2"
+
+
+@pytest.mark.parametrize(
+    "name", ["max_tokens", "tokens_per_min", "key_env", "key_file", "monkey", "keep_days"]
+)
+def test_names_that_only_sound_so_are_shown(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+@given(st.text(max_size=200))
+def test_whatever_the_text_is_it_keeps_its_lines(text: str) -> None:
+    assert masked(text).count("\n") == text.count("\n")
+
+
+@given(st.text(max_size=60), st.sampled_from(["api_key", "token", "password", "client-secret"]))
+def test_no_text_before_it_uncovers_a_secret(before: str, name: str) -> None:
+    line = f'{name} = "{SECRET}"'
+    assert SECRET not in masked(f"{before}\n{line}")
