@@ -106,16 +106,17 @@ def _seek(sought: Sought) -> None:
         tag("input", type="hidden", name_="council", value=sought.council)
         if sought.conversation is not None:
             tag("input", type="hidden", name_="conversation", value=sought.conversation)
-        tag("label", "Words of a question, or how its id begins", for_="seek-words", class_="sr-only")
-        tag(
-            "input",
-            type="search",
-            id="seek-words",
-            name_="words",
-            value=sought.words,
-            placeholder="Words, or an id",
-            maxlength="200",
-        )
+        with tag("div", class_="field"):
+            tag("label", "Words of a question, or how its id begins", for_="seek-words", class_="unseen")
+            tag(
+                "input",
+                type="search",
+                id="seek-words",
+                name_="words",
+                value=sought.words,
+                placeholder="Words, or an id",
+                maxlength="200",
+            )
         tag("button", "Find", type="submit", class_="button")
 
 

@@ -83,13 +83,15 @@ export default {
       this.ask();
     };
     const lacking = !this.query.trim() ? "Write a question first." : this.members.length ? "" : "Choose a member first.";
-    return h("form", { class: "ask", "aria-label": `Ask ${this.council.name}`, onSubmit: (event) => { event.preventDefault(); this.ask(); } }, [
+    return h("form", { class: "ask part", "aria-label": `Ask ${this.council.name}`, onSubmit: (event) => { event.preventDefault(); this.ask(); } }, [
       this.conversation ? h("p", { class: "told following" }, [
         "Follows ", h("q", this.following), " ",
         h("button", { type: "button", class: "button", onClick: () => this.$emit("afresh") }, "Begin a new conversation"),
       ]) : null,
-      h("label", { for: "query", class: "field-label" }, this.conversation ? "Follow-up question" : "Question"),
-      h("textarea", { id: "query", ref: "query", rows: 3, value: this.query, "aria-describedby": "query-how", onKeydown, onInput: (event) => { this.query = event.target.value; this.wonder(PAUSE_MS); } }),
+      h("div", { class: "field multiline" }, [
+        h("label", { for: "query" }, this.conversation ? "Follow-up question" : "Question"),
+        h("textarea", { id: "query", ref: "query", rows: 3, value: this.query, "aria-describedby": "query-how", onKeydown, onInput: (event) => { this.query = event.target.value; this.wonder(PAUSE_MS); } }),
+      ]),
       h("div", { class: "ask-choices" }, [this.modes(), h("div", [this.choices(), this.documents()])]),
       h("div", { class: "ask-line" }, [
         h("button", { type: "submit", class: "button main", disabled: this.busy || Boolean(lacking), title: lacking || null }, this.busy ? "Asking …" : "Ask"),

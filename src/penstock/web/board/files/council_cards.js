@@ -43,7 +43,7 @@ function memberCard(course, one, step, cited, place) {
       h("h3", { id }, [one.emoji ? h("span", { "aria-hidden": "true", class: "emoji" }, one.emoji) : null, one.name]),
       one.role ? h("p", { class: "role" }, one.role) : null,
       h("p", { class: "where" }, placeOf(one, step)),
-      h("p", { class: "state" }, [h("span", { class: "sign", "aria-hidden": "true" }, signOf(one)), ` ${words}`]),
+      h("p", { class: "state" }, [h("span", { class: "state-sign", "aria-hidden": "true" }, signOf(one)), ` ${words}`]),
     ]),
     one.text ? h(Said, { name: one.name, text: one.text, cited, grows }) : null,
     notes(one),
@@ -116,5 +116,5 @@ export function figures(course) {
     typeof record.tokens === "number" ? `${Math.round(record.tokens).toLocaleString()} tokens` : "",
     money(record.cost),
   ].filter(Boolean);
-  return h("p", { class: "figures" }, told.join(" · "));
+  return h("p", { class: "sums" }, told.join(" · "));
 }

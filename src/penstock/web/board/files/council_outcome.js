@@ -27,7 +27,7 @@ export function answer(course, cited, steps) {
   else children.push(h("p", { class: "told pending" }, pending(course)));
   const task = steps[`synthesis/${found?.by ?? chair.name}`]?.task;
   if (task) children.push(h("p", { class: "where" }, h("a", { href: `/board/tasks/${encodeURIComponent(task)}` }, "task of the summing up")));
-  return h("section", { class: "outcome answer", "aria-labelledby": "answer-title" }, children);
+  return h("section", { class: "part outcome answer", "aria-labelledby": "answer-title" }, children);
 }
 
 function pending(course) {
@@ -87,7 +87,7 @@ export function agreement(course) {
   const found = course.agreement;
   if (!found || ![...course.members.values()].some((one) => one.response?.success)) return null;
   const names = [...course.members.values()].filter((one) => one.response?.success).map((one) => one.name);
-  return h("section", { class: "outcome", "aria-labelledby": "agreement-title" }, [
+  return h("section", { class: "part outcome", "aria-labelledby": "agreement-title" }, [
     h("h2", { id: "agreement-title" }, "Agreement"),
     h("p", { class: "told" }, agreementTold(found)),
     found.pairs?.length ? matrix(found.pairs, names) : null,
@@ -133,7 +133,7 @@ export function review(course) {
   const ballots = found?.ballots ?? [...course.ballots.values()];
   const open = [...course.reviewers].filter(([, state]) => state !== "ended").map(([name]) => name);
   if (!found && !ballots.length && !open.length) return null;
-  return h("section", { class: "outcome", "aria-labelledby": "review-title" }, [
+  return h("section", { class: "part outcome", "aria-labelledby": "review-title" }, [
     h("h2", { id: "review-title" }, "Review"),
     h("p", { class: "told" }, reviewTold(found, ballots, open)),
     found?.ranking?.length ? ranking(found.ranking) : null,
@@ -153,7 +153,7 @@ function ranking(rows) {
   const number = (value, digits) => (typeof value === "number" ? value.toFixed(digits) : "");
   const head = ["#", "member", "points", "score", ...rubric];
   return wide("Ranking", h("table", [
-    h("caption", { class: "sr-only" }, "Ranking"),
+    h("caption", { class: "unseen" }, "Ranking"),
     h("thead", h("tr", head.map((name) => h("th", { scope: "col", class: name === "member" ? "" : "number" }, name)))),
     h("tbody", rows.map((one, place) => h("tr", [
       h("td", { class: "number" }, String(place + 1)),
@@ -175,7 +175,7 @@ function ballotTable(ballots) {
     textOf(one.reasons),
   ]);
   return wide("Ballots", h("table", [
-    h("caption", { class: "sr-only" }, "Ballots"),
+    h("caption", { class: "unseen" }, "Ballots"),
     h("thead", h("tr", head.map((name) => h("th", { scope: "col" }, name)))),
     h("tbody", rows.map((row) => h("tr", row.map((cell) => h("td", cell))))),
   ]));
@@ -187,8 +187,8 @@ export function passages(course) {
   const found = course.retrieval;
   if (!found) return null;
   const told = retrievalTold(found);
-  if (!found.passages?.length) return found.problem ? h("section", { class: "outcome" }, [h("h2", "Documents"), h("p", { class: "told warning" }, told)]) : null;
-  return h("section", { class: "outcome", "aria-labelledby": "passages-title" }, [
+  if (!found.passages?.length) return found.problem ? h("section", { class: "part outcome" }, [h("h2", "Documents"), h("p", { class: "told warning" }, told)]) : null;
+  return h("section", { class: "part outcome", "aria-labelledby": "passages-title" }, [
     h("h2", { id: "passages-title" }, "Passages"),
     h("p", { class: ["told", found.problem ? "warning" : ""] }, told),
     ...found.passages.map((one) => h("article", { id: `passage-${one.n}`, class: "passage", tabindex: -1, "aria-label": `Passage ${one.n}` }, [

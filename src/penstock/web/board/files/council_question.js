@@ -97,7 +97,7 @@ export default {
       return h("header", { class: "question-head" }, [
         h("div", { class: "question-line" }, [
           h("p", { class: ["told", "question-state", over?.event ?? "live"] }, [`${this.council} · ${this.mode} · `, h("strong", word)]),
-          h("a", { href: `/board/tasks/${encodeURIComponent(this.question)}`, class: "told" }, "task of the question"),
+          h("a", { href: `/board/tasks/${encodeURIComponent(this.question)}`, class: "where" }, "task of the question"),
           h("div", { class: "question-buttons" }, buttons),
         ]),
         h(AnswerText, { class: "query", text: this.query }),
@@ -133,7 +133,7 @@ export default {
       passages(course),
       this.notes(),
       figures(course),
-      h("p", { class: "sr-only", role: "status", "aria-live": "polite" }, this.announced),
+      h("p", { class: "unseen", role: "status", "aria-live": "polite" }, this.announced),
     ]);
   },
 };

@@ -19,8 +19,8 @@ PAGES = (
     Page("/timeline", "Timeline", timeline.build, key="t"),
     Page("/diagnose", "Diagnose", diagnose.build, key="d"),
     Page("/whatif", "What if", whatif.build, key="w"),
-    Page("/council", "Council", council.build, key="c"),
-    Page("/agents", "Agents", agents.build, key="a"),
+    Page("/council", "Council", council.build, key="c", css=("council.css",)),
+    Page("/agents", "Agents", agents.build, key="a", css=("agents.css",)),
     Page("/setup", "Set-up", setup.build, key="s", css=("task.css",)),
     Page("/tasks/{task_id}", "Task", task.build, in_menu=False, css=("task.css",)),
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from nicegui import ui
 from nicegui.events import GenericEventArguments
 
 from penstock.config.councils import Council
@@ -24,7 +23,7 @@ from penstock.web.board import council_history
 from penstock.web.board.council_history import Sought
 from penstock.web.board.council_parts import AskForm, Question
 from penstock.web.board.council_words import estimate_told, waits_for
-from penstock.web.board.elements import tag
+from penstock.web.board.elements import code_block, empty, section, tag
 from penstock.web.board.frame import Visit
 from penstock.web.council_records import council_record, mode_of, query_of
 
@@ -39,18 +38,14 @@ members = [
 
 
 async def build(visit: Visit) -> None:
-    ui.add_head_html('<link rel="stylesheet" href="/board/files/council.css">')
     councils = visit.desk.config.councils
     given = visit.request.query_params
     if not councils:
-        tag(
-            "p",
-            "There is no council yet. Several models answer a question here, each from its own point of view.",
-        )
+        empty("There is no council yet.", "In one, several models answer a question and another sums up.")
         tag(
             "p", "Describe one in penstock.toml, with models of your hosts, and start `penstock serve` again:"
         )
-        tag("pre", _EXAMPLE)
+        code_block(_EXAMPLE, label="Example")
         return
     name = given.get("council") or next(iter(councils))
     council = councils.get(name)
@@ -88,6 +83,7 @@ class CouncilPage:
         self._form: AskForm | None = None
         self._question: Question | None = None
         self._record: TaskRecord | None = None
+        self._is_live = False
 
     async def build(self, question: str | None, sought: Sought) -> None:
         self._sought = sought
@@ -97,10 +93,9 @@ class CouncilPage:
         else:
             tag("p", "Your token may read and not ask: it lacks the scope `submit`.", class_="told")
         self._shown = tag("div", class_="shown")
-        with tag("section", class_="past", aria_labelledby="history-title"):
-            tag("h2", "History", id="history-title")
-            self._history = tag("div")
-        self._timer = ui.timer(_LOOK_S, self._look, active=False)
+        with section("History"):
+            self._history = tag("div", class_="stack")
+        self._visit.follow(self._look_if_live, least_s=_LOOK_S)
         if question is not None:
             await self._open(question)
         await self._list()
@@ -177,7 +172,7 @@ class CouncilPage:
         with self._shown:
             self._question = self._made(record)
         await self._look()
-        self._timer.active = record.state not in ENDED
+        self._is_live = record.state not in ENDED
 
     def _say(self, problem: str) -> None:
         with self._shown:
@@ -217,9 +212,13 @@ class CouncilPage:
 
     async def _over(self) -> None:
         """The browser has heard the last of it."""
-        self._timer.active = False
+        self._is_live = False
         await self._look()
         await self._list()
+
+    async def _look_if_live(self) -> None:
+        if self._is_live:
+            await self._look()
 
     async def _look(self) -> None:
         """Which task each step is; what those that are queued wait for."""
