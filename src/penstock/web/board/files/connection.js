@@ -1,24 +1,23 @@
 // Whether what the page shows is live: a word in the header, said aloud when it changes.
 const { h } = Vue;
+const TOLD = { begins: "Connecting", live: "Live", lost: "Connection lost; trying again" };
 
 export default {
-  data: () => ({ lost: false }),
+  data: () => ({ state: "begins" }),
   mounted() {
-    // NiceGUI hides and shows an element of its own by this attribute.
-    const popup = document.getElementById("popup");
-    const look = () => (this.lost = popup.ariaHidden !== "true");
-    this.watcher = new MutationObserver(look);
-    this.watcher.observe(popup, { attributes: true, attributeFilter: ["aria-hidden"] });
-    look();
-  },
-  unmounted() {
-    this.watcher.disconnect();
+    // NiceGUI has its socket once the whole page is mounted.
+    this.$nextTick(() => {
+      const socket = window.socket;
+      this.state = socket.connected ? "live" : "begins";
+      socket.on("connect", () => (this.state = "live"));
+      socket.on("disconnect", () => (this.state = "lost"));
+      socket.io.on("reconnect_error", () => (this.state = "lost"));
+    });
   },
   render() {
-    const told = this.lost ? "Connection lost; trying again" : "Live";
-    return h("span", { class: ["connection", { lost: this.lost }], role: "status" }, [
+    return h("span", { class: ["connection", this.state], role: "status", "data-state": this.state }, [
       h("span", { class: "dot", "aria-hidden": "true" }),
-      h("span", { class: "told" }, told),
+      h("span", { class: "told" }, TOLD[this.state]),
     ]);
   },
 };

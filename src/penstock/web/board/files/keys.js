@@ -9,7 +9,7 @@ function typing(target) {
 export default {
   props: { pages: Array }, // of { key, title, href }
   created() {
-    this.going = 0; // when "g" was pressed
+    this.going = -Infinity; // when "g" was pressed
   },
   mounted() {
     document.addEventListener("keydown", this.pressed);
@@ -21,7 +21,7 @@ export default {
     pressed(event) {
       if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || typing(event.target)) return;
       if (event.timeStamp - this.going < PATIENCE_MS) {
-        this.going = 0;
+        this.going = -Infinity;
         const page = this.pages.find((one) => one.key === event.key);
         if (page) {
           event.preventDefault();
