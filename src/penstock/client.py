@@ -30,6 +30,7 @@ from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, Attempt, OnCrash, Res
 from penstock.store.base import (
     Answer,
     Bell,
+    Lately,
     Maker,
     Request,
     RunCount,
@@ -193,16 +194,41 @@ class Client:
             return caller
         return run
 
-    async def recording(self, run: str) -> Recording:
-        """A run as it was, or has been so far: for its timeline, for diagnosis, for a replay."""
+    async def states_in_run(self, run: str) -> dict[State, int]:
+        """How many tasks of a run are in each state; empty when there is no such run."""
+        return await self._store.states_in_run(run)
+
+    async def recording(self, run: str, *, newest: int | None = None) -> Recording:
+        """A run as it was, or has been so far: for its timeline, for diagnosis, for a replay.
+
+        `newest`: of a larger one only so many tasks.
+        """
         from penstock.diagnosis.recording import recording_of
 
-        history = await self._store.history(run=run)
+        if newest is None or sum((await self._store.states_in_run(run)).values()) <= newest:
+            history = await self._store.history(run=run)
+        else:
+            history = await self._store.history(chosen=TaskFilter(run=run, limit=newest, newest=True))
+            history = replace(history, records=history.records[::-1])  # in order of arrival
         return await asyncio.to_thread(recording_of, history, self.config.plant, time.time())
+
+    async def lately(self, within_s: float, most: int) -> tuple[Recording, Lately]:
+        """What lived of late, of all runs, as far as `most` tasks go; and how much there was."""
+        from penstock.diagnosis.recording import recording_of
+
+        now = time.time()
+        lately = await self._store.lately(now - within_s, most)
+        history = await self._store.history(ids=lately.ids, others=False)
+        made = await asyncio.to_thread(recording_of, history, self.config.plant, time.time())
+        return replace(made, name=""), lately
 
     async def runs(self, most: int = 50) -> list[RunCount]:
         """The newest first, with how many tasks they have."""
         return await self._store.newest_runs(most)
+
+    async def runs_beginning(self, prefix: str) -> list[str]:
+        """Names of runs that begin so, in order; up to ten."""
+        return await self._store.find_runs(prefix)
 
     async def tasks(self, chosen: TaskFilter = TaskFilter()) -> list[TaskRecord]:  # noqa: B008 - frozen
         return await self._store.tasks(chosen)

@@ -520,3 +520,34 @@ async def test_an_imported_run_is_pruned_with_its_explanation(store: Store, else
     assert await elsewhere.prune(T0 + 1000) == 4
     assert await elsewhere.states(["dep"]) == {}
     assert await elsewhere.import_run(lines) == "r", "it is forgotten, so it can come again"
+
+
+# ---- of late
+
+
+async def test_what_lived_of_late_is_what_runs_what_ended_last_and_what_waits(store: Store) -> None:
+    assert (await store.lately(T0, 10)).ids == ()
+    ids = await store.submit(tasks(12))
+    await store.acquire(ME, T0)
+    await store.record(run_through(ids[:2], at=T0 + 1))
+    await store.record(run_through(ids[2:6], at=T0 + 100))
+    await store.record([start(ids[6], at=T0 + 110)])
+    lately = await store.lately(T0 + 50, 100)
+    assert lately.ids == (ids[6], *reversed(ids[2:6]), *ids[7:])
+    assert lately[1:] == (1, 4, 5, False)
+    assert lately.total == 10
+    few = await store.lately(T0 + 50, 6)
+    assert few.ids == (ids[6], ids[5], ids[4], ids[3], ids[2], ids[7]), "a share is for those that wait"
+    assert few.total == 10
+
+
+async def test_a_history_of_named_tasks(store: Store) -> None:
+    ids = await store.submit(tasks(4))
+    await store.acquire(ME, T0)
+    await store.record(run_through(ids[:2]))
+    history = await store.history(ids=[ids[3], ids[1], "nobody"], others=False)
+    assert [record.task.id for record in history.records] == [ids[1], ids[3]]
+    assert [attempt.task for attempt in history.attempts] == [ids[1]]
+    assert (await store.history(ids=[])).records == []
+    with pytest.raises(ValueError, match="name a task"):
+        await store.history(ids=ids, run="r")

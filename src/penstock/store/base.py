@@ -71,6 +71,20 @@ class RunCount(NamedTuple):
     queued_at: float  # of its first task
 
 
+class Lately(NamedTuple):
+    """Tasks that lived of late: those to show, and how many there are."""
+
+    ids: tuple[str, ...]
+    running: int
+    ended: int
+    queued: int
+    more: bool  # ended, than were counted
+
+    @property
+    def total(self) -> int:
+        return self.running + self.ended + self.queued
+
+
 class Maker(NamedTuple):
     """A task that has not ended: whoever submits its key gets it."""
 
@@ -278,13 +292,20 @@ class Store(Protocol):
         task: str | None = None,
         run: str | None = None,
         chosen: TaskFilter | None = None,
+        ids: Sequence[str] | None = None,
         others: bool = True,
     ) -> History:
         """What explains the waits of a task, of a run, or of chosen tasks; those come without payload and value.
 
-        UnknownTask when there is no such task or run. Tasks of imported runs are not among chosen ones, unless it
-        is the run that is chosen: what explains them is another store's. `others`: with the attempts of all other
-        tasks of that time, which tell who held what.
+        UnknownTask when there is no such task or run; of `ids` those that are not known are left out. Tasks of
+        imported runs are not among chosen ones, unless it is the run that is chosen: what explains them is another
+        store's. `others`: with the attempts of all other tasks of that time, which tell who held what.
+        """
+
+    async def lately(self, since: float, most: int) -> Lately:
+        """Tasks that live or ended since then, up to `most`; of imported runs none.
+
+        Those that run come first, then those that ended last; the ones that were queued first keep a share.
         """
 
     async def snapshot(self, at: float) -> Snapshot: ...

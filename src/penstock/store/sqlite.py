@@ -30,6 +30,7 @@ from penstock.store.base import (
     Bell,
     Epoch,
     History,
+    Lately,
     Lease,
     Maker,
     Owner,
@@ -261,15 +262,22 @@ class SQLiteStore:
         task: str | None = None,
         run: str | None = None,
         chosen: TaskFilter | None = None,
+        ids: Sequence[str] | None = None,
         others: bool = True,
     ) -> History:
         from penstock.diagnosis.history import left_behind
-        from penstock.store.sqlite_history import read_history
+        from penstock.store.sqlite_history import Wanted, read_history
 
-        if (task is not None) + (run is not None) + (chosen is not None) != 1:
+        wanted = Wanted(task, run, chosen, ids)
+        if len(wanted) - wanted.count(None) != 1:
             raise ValueError("name a task, a run, or which tasks")
-        history = await self._scan(partial(read_history, task=task, run=run, chosen=chosen, others=others))
+        history = await self._scan(partial(read_history, wanted=wanted, others=others))
         return history if await asyncio.to_thread(self._owner_lock.is_taken) else left_behind(history)
+
+    async def lately(self, since: float, most: int) -> Lately:
+        from penstock.store.sqlite_lately import read_lately
+
+        return await self._scan(partial(read_lately, since=since, most=most))
 
     async def snapshot(self, at: float) -> Snapshot:
         return await self._scan(partial(read_snapshot, at=at, owner_lock=self._owner_lock))

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -55,14 +55,17 @@ class _Time:
     others: bool  # also the attempts of all other tasks
 
 
-def read_history(
-    connection: sqlite3.Connection,
-    task: str | None,
-    run: str | None,
-    chosen: TaskFilter | None = None,
-    others: bool = True,
-) -> History:
-    records = _chosen(connection, task, run) if chosen is None else read_bare_tasks(connection, chosen)
+class Wanted(NamedTuple):
+    """Which tasks: one of these is named."""
+
+    task: str | None = None
+    run: str | None = None
+    chosen: TaskFilter | None = None
+    ids: Sequence[str] | None = None
+
+
+def read_history(connection: sqlite3.Connection, wanted: Wanted, others: bool = True) -> History:
+    records = _wanted(connection, wanted)
     if not records:
         return History([], [], [], {}, [], [], [], [])
     ids = json_text([record.task.id for record in records])
@@ -94,7 +97,16 @@ def read_history(
     )
 
 
-def _chosen(connection: sqlite3.Connection, task: str | None, run: str | None) -> list[TaskRecord]:
+def _wanted(connection: sqlite3.Connection, wanted: Wanted) -> list[TaskRecord]:
+    if wanted.chosen is not None:
+        return read_bare_tasks(connection, wanted.chosen)
+    if wanted.ids is not None:
+        rows = connection.execute(QUERIES["own_records_of_ids"], (json_text(list(wanted.ids)),))
+        return [record_of(row) for row in rows]
+    return _named(connection, wanted.task, wanted.run)
+
+
+def _named(connection: sqlite3.Connection, task: str | None, run: str | None) -> list[TaskRecord]:
     if task is not None:
         rows = connection.execute(QUERIES["record_of_task"], (task,)).fetchall()
         if not rows:

@@ -95,6 +95,16 @@ class HostUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Excerpt:
+    """What of all there is a timeline shows, where that is not a whole run."""
+
+    total: int  # tasks that there are
+    more: bool = False  # than were counted
+    begin: float | None = None  # of the stretch of time that was asked for
+    end: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     run: str
     begin: float
@@ -105,6 +115,7 @@ class Timeline:
     reasons: Mapping[str, float]  # what was waited for -> seconds of all tasks, the largest first
     stalls: tuple[Stalled, ...] = ()
     asking: tuple[str, ...] = ()  # hosts of questions: nothing loads them
+    excerpt: Excerpt | None = None
 
     @property
     def host_names(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-from penstock.diagnosis.timeline.bars import FAILED, HostUse, Sort, Steps, Timeline
+from penstock.diagnosis.timeline.bars import FAILED, Excerpt, HostUse, Sort, Steps, Timeline
 from penstock.diagnosis.timeline.outliers import RULE
 from penstock.diagnosis.timeline.palette import WAITS, Look, host_looks, wait_looks
 from penstock.diagnosis.timeline.policy import fit_for_text, ground, part, policy
@@ -82,6 +82,7 @@ def page_data(timeline: Timeline) -> dict[str, Any]:
         "span": columns.ticks(timeline.end),
         "live": timeline.is_live,
         "open": [place for place, bar in enumerate(timeline.bars) if bar.record.ended_at is None],
+        "excerpt": _excerpt(timeline.excerpt),
         "rule": RULE,
         **data,
         "hosts": [_host(use, timeline.begin, columns.whats) for use in timeline.hosts],
@@ -100,6 +101,13 @@ def page_data(timeline: Timeline) -> dict[str, Any]:
             for stall in timeline.stalls
         ],
     }
+
+
+def _excerpt(excerpt: Excerpt | None) -> dict[str, Any] | None:
+    if excerpt is None:
+        return None
+    window = None if excerpt.begin is None else [excerpt.begin, excerpt.end]
+    return {"total": excerpt.total, "more": excerpt.more, "window": window}
 
 
 class _Columns:

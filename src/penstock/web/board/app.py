@@ -18,6 +18,7 @@ from penstock.web.board.news import News
 from penstock.web.board.pages import PAGES
 from penstock.web.board.policy import Policy, keep_nonces
 from penstock.web.board.task_data import add_data as add_task_data
+from penstock.web.board.timeline_picture import add_picture
 
 
 def build(client: Client, server_url: str, session: aiohttp.ClientSession, news: News, live: Live) -> ASGIApp:
@@ -26,6 +27,7 @@ def build(client: Client, server_url: str, session: aiohttp.ClientSession, news:
     desk = Desk(client.config, client, Api(server_url, session), news)
     nicegui_app.routes.append(Route("/live/now", LiveStream(live)))
     add_pages(PAGES, desk)
+    add_picture(desk)
     council_reports.add_routes(desk)
     add_task_data(desk)
     ui.run_with(

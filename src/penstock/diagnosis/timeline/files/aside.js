@@ -43,13 +43,12 @@ function fillControls(picture) {
 }
 
 function tell(picture) {
-  const { data, part } = picture, parts = [counted(data.count, "task"), seconds(data.span) + (data.raw.live ? " so far" : ""), `from ${clock(data, 0)}`];
-  const window = data.raw.window;
-  if (window) {
-    parts.length = 0;
-    parts.push(window.total > data.count ? `newest ${data.count.toLocaleString("en")} of ${counted(window.total, "task")} shown` : counted(data.count, "task"));
-    parts.push(`from ${clock(data, data.home[0])}`);
-  }
+  const { data, part } = picture, excerpt = data.raw.excerpt, window = windowOf(data.raw);
+  const cut = excerpt && excerpt.total > data.count, all = cut ? `${excerpt.total.toLocaleString("en")}${excerpt.more ? " or more" : ""}` : "";
+  const parts = [cut ? `${data.count.toLocaleString("en")} of ${all} tasks shown` : counted(data.count, "task")];
+  if (!window) parts.push(seconds(data.span) + (data.raw.live ? " so far" : ""));
+  if (cut) parts.push(window ? "what runs, what ended last, what waits longest" : "the newest");
+  parts.push(`from ${clock(data, window ? data.home[0] : 0)}`);
   put(part.told, parts.join(" · "));
 }
 

@@ -31,24 +31,25 @@ function readData(raw) {
   }
   first[count] = piece;
   const outliers = new Map(raw.outliers), thin = new Set(raw.thin);
-  const span = raw.span * raw.unit, open = new Set(raw.open), home = homeOf(raw, span);
+  const span = Math.max(raw.span * raw.unit, windowOf(raw) ? windowOf(raw)[1] - raw.begin : 0), open = new Set(raw.open), home = homeOf(raw, span);
   return {
     raw, count, first, start, end, what, sorts, waited, ran, begun, ended, firstRun, outliers, thin, span, home, open,
-    told: span,  // up to here the data goes; beyond it what has not ended goes on
     isOpen: (task) => open.has(task),
     places: () => new Map(tasks.id.map((id, place) => [id, place])),
   };
 }
 
+const windowOf = (raw) => raw.excerpt?.window;
+
 // The stretch of time that is shown at first: a window, or all of it.
 function homeOf(raw, span) {
-  return raw.window ? [raw.window.from - raw.begin, Math.max(raw.window.to - raw.begin, raw.window.from - raw.begin + 1)] : [0, span];
+  return windowOf(raw) ? windowOf(raw).map((at) => at - raw.begin) : [0, span];
 }
 
 // What has not ended goes on to this time, in seconds since 1970. False where nothing is to be drawn anew.
 function growData(data, now) {
   const at = now - data.raw.begin;
-  if (at <= data.span || !(data.open.size || data.raw.window)) return false;
+  if (at <= data.span || !(data.open.size || windowOf(data.raw))) return false;
   for (const task of data.open) {
     const last = data.first[task + 1] - 1, by = at - data.ended[task];
     if (last < data.first[task] || by <= 0) continue;
@@ -58,7 +59,7 @@ function growData(data, now) {
     if (sort === RUNNING) data.ran[task] += by;
   }
   for (const host of data.raw.hosts) for (const steps of [host.used, host.others]) holdLast(steps, data.span, at);
-  data.home = data.raw.window ? [data.home[0] + at - data.home[1], at] : [0, at];
+  data.home = windowOf(data.raw) ? [data.home[0] + at - data.home[1], at] : [0, at];
   data.span = at;
   return true;
 }
@@ -187,6 +188,20 @@ function tickLabel(at, step, last) {
   if (last < 86400) return `${Math.floor(whole / 3600)}h${ofHour}m${ofMinute}`;
   const days = `${Math.floor(whole / 86400)}d${pad(Math.floor((whole % 86400) / 3600))}h`;
   return step < 3600 ? `${days}${ofHour}m${ofMinute}` : days;
+}
+
+// A window is told by the clock of whoever reads it, a run from its begin.
+const moment = (data, at) => (windowOf(data.raw) ? timeOfDay(data, at, 1) : seconds(at));
+
+function timeOfDay(data, at, step) {
+  const fine = step < 60 ? { second: "2-digit", ...(step < 1 ? { fractionalSecondDigits: 3 } : {}) } : {};
+  return new Date((data.raw.begin + at) * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...fine });
+}
+
+// From here to the next time of day that is a multiple of so many seconds.
+function untilRound(data, from, step) {
+  const at = data.raw.begin + from, ofDay = at - new Date(at * 1000).getTimezoneOffset() * 60;
+  return from + (Math.ceil(ofDay / step) * step - ofDay);
 }
 
 const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;

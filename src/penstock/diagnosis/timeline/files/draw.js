@@ -73,27 +73,28 @@ function sized(canvas, width, height, ratio) {
 
 const xOf = (view, time) => view.left + ((time - view.from) / (view.to - view.from)) * view.plot;
 
-function drawAxis(pen, view, colours, height) {
+function drawAxis(pen, data, view, colours, height) {
   pen.fillStyle = colours.ground;
   pen.fillRect(0, 0, view.width, height);
   const step = stepFor(view.to - view.from, view.plot / 90), last = Math.round(Math.floor(view.to / step) * step);
+  const shift = windowOf(data.raw) ? untilRound(data, view.from, step) : 0;  // by the clock, marks stand at round times of day
   pen.strokeStyle = colours.line;
   pen.lineWidth = 1;
   pen.fillStyle = colours.soft;
   pen.textAlign = "center";
-  for (let n = Math.ceil(view.from / step - 1e-9); n * step <= view.to; n++) {
-    const x = Math.round(xOf(view, n * step)) + 0.5;
+  for (let n = Math.ceil((view.from - shift) / step - 1e-9); n * step + shift <= view.to; n++) {
+    const at = n * step + shift, x = Math.round(xOf(view, at)) + 0.5;
     pen.beginPath();
     pen.moveTo(x, AXIS - 4);
     pen.lineTo(x, height);
     pen.stroke();
-    pen.fillText(tickLabel(n * step, step, last), x, AXIS / 2 - 1);
+    pen.fillText(windowOf(data.raw) ? timeOfDay(data, at, step) : tickLabel(at, step, last), x, AXIS / 2 - 1);
   }
 }
 
 function drawBars(canvas, data, view, looks, colours, marks) {
   const pen = sized(canvas, view.width, view.height, view.ratio);
-  drawAxis(pen, view, colours, view.height);
+  drawAxis(pen, data, view, colours, view.height);
   const last = Math.min(view.rows.length, Math.ceil(view.top + (view.height - AXIS) / view.rowHeight));
   const firstRow = Math.max(0, Math.floor(view.top));
   pen.save();

@@ -20,7 +20,7 @@ function placedMarks(data, marks, places) {
 }
 
 function markText(data, mark) {
-  const when = `${seconds(Math.max(0, mark.from))} to ${seconds(mark.to)}`;
+  const when = `${moment(data, Math.max(0, mark.from))} to ${moment(data, mark.to)}`;
   let what = when;
   if (mark.named !== undefined) what = mark.task < 0 ? `task ${mark.named} (not shown)` : `task ${nameOf(data, mark.task)}${mark.timed ? `, ${when}` : ""}`;
   else if (mark.host !== undefined) what = mark.timed ? `${mark.host}, ${when}` : mark.host;

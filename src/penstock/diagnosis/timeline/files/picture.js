@@ -260,7 +260,7 @@ class Picture {
     told.drawMs = performance.now() - began;
     part.bars.classList.toggle("all-rows", this.showsAllRows());
     const of = view.filtered ? `${view.rows.length.toLocaleString("en")} of ${counted(data.count, "task")}` : counted(data.count, "task");
-    put(part.status, `${of} · ${seconds(Math.max(0, view.from))} to ${seconds(Math.min(data.span, view.to))}`);
+    put(part.status, `${of} · ${moment(data, Math.max(Math.min(0, data.home[0]), view.from))} to ${moment(data, Math.min(data.span, view.to))}`);
   }
 
   measure() {

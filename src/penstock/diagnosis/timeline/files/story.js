@@ -33,7 +33,7 @@ function taskStory(data, task, looks, ratio) {
   ];
   made.append(element("p", parts.join(" · ")));
   for (const words of data.outliers.get(task) || []) made.append(element("p", `◆ ${words}`, "mark"));
-  made.append(element("p", `queued ${clock(data, data.begun[task])} (+${seconds(data.begun[task])})`));
+  made.append(element("p", `queued ${clock(data, data.begun[task])}${windowOf(data.raw) ? "" : ` (+${seconds(data.begun[task])})`}`));
   made.append(pieceTable(data, task, looks, ratio));
   const total = data.ended[task] - data.begun[task];
   let sums = `total ${seconds(total)}: waited ${seconds(data.waited[task])}, ran ${seconds(data.ran[task])}`;
@@ -90,7 +90,7 @@ function hostStory(data, host, time) {
   const made = document.createDocumentFragment();
   made.append(element("h2", host.host));
   const room = host.available.times.length ? ` of ${at(host.available)}` : "";
-  made.append(element("p", `at ${seconds(time)}: ${at(host.used)}${room} slots in use by this run`));
+  made.append(element("p", `at ${moment(data, time)}: ${at(host.used)}${room} slots in use${windowOf(data.raw) ? "" : " by this run"}`));
   if (host.others.values.some((value) => value > 0)) made.append(element("p", `${at(host.others)} by other runs`));
   for (const stall of data.raw.stalls) {
     if (stall.host !== host.host || time < stall.from || time > stall.to) continue;
@@ -112,7 +112,7 @@ function queueStory(data, depths, time) {
     cell.textContent = count.toLocaleString("en");
     row.insertCell().textContent = what.name || "no reason told";
   });
-  made.append(element("h2", `${counted(total, "task")} waiting at ${seconds(time)}`), table);
+  made.append(element("h2", `${counted(total, "task")} waiting at ${moment(data, time)}`), table);
   return made;
 }
 

@@ -7,7 +7,7 @@ const underHeight = (data) => AXIS + (data.raw.hosts.length + 1) * chartHeight(d
 // The axis, the queue and the hosts; of them those that are scrolled into view.
 function drawUnder(canvas, data, view, looks, colours, depths, marks) {
   const chart = chartHeight(data), pen = sized(canvas, view.width, view.underHeight, view.ratio);
-  drawAxis(pen, view, colours, view.underHeight);
+  drawAxis(pen, data, view, colours, view.underHeight);
   pen.save();
   pen.beginPath();
   pen.rect(0, AXIS, view.width, view.underHeight - AXIS);

@@ -438,6 +438,28 @@ SELECT * FROM records WHERE run = ? ORDER BY number
 -- name: records_of_ids
 SELECT * FROM records WHERE id IN (SELECT value FROM json_each(?))
 
+-- name: own_records_of_ids
+SELECT * FROM records
+WHERE id IN (SELECT value FROM json_each(?)) AND run NOT IN (SELECT run FROM imports) ORDER BY number
+
+-- name: lately_live
+SELECT count(*) FROM tasks WHERE ended_at IS NULL
+
+-- name: lately_running_count
+SELECT count(*) FROM tasks WHERE ended_at IS NULL AND state = 'running'
+
+-- name: lately_running
+SELECT id FROM tasks WHERE ended_at IS NULL AND state = 'running' ORDER BY number DESC LIMIT ?
+
+-- name: lately_queued
+SELECT id FROM tasks WHERE ended_at IS NULL AND state = 'queued' ORDER BY number LIMIT ?
+
+-- name: lately_ended_count
+SELECT count(*) FROM events WHERE number >= ? AND type = 'ended' AND task IS NOT NULL AND at >= ?
+
+-- name: lately_ended
+SELECT task FROM events WHERE number >= ? AND type = 'ended' AND task IS NOT NULL AND at >= ? ORDER BY number DESC LIMIT ?
+
 -- name: attempts_of_tasks
 SELECT task, number, host, lane, started_at, work_class, ended_at, verdict, error, retry_at
 FROM attempts WHERE task IN (SELECT value FROM json_each(?)) ORDER BY started_at, task, number

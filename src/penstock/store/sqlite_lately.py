@@ -1,0 +1,55 @@
+"""The tasks of a SQLite store that lived of late, as many as a picture can show: those that run, those that ended
+last, and those that have been queued longest.
+
+What ended is found through the log from its newest event backwards, so that it costs what happened of late and
+not what is stored.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from penstock.store.base import Lately
+from penstock.store.sqlite_open import QUERIES
+
+_MOST_EVENTS = 400_000  # of the log that is counted: half a second
+_SHARE_QUEUED = (
+    5  # of what is shown, one in so many may be queued where more have ended than there is room for
+)
+
+
+def read_lately(connection: sqlite3.Connection, since: float, most: int) -> Lately:
+    found = connection.execute(QUERIES["last_event"]).fetchone()
+    newest = 0 if found is None else found[0]
+    first = _first_since(connection, since, newest)
+    counted_from = max(first, newest - _MOST_EVENTS)
+    running = _ids(connection, "lately_running", most)
+    ((live,),) = connection.execute(QUERIES["lately_live"])
+    ((ended,),) = connection.execute(QUERIES["lately_ended_count"], (counted_from, since))
+    ((under_way,),) = connection.execute(QUERIES["lately_running_count"])
+    queued = live - under_way
+    room = most - len(running)
+    waiting = min(queued, max(room // _SHARE_QUEUED, room - ended))
+    chosen = [
+        *running,
+        *_ids(connection, "lately_ended", counted_from, since, room - waiting),
+        *_ids(connection, "lately_queued", waiting),
+    ]
+    return Lately(tuple(dict.fromkeys(chosen)), under_way, ended, queued, counted_from > first)
+
+
+def _ids(connection: sqlite3.Connection, query: str, *parameters: float) -> list[str]:
+    return [id for (id,) in connection.execute(QUERIES[query], parameters)]
+
+
+def _first_since(connection: sqlite3.Connection, since: float, newest: int) -> int:
+    """The first event since then, by halving: numbers grow with time."""
+    low, high = 1, newest + 1
+    while low < high:
+        middle = (low + high) // 2
+        found = connection.execute(QUERIES["event_at"], (middle,)).fetchone()
+        if found is not None and found[0] < since:
+            low = middle + 1
+        else:
+            high = middle
+    return low
