@@ -14,7 +14,7 @@ from penstock.web.board.pages import (
 )
 
 PAGES = (
-    Page("/", "Now", now.build, key="n"),
+    Page("/", "Now", now.build, key="n", css=("now.css",)),
     Page("/queue", "Queue", queue.build, key="q"),
     Page("/timeline", "Timeline", timeline.build, key="t"),
     Page("/diagnose", "Diagnose", diagnose.build, key="d"),

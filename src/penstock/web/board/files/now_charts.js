@@ -1,0 +1,88 @@
+// The queue by priority, what it waits for, and the last hour: small pictures, each with its figures as text.
+const { h } = Vue;
+import { now_s, shortMoment, spoken } from "/board/files/clock.js";
+import { swatch, waitColour, whole } from "/board/files/now_words.js";
+
+const URGENCY = ["most urgent", "urgent", "normal", "can wait", "least urgent"];
+const STATES = [
+  ["done", "var(--good)"],
+  ["failed", "var(--bad)"],
+  ["blocked", "var(--mark)"],
+  ["cancelled", "var(--line-strong)"],
+];
+
+// A list of names, bars and figures.
+function bars(label, rows) {
+  const most = Math.max(1, ...rows.map((row) => row.value));
+  return h("ul", { class: "bars", "aria-label": label }, rows.map((row) =>
+    h("li", { key: row.key }, [
+      h("span", { class: "bar-name" }, row.name),
+      h("span", { class: "bar-track", "aria-hidden": "true" },
+        h("i", { style: { width: `${(row.value / most) * 100}%`, background: row.colour } })),
+      h("span", { class: "bar-value num" }, row.told),
+    ]),
+  ));
+}
+
+export function byPriority(priorities) {
+  const rows = URGENCY.map((word, priority) => {
+    const value = priorities[priority] ?? 0;
+    const href = `/board/queue?state=queued&priority=${priority}`;
+    return { key: priority, value, told: whole(value), colour: "var(--accent)",
+      name: h("a", { href }, [String(priority), h("span", { class: "soft" }, ` ${word}`)]) };
+  });
+  return bars("Queued tasks by priority", rows);
+}
+
+export function byReason(reasons) {
+  const all = Object.entries(reasons).sort(([, a], [, b]) => b - a);
+  if (!all.length) return h("p", { class: "soft" }, "Nothing waits.");
+  const rows = all.map(([reason, value]) => ({ key: reason, value, told: whole(value), colour: waitColour(reason), name: [swatch(reason), reason] }));
+  return bars("Queued tasks by what they wait for", rows);
+}
+
+export function waitsOfHour(waits, hour) {
+  const all = Object.entries(waits).filter(([, seconds]) => seconds >= 1).sort(([, a], [, b]) => b - a);
+  if (!all.length) return h("p", { class: "soft" }, "No task waited in the last hour.");
+  const rows = all.slice(0, 8).map(([reason, value]) => ({ key: reason, value, told: spoken(value), colour: waitColour(reason), name: [swatch(reason), reason] }));
+  const note = hour.cut_short ? `Of the newest ${whole(hour.tasks)} tasks, all their waiting added up.` : "The waiting of all tasks added up.";
+  return [bars("Waiting in the last hour by reason", rows), h("p", { class: "soft small" }, note)];
+}
+
+const WIDTH = 600;
+const HEIGHT = 90;
+const BAR = WIDTH / 60;
+
+function column(place, counts, most) {
+  let top = HEIGHT;
+  return STATES.filter(([state]) => counts[state]).map(([state, colour]) => {
+    const height = Math.max(1.5, (counts[state] / most) * (HEIGHT - 4));
+    top -= height;
+    return h("rect", { key: `${place}-${state}`, x: place * BAR + 1, y: top, width: BAR - 2, height, style: { fill: colour } });
+  });
+}
+
+// Ended tasks in each of the last sixty minutes; the last one is not over.
+export function throughput(ended, hour) {
+  const last = Math.floor(now_s.value / 60);
+  const minutes = Array.from({ length: 60 }, (_, place) => ended[last - 59 + place] ?? {});
+  const sums = minutes.map((counts) => Object.values(counts).reduce((sum, n) => sum + n, 0));
+  const most = Math.max(1, ...sums);
+  const totals = STATES.map(([state, colour]) => [state, minutes.reduce((sum, counts) => sum + (counts[state] ?? 0), 0), colour]);
+  const told = totals.filter(([state, n]) => n || state === "done").map(([state, n]) => `${whole(n)} ${state}`).join(", ");
+  const label = `Tasks ended per minute: ${told}; ${whole(sums[58])} in the last whole minute, ${whole(most)} at most.`;
+  const short = hour.ended_since > now_s.value - 3500 ? `Since ${shortMoment(hour.ended_since)}: ` : "";
+  return [
+    h("svg", { class: "throughput", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label }, [
+      h("line", { class: "ground", x1: 0, x2: WIDTH, y1: HEIGHT - 0.5, y2: HEIGHT - 0.5 }),
+      ...minutes.flatMap((counts, place) => column(place, counts, most)),
+    ]),
+    h("p", { class: "axis soft", "aria-hidden": "true" }, [h("span", "an hour ago"), h("span", `most: ${whole(most)} a minute`), h("span", "now")]),
+    h("ul", { class: "legend" }, [
+      short ? h("li", { class: "soft" }, short) : null,
+      ...totals.filter(([state, n]) => n || state === "done").map(([state, n, colour]) =>
+        h("li", { key: state }, [h("i", { class: "swatch", "aria-hidden": "true", style: { background: colour } }), ` ${whole(n)} ${state}`])),
+      h("li", { class: "soft" }, `${whole(sums[58])} in the last whole minute`),
+    ]),
+  ];
+}

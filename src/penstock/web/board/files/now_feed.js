@@ -1,0 +1,47 @@
+// The plant this moment, from the event stream: a whole picture first, then differences put over it.
+const { reactive, markRaw } = Vue;
+import { setClock } from "/board/files/clock.js";
+
+const SECTIONS = ["who", "totals", "hosts", "lanes", "gates", "priorities", "reasons", "ended", "waits", "hour"];
+
+function emptyPlant() {
+  const plant = { known: false, live: false, slots: {} };
+  for (const name of SECTIONS) plant[name] = {};
+  return plant;
+}
+
+// Attempts by host, so that a change on one host draws that host and no other.
+function putSlots(slots, changes) {
+  for (const [key, entry] of Object.entries(changes)) {
+    const cut = key.indexOf(":");
+    const [place, host] = [key.slice(0, cut), key.slice(cut + 1)];
+    if (entry === null) delete slots[host]?.[place];
+    else (slots[host] ??= {})[place] = markRaw(entry);
+  }
+}
+
+function put(plant, changes) {
+  for (const name of SECTIONS) {
+    for (const [key, entry] of Object.entries(changes[name] ?? {})) {
+      if (entry === null) delete plant[name][key];
+      else plant[name][key] = entry !== null && typeof entry === "object" ? markRaw(entry) : entry;
+    }
+  }
+  putSlots(plant.slots, changes.slots ?? {});
+}
+
+// Something reactive that keeps itself up to date until `close()`.
+export function followPlant(address) {
+  const plant = reactive(emptyPlant());
+  const source = new EventSource(address);
+  source.addEventListener("picture", (event) => {
+    const told = JSON.parse(event.data);
+    setClock(told.at);
+    Object.assign(plant, emptyPlant(), { known: true, live: true });
+    put(plant, told);
+  });
+  source.addEventListener("changes", (event) => put(plant, JSON.parse(event.data)));
+  source.onopen = () => (plant.live = true);
+  source.onerror = () => (plant.live = false); // the browser tries again by itself
+  return { plant, close: () => source.close() };
+}
