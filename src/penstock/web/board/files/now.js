@@ -112,13 +112,17 @@ export default {
         h("p", h("code", { class: "command" }, `penstock submit KIND '{"prompt": "…"}'`)),
       ]) : null,
       this.hosts(),
-      h("div", { class: "halves" }, [
-        part("Lanes", lanesTable(plant.lanes, this.mayAct, this.act)),
-        Object.keys(plant.gates).length ? part("Gates", gatesList(plant.gates)) : null,
-        part("Queue by priority", byPriority(plant.priorities)),
-        part("The queue waits for", byReason(plant.reasons)),
-        part("Ended in the last hour", ...throughput(plant.ended, plant.hour)),
-        part("Waits of the last hour", waitsOfHour(plant.waits, plant.hour)),
+      h("div", { class: "columns" }, [
+        h("div", [
+          part("Lanes", lanesTable(plant.lanes, this.mayAct, this.act)),
+          part("Queue by priority", byPriority(plant.priorities)),
+          part("Ended in the last hour", ...throughput(plant.ended, plant.hour)),
+        ]),
+        h("div", [
+          Object.keys(plant.gates).length ? part("Gates", gatesList(plant.gates)) : null,
+          part("The queue waits for", byReason(plant.reasons)),
+          part("Waits of the last hour", waitsOfHour(plant.waits, plant.hour)),
+        ]),
       ]),
     ]);
   },

@@ -92,14 +92,14 @@ export const HostRow = {
     const { host, name } = this;
     return h("li", { class: ["host", host.state], "data-host": name }, [
       h("div", { class: "host-head" }, [
-        h("p", { class: "host-title" }, [
+        h("div", { class: "host-title" }, [
           h("a", { href: `/board/queue?host=${encodeURIComponent(name)}`, class: "host-name" }, name),
           badge(host.state),
+          this.mayAct ? this.actions() : null,
         ]),
         host.detail ? h("p", { class: ["host-detail", host.state === "up" ? "soft" : "told"] }, host.detail) : null,
         this.facts(),
         ...this.units(),
-        this.mayAct ? this.actions() : null,
       ]),
       this.row(),
     ]);

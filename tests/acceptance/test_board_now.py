@@ -1,0 +1,137 @@
+"""The Now page in a real Chromium: what runs and waits is seen as it changes, and can be paused by click."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Page, expect
+
+from tests.acceptance.board_rig import Board, Watch, ready
+
+# When each task was first seen in a slot, by the browser's clock, which is this machine's.
+_SEEN = """
+window.__seen = {};
+new MutationObserver(() => {
+  const slots = document.querySelectorAll("[data-task]");
+  for (const slot of slots) window.__seen[slot.dataset.task] ??= Date.now() / 1000;
+}).observe(document.body, { childList: true, subtree: true, attributes: true, attributeFilter: ["data-task"] });
+"""
+
+
+@contextmanager
+def running(board: Board, name: str, **fields: object) -> Iterator[str]:
+    """A task in a slot of birch, until the test is over."""
+    task_id = board.submit("long", {"id": name}, priority=0, **fields)
+    try:
+        yield board.wait_for(task_id, "running")
+    finally:
+        board.post(f"/api/tasks/{task_id}/cancel")
+
+
+def opened(page: Page, board: Board) -> Page:
+    ready(page, board.at("/"))
+    expect(page.locator(".now")).to_be_visible()
+    return page
+
+
+def test_a_slot_shows_its_task_and_is_free_when_it_is_over(board: Board, page: Page) -> None:
+    """E7: with kind, name and time, without anybody reloading; it leads to the task."""
+    opened(page, board)
+    with running(board, "now-shown") as task_id:
+        slot = page.locator(f'[data-host="birch"] [data-task="{task_id}"]')
+        expect(slot).to_contain_text("long")
+        expect(slot).to_contain_text("now-shown")
+        expect(slot.locator("time")).to_have_text("1 s")
+        expect(slot).to_have_attribute("href", f"/board/tasks/{task_id}")
+        free = page.locator('[data-host="birch"] .slot.free').count()
+    expect(page.locator(f'[data-task="{task_id}"]')).to_have_count(0)
+    expect(page.locator('[data-host="birch"] .slot.free')).to_have_count(free + 1)
+
+
+def test_a_change_is_seen_soon_after_its_event(board: Board, page: Page) -> None:
+    """E7: from the moment that the event tells to the moment that the browser shows it; the figure is printed."""
+    opened(page, board)
+    page.evaluate(_SEEN)
+    late_s = []
+    for turn in range(5):
+        with running(board, f"now-soon-{turn}") as task_id:
+            expect(page.locator(f'[data-task="{task_id}"]')).to_be_visible()
+            seen_at = page.evaluate("(task) => window.__seen[task]", task_id)
+            late_s.append(seen_at - board.get(f"/api/tasks/{task_id}")["started_at"])
+    print(f"from event to screen: {', '.join(f'{late * 1000:.0f} ms' for late in sorted(late_s))}")
+
+
+def test_all_that_stands_is_told_in_words(board: Board, page: Page) -> None:
+    """D6, E7: a host that is down says why, a closed gate says why and since when, waits have their reasons."""
+    scene = board.scene
+    opened(page, board)
+    down = page.locator('[data-host="down"]')
+    expect(down.locator(".badge")).to_have_text("✕down")
+    expect(down).to_contain_text("Connection refused")
+    gate = page.locator('[data-gate="vram"]')
+    expect(gate.locator(".badge")).to_have_text("✕closed")
+    expect(gate).to_contain_text("3 < 8")
+    expect(gate).to_contain_text("holds kinds held")
+    expect(page.locator(f'[data-task="{scene.running}"]')).to_contain_text("scene-long")
+    expect(page.locator('[data-lane="reports"]')).to_contain_text("of 2")
+    expect(page.locator('[data-lane="reports"]')).to_contain_text("1 on birch")
+    waits = page.get_by_role("list", name="Queued tasks by what they wait for")
+    expect(waits).to_contain_text("gate:vram")
+    expect(waits).to_contain_text("host-down")
+    expect(page.get_by_role("list", name="Queued tasks by priority").locator("li")).to_have_count(5)
+    picture = page.get_by_role("img", name="Tasks ended per minute")
+    expect(picture.locator("rect").first).to_be_attached()
+    expect(page.get_by_text("Dispatched by penstock serve")).to_be_visible()
+
+
+def test_a_host_is_paused_and_resumed_by_click(board: Board, page: Page) -> None:
+    """E7: the picture shows what the dispatcher did, not what the page hopes."""
+    opened(page, board)
+    host = page.locator('[data-host="cedar"]')
+    page.get_by_role("button", name="Pause host cedar").click()
+    expect(host.locator(".badge")).to_have_text("‖paused")
+    assert board.get("/api/hosts")["hosts"]["cedar"]["state"] == "paused"
+    page.get_by_role("button", name="Resume host cedar").click()
+    expect(host.locator(".badge")).to_have_text("●up")
+
+
+def test_a_lane_is_paused_and_resumed_by_click(board: Board, page: Page) -> None:
+    opened(page, board)
+    page.get_by_role("button", name="Pause lane bulk").click()
+    expect(page.locator('[data-lane="bulk"] .badge')).to_have_text("‖paused")
+    page.get_by_role("button", name="Resume lane bulk").click()
+    expect(page.locator('[data-lane="bulk"] .badge')).to_have_text("●open")
+
+
+def test_slots_are_changed_by_click(board: Board, page: Page) -> None:
+    opened(page, board)
+    host = page.locator('[data-host="cedar"]')
+    expect(host).to_contain_text("of 2 slots")
+    page.get_by_role("button", name="One more slot for cedar").click()
+    expect(host).to_contain_text("of 3 slots")
+    assert board.get("/api/hosts")["hosts"]["cedar"]["slots"] == 3
+    page.get_by_role("button", name="One less slot for cedar").click()
+    expect(host).to_contain_text("of 2 slots")
+
+
+def test_that_everything_is_paused_is_told(board: Board, page: Page) -> None:
+    opened(page, board)
+    page.get_by_role("button", name="Pause everything").click()
+    expect(page.get_by_text("Everything is paused")).to_be_visible()
+    page.get_by_role("button", name="Resume everything").click()
+    expect(page.get_by_text("Everything is paused")).to_have_count(0)
+
+
+def test_a_stream_that_cannot_be_had_is_told_and_tried_again(
+    board: Board, watch_page: tuple[Page, Watch]
+) -> None:
+    """E7: what is shown then is this moment, from a whole picture."""
+    page, watch = watch_page
+    page.route("**/live/now", lambda route: route.abort())
+    ready(page, board.at("/"))
+    expect(page.get_by_text("Connecting…")).to_be_visible()
+    page.unroute("**/live/now")
+    with running(board, "now-again") as task_id:
+        expect(page.locator(f'[data-task="{task_id}"]')).to_be_visible()
+    watch.complaints.clear()  # the browser tells of the request that failed
