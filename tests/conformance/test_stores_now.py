@@ -17,6 +17,7 @@ from penstock.scheduling.messages import (
     GateChange,
     HostChange,
     LaneChange,
+    Reprioritize,
     Requeue,
     Revive,
     Route,
@@ -103,6 +104,28 @@ async def test_queued_tasks_are_counted_by_lane_and_priority(store: Store) -> No
     assert (await both(store, T0 + 5, now)).queued_by_priority() == {0: 3, 2: 7}
 
 
+async def test_a_changed_priority_moves_a_task_to_another_count(store: Store) -> None:
+    """E7: of queued tasks; a running one is shown with it."""
+    ids = await store.submit(tasks(4))
+    now = await store.now(T0)
+    await store.record(
+        [
+            Reprioritize(ids[0], T0 + 1, 2, 4),
+            Reprioritize(ids[0], T0 + 2, 4, 0),
+            start(ids[1]),
+            Reprioritize(ids[1], T0 + 2, 2, 1),
+            Reprioritize(ids[2], T0 + 2, 2, 3),
+            start(ids[2], at=T0 + 3),
+            requeue(ids[2], at=T0 + 4),
+        ]
+    )
+    now = await both(store, T0 + 5, now)
+    assert now.queued_by_priority() == {0: 1, 2: 1, 3: 1}
+    assert [one.priority for one in now.running] == [1]
+    await store.record([Reprioritize(ids[1], T0 + 6, 1, 4)])
+    assert [one.priority for one in (await both(store, T0 + 7, now)).running] == [4]
+
+
 async def test_a_task_that_was_forgotten_between_two_looks_is_not_counted(store: Store) -> None:
     ids = await store.submit(tasks(3))
     now = await store.now(T0)
@@ -115,6 +138,7 @@ async def test_whatever_happens_a_look_from_the_last_one_is_right(store: Store) 
     """C4: whole looks at a long queue are dear; the others may not drift away from them."""
     chance = random.Random(8)
     where: dict[str, tuple[str, int]] = {}
+    priorities: dict[str, int] = {}
     now: Now | None = None
     for step in range(60):
         at = T0 + step * 40
@@ -122,10 +146,16 @@ async def test_whatever_happens_a_look_from_the_last_one_is_right(store: Store) 
             Task("count", {"n": n}, priority=chance.randrange(5), lane=chance.choice("ab"), queued_at=at)
             for n in range(chance.randrange(6))
         ]
-        where |= dict.fromkeys(await store.submit(new) if new else [], ("queued", 0))
+        ids = await store.submit(new) if new else []
+        where |= dict.fromkeys(ids, ("queued", 0))
+        priorities |= {id: task.priority for id, task in zip(ids, new, strict=True)}
         decisions: list[Decision] = []
         for task in chance.sample(list(where), min(len(where), 8)):
             state, attempt = where[task]
+            if state in ("queued", "running") and chance.random() < 0.2:
+                priority = chance.randrange(5)
+                decisions.append(Reprioritize(task, at, priorities[task], priority))
+                priorities[task] = priority
             if state == "queued":
                 decisions.append(start(task, attempt + 1, at, host=chance.choice(["x", "y"])))
                 where[task] = "running", attempt + 1

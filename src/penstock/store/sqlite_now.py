@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.model import State
 from penstock.scheduling.routes import route_key
@@ -28,12 +28,15 @@ Connection = sqlite3.Connection
 
 def read_now(connection: Connection, at: float, owner_lock: OwnerLock, seen: Now | None) -> Now:
     event, task = connection.execute(QUERIES["newest_numbers"]).fetchone()
-    if seen is not None and (event - seen.event > _MOST_EVENTS or _was_pruned(connection, seen, event)):
-        seen = None
-    queued = _counted(connection, 0) if seen is None else _queued_since(connection, seen)
+    since = None if seen is None else _since(connection, seen, event)
+    if seen is None or since is None:
+        seen, since = None, _Since(True, False)
+        queued = _counted(connection, 0)
+    else:
+        queued = _queued_since(connection, seen, since)
     running = _running(connection, seen)
     snapshot = snapshot_of(connection, at, owner_lock, _by_route(queued), _by_place(running))
-    requeued = seen is None or _requeued(connection, seen)
+    requeued = since.requeued or seen is None or seen.held.requeued
     held = _held(connection, at, requeued or any(key.tied for key in queued), seen)
     ended, ended_since = _ended(connection, at, event, seen)
     told = connection.execute(QUERIES["now_conditions"]).fetchall()
@@ -67,15 +70,26 @@ def _counted(connection: Connection, after: int) -> dict[QueuedKey, int]:
     return counts
 
 
-def _was_pruned(connection: Connection, seen: Now, event: int) -> bool:
-    """Whether something was forgotten again that happened since: numbers have no gaps otherwise."""
-    found = connection.execute(QUERIES["events_since"], (seen.event,)).fetchone()[0]
-    return bool(found != event - seen.event)
+class _Since(NamedTuple):
+    """What has happened among other things."""
+
+    requeued: bool
+    reprioritized: bool
 
 
-def _queued_since(connection: Connection, seen: Now) -> dict[QueuedKey, int]:
+def _since(connection: Connection, seen: Now, event: int) -> _Since | None:
+    """None: so much happened that a whole look is cheaper, or some of it was forgotten again."""
+    if event - seen.event > _MOST_EVENTS:
+        return None
+    found, requeued, reprioritized = connection.execute(QUERIES["events_since"], (seen.event,)).fetchone()
+    # Numbers have no gaps but where events were pruned.
+    return _Since(bool(requeued), bool(reprioritized)) if found == event - seen.event else None
+
+
+def _queued_since(connection: Connection, seen: Now, since: _Since) -> dict[QueuedKey, int]:
+    query = "now_queued_since_changes" if since.reprioritized else "now_queued_since"
     counts = dict(seen.queued)
-    for row in connection.execute(QUERIES["now_queued_since"], (seen.event, seen.task)):
+    for row in connection.execute(QUERIES[query], (seen.event, seen.task)):
         key = _key(row)
         counts[key] = counts.get(key, 0) + row[7]
     for key, count in _counted(connection, seen.task).items():
@@ -114,13 +128,6 @@ def _by_place(running: Sequence[Running]) -> dict[tuple[str, str], int]:
     for one in running:
         places[one.host, one.lane] = places.get((one.host, one.lane), 0) + 1
     return places
-
-
-def _requeued(connection: Connection, seen: Now) -> bool:
-    """Whether tasks may wait for another try: some were put back since what is held was counted."""
-    if seen.held.requeued:
-        return True
-    return bool(connection.execute(QUERIES["requeued_since"], (seen.event,)).fetchone()[0])
 
 
 def _held(connection: Connection, at: float, may_be: bool, seen: Now | None) -> Held:

@@ -332,6 +332,32 @@ WHERE t.number <= ?2
 GROUP BY t.kind, t.lane, t.host, t.model, t.needs, t.priority, tied
 HAVING change <> 0
 
+-- The same where priorities were changed too: a task was counted at the one that the first change tells.
+-- name: now_queued_since_changes
+WITH steps (task, first, was) AS MATERIALIZED (
+    SELECT task, min(number), (type = 'started' OR (type = 'ended' AND attempt IS NULL))
+    FROM events
+    WHERE number > ?1 AND type IN ('started', 'requeued', 'ended', 'revived') AND task IS NOT NULL
+    GROUP BY task
+),
+changes (task, first, was) AS MATERIALIZED (
+    SELECT task, min(number), data ->> 'from' FROM events WHERE number > ?1 AND type = 'reprioritized' GROUP BY task
+),
+moved AS (
+    SELECT t.*, t.state = 'queued' AS queued, coalesce(steps.was, t.state = 'queued') AS was_queued,
+           coalesce(changes.was, t.priority) AS was_priority
+    FROM (SELECT task FROM steps UNION SELECT task FROM changes) AS touched
+    CROSS JOIN tasks AS t ON t.id = touched.task
+    LEFT JOIN steps ON steps.task = t.id
+    LEFT JOIN changes ON changes.task = t.id
+    WHERE t.number <= ?2
+)
+SELECT kind, lane, host, model, needs, place, ("after" IS NOT NULL OR not_before IS NOT NULL) AS tied, sum(one) AS change
+FROM (SELECT *, priority AS place, queued AS one FROM moved
+      UNION ALL SELECT *, was_priority, -was_queued FROM moved)
+GROUP BY kind, lane, host, model, needs, place, tied
+HAVING change <> 0
+
 -- name: now_running
 SELECT id, attempts, ran_on, key, kind, lane, priority, run, started_at, needs
 FROM tasks
@@ -340,7 +366,7 @@ WHERE ended_at IS NULL AND state = 'running'
 -- name: now_started
 SELECT id, attempts, ran_on, key, kind, lane, priority, run, started_at, needs
 FROM tasks
-WHERE state = 'running' AND id IN (SELECT task FROM events WHERE number > ? AND type = 'started')
+WHERE state = 'running' AND id IN (SELECT task FROM events WHERE number > ? AND type IN ('started', 'reprioritized'))
 
 -- name: now_still_running
 SELECT id, attempts FROM tasks WHERE state = 'running' AND id IN (SELECT value FROM json_each(?))
@@ -372,13 +398,10 @@ WHERE number > ?1 AND type = 'ended' AND at >= ?2
 GROUP BY minute, state
 
 -- name: events_since
-SELECT count(*) FROM events WHERE number > ?
+SELECT count(*), coalesce(max(type = 'requeued'), 0), coalesce(max(type = 'reprioritized'), 0) FROM events WHERE number > ?
 
 -- name: event_at
 SELECT at FROM events WHERE number >= ? ORDER BY number LIMIT 1
-
--- name: requeued_since
-SELECT EXISTS (SELECT 1 FROM events WHERE number > ? AND type = 'requeued')
 
 -- name: now_waits
 SELECT k.value,
