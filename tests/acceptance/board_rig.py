@@ -13,6 +13,7 @@ Afterwards `page` asserts that nothing was complained of, nothing broke the poli
 from __future__ import annotations
 
 import asyncio
+import sys
 from asyncio.events import AbstractEventLoop
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -29,13 +30,16 @@ from playwright.sync_api import Error as PlaywrightError
 from penstock.testing import ModelBehaviour, ModelServer
 from tests.acceptance import browser_rig
 from tests.acceptance.serve_rig import PATIENCE_S, Serve, serving, until
+from tests.unit.researcher_rig import write_stand_ins
 
 MEMBERS = ("amber", "basalt", "copper", "dolomite", "erbium", "flint")
 EVIL = "<img src=x onerror=window.__pwned=1><script>window.__pwned=1</script>"
+SECRET = "gneiss-4417-unseen"  # in the config, and in no page
 ENDED = ("done", "failed", "cancelled", "blocked")
 
 # Kinds: `quick` ends at once, `long` stays until it is cancelled, `broken` fails, `held` waits for a gate that is
-# closed, `remote` for a host that is down; `echo` gives back `say` of its payload, or fails with `cry`.
+# closed, `remote` for a host that is down; `echo` gives back `say` of its payload, or fails with `cry`; `research`
+# does what its query says, and keeps a log (see tests/unit/researcher_rig.py).
 CONFIG = """
 [hosts.alder]
 type = "simulated"
@@ -69,6 +73,14 @@ type = "python"
 serves = ["echo"]
 call = "plant:echo"
 slots = 2
+
+[hosts.fir]
+type = "researcher"
+serves = ["research"]
+python = "{python}"
+model = "m"
+url = "http://model.test/v1"
+env = {{ PYTHONPATH = "{packages}", RIG_PASS = "{secret}" }}
 
 {members}
 [lanes.reports]
@@ -208,7 +220,7 @@ class Scene:
         return cls(run, running, queued, remote, failed=ids[-2], done=ids[0], hostile=ids[-1])
 
 
-def config(models_url: str) -> str:
+def config(models_url: str, packages: Path) -> str:
     members = "".join(
         f'[hosts.{name}]\ntype = "openai"\nurl = "{models_url}"\nmodel = "{name}"\nserves = ["chat"]\nslots = 4\n\n'
         for name in (*MEMBERS, "chair")
@@ -216,7 +228,9 @@ def config(models_url: str) -> str:
     council = "".join(
         f'[[councils.sages.members]]\nname = "{name.upper()}"\nmodel = "{name}"\n' for name in MEMBERS
     )
-    return CONFIG.format(members=members, council=council)
+    return CONFIG.format(
+        members=members, council=council, python=sys.executable, packages=packages, secret=SECRET
+    )
 
 
 @contextmanager
@@ -226,10 +240,13 @@ def plant(folder: Path) -> Iterator[Board]:
     (folder / "plant.py").write_text(PLANT)
     with ExitStack() as stack:
         models = stack.enter_context(ModelServer.in_thread(behaviour))
-        serve = stack.enter_context(serving(folder, config(models.url)))
+        packages = write_stand_ins(folder / "packages")
+        serve = stack.enter_context(serving(folder, config(models.url, packages)))
         # There is no TLS, and to read all certificates takes longer than to ask.
         http = stack.enter_context(httpx.Client(base_url=serve.root_url, timeout=PATIENCE_S, verify=False))
         board = Board(serve, http)
+        # Its process begins with the first look, and takes long on a busy machine.
+        until(lambda: http.get("/board/").status_code == 200, lambda: serve.log)
         yield board
         board.come_to_rest()
 

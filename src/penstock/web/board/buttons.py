@@ -10,6 +10,7 @@ button("Change priority…", asked.open)
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -119,7 +120,8 @@ class Button(Element):
 
     def _handle_delete(self) -> None:
         if self._asked is not None and not self._asked.is_deleted:
-            self._asked.delete()
+            with suppress(ValueError):  # the whole page goes, and its content has let go of it already
+                self._asked.delete()
         super()._handle_delete()
 
 

@@ -201,7 +201,7 @@ def attempts(seen: Seen) -> Node:
     if not seen.attempts:
         return node("p", "It has not been started yet.", class_="soft")
     heads = (">#", "Host", "Started", "Ended", ">Ran", "Verdict", ">Tokens", ">Cost", "Error")
-    return rows_of("Attempts", heads, [_attempt(one, seen) for one in seen.attempts])
+    return rows_of("Every attempt", heads, [_attempt(one, seen) for one in seen.attempts])
 
 
 def _attempt(one: Attempt, seen: Seen) -> Node:

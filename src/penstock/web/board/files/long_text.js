@@ -46,7 +46,7 @@ export default {
     const shown = this.whole ? this.whole[0] : this.text;
     const dots = this.is_cut && !this.whole ? "\n…" : "";
     return h("div", { class: "long-text" }, [
-      h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": this.label }, shown + dots),
+      h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": `${this.label} as text` }, shown + dots),
       h("p", { class: "under" }, [
         this.rest(),
         h("a", { class: "button quiet", href: `${this.url}?download=1`, download: "" }, `Download ${this.label.toLowerCase()}`),
