@@ -66,7 +66,7 @@ async def test_b7_calls_of_a_revoked_token_end_at_once_and_start_no_more(
                 await web.service._read_tokens()
                 refused(await theirs)
             assert len(upstream.calls) == 3
-            assert not any(web.parts.tokens._told.values())
+            assert not any(one.told for those in web.parts.tokens._opened.values() for one in those.values())
             refused(await web.http.post(url, json=asked()))
 
 

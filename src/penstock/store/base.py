@@ -338,6 +338,15 @@ class Store(Protocol):
     async def revoke_token(self, name: str) -> bool:
         """Forget a token; False when there is none of that name."""
 
+    async def secret(self, name: str) -> bytes:
+        """32 random bytes, made when they are first asked for: the same for all who ask, and for good."""
+
+    async def end_session(self, id: str, expires_at: float) -> None:
+        """Keep it in mind that a session was ended before its time; until that comes."""
+
+    async def ended_sessions(self) -> dict[str, float]:
+        """Those that were ended, with when they would have expired; what is past is forgotten."""
+
     async def lease(self, name: str, owner: str, ttl_s: float, note: str = "") -> bool:
         """Hold a name for so long, or longer when one has it; False while somebody else does.
 

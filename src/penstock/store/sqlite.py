@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import sqlite3
 import threading
 import time
@@ -335,6 +336,26 @@ class SQLiteStore:
 
     async def revoke_token(self, name: str) -> bool:
         return await self._write(lambda c: c.execute(QUERIES["drop_token"], (name,)).rowcount == 1)
+
+    async def secret(self, name: str) -> bytes:
+        fresh = secrets.token_bytes(32)
+
+        def kept(connection: sqlite3.Connection) -> bytes:
+            connection.execute(QUERIES["keep_secret"], (name, fresh))
+            found: bytes = connection.execute(QUERIES["secret"], (name,)).fetchone()[0]
+            return found
+
+        return await self._write(kept)
+
+    async def end_session(self, id: str, expires_at: float) -> None:
+        def end(connection: sqlite3.Connection) -> None:
+            connection.execute(QUERIES["forget_sessions"], (time.time(),))
+            connection.execute(QUERIES["end_session"], (id, expires_at))
+
+        await self._write(end)
+
+    async def ended_sessions(self) -> dict[str, float]:
+        return dict(await self._rows("ended_sessions", time.time()))
 
     async def lease(self, name: str, owner: str, ttl_s: float, note: str = "") -> bool:
         now = time.time()

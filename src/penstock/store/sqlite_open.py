@@ -29,6 +29,7 @@ MIGRATIONS: tuple[str, ...] = (
     "sqlite/0008_outputs.sql",
     "sqlite/0009_leases.sql",
     "sqlite/0010_priorities.sql",
+    "sqlite/0011_sessions.sql",
 )
 QUERIES = Queries("sqlite/queries.sql")
 

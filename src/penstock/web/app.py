@@ -40,15 +40,17 @@ from penstock.web import (
 )
 from penstock.web.agent_door import AgentDoor
 from penstock.web.auth import Origins, Tokens
-from penstock.web.board_door import BoardDoor
+from penstock.web.board_door import BoardDoor, lead_in
 from penstock.web.board_process import BoardProcess
 from penstock.web.calls import OUR_HEADERS
 from penstock.web.council_door import CouncilDoor
-from penstock.web.door import App, Door
+from penstock.web.door import App, Door, Entry
 from penstock.web.events import HEARTBEAT_S, Feed
 from penstock.web.front_door import FrontDoor
 from penstock.web.limits import Limits
+from penstock.web.login import PATHS
 from penstock.web.refusals import JSON, Refused, of_status, refusal_of, stopping
+from penstock.web.sessions import Sessions
 from penstock.web.shortcuts import Shortcuts
 
 
@@ -81,12 +83,14 @@ class Parts:
     council_door: CouncilDoor = field(init=False)
     board: BoardProcess | None = None  # None: there is none here
     board_door: BoardDoor | None = None
+    sessions: Sessions = field(init=False)
 
     def __post_init__(self) -> None:
         self.limits = Limits(self.config.server.max_queued_bytes)
         self.front_door = FrontDoor(self.config, self.dispatcher, self.tokens, self.limits, self.metrics)
         self.agent_door = AgentDoor(self.config, self.dispatcher, self.tokens, self.front_door)
         self.council_door = CouncilDoor(self.config)
+        self.sessions = Sessions(self.tokens, self.store)
 
     def must_dispatch(self) -> None:
         """Refused when nobody would act on a request."""
@@ -103,14 +107,19 @@ def build_app(parts: Parts) -> App:
     """What uvicorn serves: the door, behind it the board, calls, and for all else the framework."""
     server = parts.config.server
     app: App = Shortcuts(framework(parts), openai_api.calls(parts), agents.calls(parts))
+    entry = None
     if parts.board is not None:
-        app = parts.board_door = BoardDoor(app, parts.board, parts.tokens, server.body_limit_bytes)
+        app = parts.board_door = BoardDoor(
+            app, parts.board, parts.tokens, parts.sessions, server.body_limit_bytes
+        )
+        entry = Entry(parts.sessions, PATHS, lead_in)
     door = Door(
         app,
         tokens=parts.tokens,
         origins=Origins(parts.bound, server.cors),
         body_limit_bytes=server.body_limit_bytes,
         metrics=parts.metrics,
+        entry=entry,
     )
     if not server.cors:
         return door

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,6 +26,7 @@ from penstock.store.tokens import PREFIX, SCOPES, digest_of, id_of, is_secret_of
 from penstock.web.refusals import Refused
 
 LOCAL = "local"  # the name of whoever comes without a token
+_NOBODY = Token("", "", digest_of(""), ())  # what a secret of no token is compared with
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -43,6 +44,7 @@ class Caller:
     requests_per_min: float | None = None
     token_id: str = ""  # "" for the one without a token
     guest: Guest | None = None  # an attempt of the dispatcher's own
+    session: str = ""  # of a browser: the id of its log-in
 
     def must_have(self, scope: str) -> None:
         if scope not in self.scopes:
@@ -80,6 +82,19 @@ class Caller:
         return asked
 
 
+@dataclass(slots=True)
+class _Opened:
+    """What a caller has open."""
+
+    gone: asyncio.Event = field(default_factory=asyncio.Event)  # set when his streams must end
+    told: dict[object, Callable[[], None]] = field(default_factory=dict)  # who hears when he is shut out
+
+    def end(self) -> None:
+        self.gone.set()
+        for tell in list(self.told.values()):
+            tell()
+
+
 class Tokens:
     """The tokens as the store had them when they were last read."""
 
@@ -91,8 +106,8 @@ class Tokens:
         )
         self._guests: dict[str, tuple[Token, Caller]] = {}  # by id
         self._own: dict[str, tuple[Token, Caller]] = {}  # by id: of commands
-        self._gone: dict[str, asyncio.Event] = {}  # by id: set when its streams must end
-        self._told: dict[str, dict[object, Callable[[], None]]] = {}  # by id: who hears when it is shut out
+        self._ended: set[str] = set()  # sessions that were ended before their time
+        self._opened: dict[str, dict[str, _Opened]] = {}  # by the ids of token and session
         self.is_open = loopback
 
     def take(self, tokens: Iterable[Token]) -> None:
@@ -107,10 +122,35 @@ class Tokens:
             self._shut_out(id)
 
     def _shut_out(self, id: str) -> None:
-        if id in self._gone:
-            self._gone.pop(id).set()
-        for tell in list(self._told.pop(id, {}).values()):
-            tell()
+        """A token, with all its sessions."""
+        for opened in self._opened.pop(id, {}).values():
+            opened.end()
+
+    def end_sessions(self, ids: Iterable[str]) -> None:
+        """They never come in again."""
+        for id in ids:
+            self._ended.add(id)
+            self._end_streams(id)
+
+    def expire_session(self, id: str) -> None:
+        """Its time is over, as its cookie tells: what it has open ends, and need not be kept in mind."""
+        self._end_streams(id)
+        self._ended.discard(id)
+
+    def _end_streams(self, session: str) -> None:
+        for sessions in list(self._opened.values()):
+            if (opened := sessions.pop(session, None)) is not None:
+                opened.end()
+
+    def caller_of_session(self, token_id: str, session: str) -> Caller | None:
+        found = self._known.get(token_id)
+        return None if found is None or session in self._ended else replace(found[1], session=session)
+
+    def token_of(self, secret: str) -> Token | None:
+        """Whose secret it is, for a log-in; what is wrong with a wrong one takes no time of its own."""
+        found = self._known.get(id_of(secret) or "")
+        token = _NOBODY if found is None else found[0]
+        return token if is_secret_of(token, secret) and found is not None else None
 
     def invite(self, guest: Guest) -> str:
         """A key for the calls of an attempt, to be handed to that attempt alone."""
@@ -149,18 +189,17 @@ class Tokens:
 
     def gone(self, caller: Caller) -> asyncio.Event:
         """Set when the caller is shut out: what he has open must end."""
-        if caller.token_id not in self._gone:
-            self._gone[caller.token_id] = asyncio.Event()
+        event = self._opened_by(caller).gone
         if not self._is_in(caller):
-            self._gone[caller.token_id].set()
-        return self._gone[caller.token_id]
+            event.set()
+        return event
 
     def when_gone(self, caller: Caller, tell: Callable[[], None]) -> Callable[[], None]:
         """As `gone`, for the many who cannot each wait: `tell` is called then, or at once. Returns what ends it."""
         if not self._is_in(caller):
             tell()
             return lambda: None
-        listening = self._told.setdefault(caller.token_id, {})
+        listening = self._opened_by(caller).told
         key = object()
         listening[key] = tell
 
@@ -169,8 +208,13 @@ class Tokens:
 
         return forget
 
+    def _opened_by(self, caller: Caller) -> _Opened:
+        return self._opened.setdefault(caller.token_id, {}).setdefault(caller.session, _Opened())
+
     def _is_in(self, caller: Caller) -> bool:
         id = caller.token_id
+        if caller.session in self._ended:
+            return False
         return any(id in those for those in (self._known, self._guests, self._own)) or (
             id == "" and self.is_open
         )
@@ -187,6 +231,10 @@ class Tokens:
             requests_per_min=server.requests_per_min if rate is None else rate,
             token_id=token.id,
         )
+
+
+def has_secret(headers: Mapping[bytes, bytes]) -> bool:
+    return _secret(headers) is not None
 
 
 def _secret(headers: Mapping[bytes, bytes]) -> str | None:
@@ -220,7 +268,9 @@ class Origins:
     def check_origin(self, method: str, headers: Mapping[bytes, bytes]) -> None:
         origin = headers.get(b"origin", b"").decode("latin-1")
         if origin:
-            if self._allowed & {origin, "*"} or _is_same(origin, headers.get(b"host", b"").decode("latin-1")):
+            if self._allowed & {origin, "*"} or is_same_origin(
+                origin, headers.get(b"host", b"").decode("latin-1")
+            ):
                 return
         else:
             site = headers.get(b"sec-fetch-site", b"")
@@ -243,7 +293,7 @@ def _name_of(host: str) -> str:
         return ""
 
 
-def _is_same(origin: str, host: str) -> bool:
+def is_same_origin(origin: str, host: str) -> bool:
     try:
         return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
     except ValueError:

@@ -7,6 +7,7 @@ else can send. Streams end when the token they came with is revoked, and when th
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from penstock.web.auth import Caller, Tokens
@@ -14,8 +15,10 @@ from penstock.web.board.viewer import Viewer, as_header
 from penstock.web.board_process import BoardProcess, Link
 from penstock.web.board_proxy import PREFIX, Exchange, Lost, Passing, Socket, request_headers
 from penstock.web.door import App, Message, Receive, Scope, Send, refuse
+from penstock.web.login import PATHS, LogIn, to_login
 from penstock.web.plain_pages import HEADERS, failed_page, is_for_reading, page, starting_page
 from penstock.web.refusals import Refused
+from penstock.web.sessions import COOKIE, Session, Sessions, set_cookie
 from penstock.web.shortcuts import Route
 
 _ROUTE = Route("/board")
@@ -25,10 +28,14 @@ _STOPPING = 1012  # closes a WebSocket: come again
 
 
 class BoardDoor:
-    def __init__(self, app: App, board: BoardProcess, tokens: Tokens, message_limit_bytes: int) -> None:
+    def __init__(
+        self, app: App, board: BoardProcess, tokens: Tokens, sessions: Sessions, message_limit_bytes: int
+    ) -> None:
         self._app = app
         self._board = board
         self._tokens = tokens
+        self._sessions = sessions
+        self._login = LogIn(tokens, sessions)
         self._limit = message_limit_bytes
         self._streams: set[Passing] = set()
 
@@ -59,12 +66,44 @@ class BoardDoor:
                 raise Refused(404, "not_found", "there is nothing here", "the board is at /board/")
             await page(b"", 303, send, {"Location": f"{PREFIX}/"})
             return
+        if scope["type"] == "http" and scope["path"] in PATHS:
+            await self._login.answer(scope, receive, send)
+            return
         caller: Caller = scope["state"]["caller"]
         caller.must_have("read")
-        viewer = Viewer(caller.name, tuple(sorted(caller.scopes)), caller.lane)
+        session, longer = self._session(scope)
         if scope["type"] == "websocket":
             await receive()  # that it wants to connect
+        elif longer:
+            send = self._renewing(session, scope, send)
+        viewer = self._viewer(caller, session or self._sessions.stand_in(caller))
         await self._pass_on(scope, receive, send, caller, request_headers(scope, as_header(viewer)))
+
+    def _session(self, scope: Scope) -> tuple[Session | None, bool]:
+        """The browser's, which is made longer by being used: whether it was."""
+        session: Session | None = scope["state"].get("session")
+        longer = None if session is None else self._sessions.renewed(session)
+        return longer or session, longer is not None
+
+    def _viewer(self, caller: Caller, session: Session | None) -> Viewer:
+        name, scopes = caller.name, tuple(sorted(caller.scopes))
+        if session is None:
+            return Viewer(name, scopes, caller.lane)
+        cookie = f"{COOKIE}={self._sessions.cookie_of(session)}"
+        return Viewer(name, scopes, caller.lane, cookie, session.csrf)
+
+    def _renewing(self, session: Session | None, scope: Scope, send: Send) -> Send:
+        assert session is not None
+        age_s = max(0, int(session.expires_at - time.time()))
+        value = self._sessions.cookie_of(session)
+        cookie = set_cookie(COOKIE, value, dict(scope["headers"]), age_s=age_s, site="Lax")
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"set-cookie", cookie.encode())]
+            await send(message)
+
+        return sending
 
     async def _pass_on(
         self, scope: Scope, receive: Receive, send: Send, caller: Caller, headers: list[tuple[str, str]]
@@ -95,7 +134,7 @@ class BoardDoor:
                     if isinstance(one, Exchange) and one.body_begun:
                         break
             raise Refused(
-                502, "board_failed", "the board's process ended while it answered", "load the page again"
+                503, "board_failed", "the board's process ended while it answered", "load the page again"
             )
         finally:
             self._streams.discard(passing)
@@ -111,6 +150,14 @@ class BoardDoor:
                 return await self._board.link()
         except TimeoutError:
             return None
+
+
+async def lead_in(scope: Scope, send: Send) -> bool:
+    """To the log-in, if it is a person who asks for a page."""
+    if not is_for_reading(scope) or not (is_board(scope["path"]) or scope["path"] == "/docs"):
+        return False
+    await page(b"", 303, with_headers(send), {"Location": to_login(scope)})
+    return True
 
 
 def is_board(path: str) -> bool:

@@ -1,17 +1,19 @@
-"""The first thing a request meets: host and origin, the token, the length of the body.
+"""The first thing a request meets: host and origin, the token or the browser's session, the length of the body.
 
 Plain ASGI, so that streams pass through untouched. Who came in is `request.state.caller` from here on; only
-`/health` is reached without one.
+`/health` and the log-in are reached without one. A person without one is led to the log-in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.telemetry.metrics import Metrics
-from penstock.web.auth import Origins, Tokens
+from penstock.web.auth import Caller, Origins, Tokens, has_secret
 from penstock.web.refusals import JSON, Refused
+from penstock.web.sessions import Sessions, must_be_meant
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -25,11 +27,28 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _MOST_DIGITS = 19  # of a length: more than anybody has
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How people come in, who have a browser."""
+
+    sessions: Sessions
+    paths: frozenset[str]  # of the log-in: open to anybody, and they look for themselves who is meant
+    lead_in: Callable[[Scope, Send], Awaitable[bool]]  # to the log-in; False: this is no person
+
+
 class Door:
     def __init__(
-        self, app: App, tokens: Tokens, origins: Origins, body_limit_bytes: int, metrics: Metrics
+        self,
+        app: App,
+        tokens: Tokens,
+        origins: Origins,
+        body_limit_bytes: int,
+        metrics: Metrics,
+        entry: Entry | None = None,
     ) -> None:
         self._metrics = metrics
+        self._entry = entry
+        self._open = _OPEN if entry is None else _OPEN | entry.paths
         self._app = app
         self._tokens = tokens
         self._origins = origins
@@ -44,7 +63,8 @@ class Door:
         try:
             tells_length = self._let_in(scope)
         except Refused as refused:
-            await refuse(refused, scope, send)
+            if refused.status != 401 or self._entry is None or not await self._entry.lead_in(scope, send):
+                await refuse(refused, scope, send)
             return
         if scope["type"] == "http" and not tells_length:
             receive = self._limited(receive)
@@ -68,11 +88,11 @@ class Door:
         self._origins.check_origin(scope.get("method", "GET"), headers)
         state = scope.setdefault("state", {})
         try:
-            state["caller"] = caller = self._tokens.caller(headers)
+            state["caller"] = caller = self._caller(scope, headers)
             if caller.guest is not None and not scope["path"].startswith(_CALLS):
                 raise Refused(403, "forbidden", "the key of an attempt opens /v1 and nothing else")
         except Refused:
-            if scope["path"] not in _OPEN or scope["type"] != "http":
+            if scope["type"] != "http" or scope["path"] not in self._open:
                 raise
             state["caller"] = None
         length = headers.get(b"content-length", b"")
@@ -82,6 +102,19 @@ class Door:
         if len(digits) > _MOST_DIGITS or int(digits or b"0") > self._limit:
             raise self._too_long()
         return True
+
+    def _caller(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Caller:
+        """A token in a header comes before a cookie: whoever sends one means it."""
+        if self._entry is None or b"cookie" not in headers or has_secret(headers):
+            return self._tokens.caller(headers)
+        found = self._entry.sessions.find(scope["type"], headers)
+        if found is None:
+            return self._tokens.caller(headers)
+        session, caller = found
+        if scope["path"] not in self._entry.paths:
+            must_be_meant(session, scope.get("method", "GET"), headers)
+        scope["state"]["session"] = session
+        return caller
 
     def _limited(self, receive: Receive) -> Receive:
         """A body in chunks does not say how long it will be."""

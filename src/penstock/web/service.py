@@ -241,6 +241,8 @@ class Service:
         await dispatched.wait()
         # Whoever changes tokens from here on tells the dispatcher, and so us.
         await self._read_tokens()
+        if self.parts.board is not None:
+            await self.parts.sessions.open()
         self.parts.dispatching = True
         with self._told_to_commands():
             on_ready()

@@ -259,6 +259,24 @@ SELECT name, id, digest, scopes, lane, priority, requests_per_min, max_queued, c
 -- name: drop_token
 DELETE FROM tokens WHERE name = ?
 
+-- ==== sessions
+
+-- name: keep_secret
+INSERT INTO secrets (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING
+
+-- name: secret
+SELECT value FROM secrets WHERE name = ?
+
+-- name: forget_sessions
+DELETE FROM ended_sessions WHERE expires_at <= ?
+
+-- name: end_session
+INSERT INTO ended_sessions (id, expires_at) VALUES (?, ?)
+ON CONFLICT (id) DO UPDATE SET expires_at = max(expires_at, excluded.expires_at)
+
+-- name: ended_sessions
+SELECT id, expires_at FROM ended_sessions WHERE expires_at > ?
+
 -- ==== leases
 
 -- name: lease
