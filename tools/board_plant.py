@@ -1,0 +1,233 @@
+"""A plant at work, made up for pictures of the board: hosts that pretend, a run that is over, work that goes on.
+
+Nothing here is measured: hosts are simulated, and models say what they are asked to.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from penstock.testing import ModelBehaviour, ModelServer
+
+PATIENCE_S = 90.0
+RUN = "nightly-reports"
+QUESTION = "Should the reservoir be lowered before the spring melt?"
+MEMBERS = {
+    "GULLFAXI": "the direct thinker",
+    "SVADILFARI": "the critic",
+    "HEIMDALL": "keeps to what is measured",
+    "RATATOSK": "looks for what others overlooked",
+    "SKULD": "thinks of what comes after",
+    "MIMIR": "remembers what was tried",
+}
+TITLES = (
+    "Gauge readings of the upper basin",
+    "Turbine inspection, unit 3",
+    "Snow depth against inflow",
+    "Complaints by letter, sorted",
+    "Sediment in the forebay",
+    "Tariffs of the neighbouring grid",
+    "Fish ladder counts",
+    "Maintenance notes, penstock B",
+)
+
+CONFIG = """
+[hosts.surtr]
+type = "simulated"
+serves = ["reasoning"]
+slots = 4
+duration_s = 300
+jitter = 0.6
+
+[hosts.fenrir]
+type = "simulated"
+serves = ["summarize", "extract"]
+slots = 4
+duration_s = 1.2
+jitter = 0.8
+fail = {{ permanent = 0.05, temporary = 0.05 }}
+seed = 3
+
+[hosts.skadi]
+type = "simulated"
+serves = ["summarize"]
+slots = 3
+duration_s = 2.2
+jitter = 0.7
+seed = 5
+
+[hosts.ymir]
+type = "simulated"
+serves = ["finetune", "embed"]
+slots = 2
+duration_s = 0.4
+jitter = 0.5
+
+[hosts.hel]
+type = "openai"
+url = "http://127.0.0.1:9/v1"
+model = "vision-7b"
+serves = ["vision"]
+slots = 2
+health_s = 5
+
+[hosts.asgard]
+type = "openai"
+url = "{models_url}"
+model = "sage-8b"
+serves = ["chat"]
+slots = 8
+
+[lanes.chat]
+reserve = {{ surtr = 1 }}
+
+[lanes.reports]
+max_running = 4
+
+[lanes.bulk]
+weight = 0.5
+
+[gates.vram]
+probe = "python:plant:free_gb"
+min = 8
+every_s = 2
+holds = {{ kinds = ["finetune"] }}
+
+[gates.reports-first]
+lane = "reports"
+max_running = 3
+holds = {{ lanes = ["bulk"] }}
+
+[retry]
+retries = 1
+base_s = 0.2
+
+[councils.sages]
+chair = {{ name = "NORN", model = "sage-8b" }}
+{members}
+"""
+PLANT = "def free_gb():\n    return 5.5\n"
+
+
+@dataclass(frozen=True)
+class Plant:
+    url: str
+    http: httpx.Client
+    over: threading.Event
+
+    def post(self, path: str, body: Any) -> Any:
+        reply = self.http.post(path, json=body)
+        if reply.is_error:
+            raise SystemExit(f"{path}: {reply.status_code} {reply.text}")
+        return reply.json()
+
+    def tasks(self, **query: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.http.get("/api/tasks", params=query).json()["tasks"]
+        return found
+
+    def submit(self, run: str, *tasks: dict[str, Any]) -> list[str]:
+        ids: list[str] = self.post("/api/tasks", {"run": run, "tasks": list(tasks)})["task_ids"]
+        return ids
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not condition():
+            if time.monotonic() > end:
+                raise SystemExit(f"{what} did not happen within {PATIENCE_S:g} seconds")
+            self.over.wait(0.1)
+
+
+def task(kind: str, place: int, **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "payload": {"title": TITLES[place % len(TITLES)], "part": place}, **more}
+
+
+def _ended_run(plant: Plant) -> None:
+    first = plant.submit(RUN, *(task("embed", n, id=f"embed-{n}") for n in range(6)))
+    plant.submit(
+        RUN,
+        *(task("summarize", n, lane="reports", priority=n % 4, after=first[n % 6]) for n in range(18)),
+        *(task("extract", n, lane="bulk", priority=3) for n in range(8)),
+    )
+    plant.wait(lambda: not plant.tasks(run=RUN, state=["queued", "running"]), "the end of the run")
+
+
+def _ask(plant: Plant) -> None:
+    links = plant.post("/api/councils/sages/ask", {"query": QUESTION})["links"]
+    ended = ("done", "failed", "cancelled")
+    plant.wait(lambda: plant.http.get(links["self"]).json().get("state") in ended, "the council's answer")
+
+
+def _go_on(plant: Plant) -> None:
+    """Until it is over there is always something that waits."""
+    place = 0
+    with httpx.Client(base_url=plant.url, timeout=PATIENCE_S) as http:
+        mine = Plant(plant.url, http, plant.over)
+        while not plant.over.wait(0.5):
+            if len(mine.tasks(state="queued", kind="summarize")) < 30:
+                work = [task("summarize", n, lane="reports", priority=n % 5) for n in range(place, place + 8)]
+                work += [task("extract", n, lane="bulk", priority=3) for n in range(place, place + 2)]
+                mine.submit("inbox", *work)
+                place += 8
+
+
+@contextmanager
+def at_work(folder: Path) -> Iterator[Plant]:
+    behaviour = ModelBehaviour(models=("sage-8b",), talks=True, tokens=90, tokens_per_s=400)
+    members = "".join(
+        f'[[councils.sages.members]]\nname = "{name}"\nrole = "{role}"\nmodel = "sage-8b"\n'
+        for name, role in MEMBERS.items()
+    )
+    (folder / "plant.py").write_text(PLANT)
+    with ExitStack() as stack:
+        models = stack.enter_context(ModelServer.in_thread(behaviour))
+        (folder / "penstock.toml").write_text(CONFIG.format(models_url=models.url, members=members))
+        url = stack.enter_context(_serving(folder))
+        http = stack.enter_context(httpx.Client(base_url=url, timeout=PATIENCE_S))
+        plant = Plant(url, http, threading.Event())
+        _ended_run(plant)
+        _ask(plant)
+        plant.submit("research", *(task("reasoning", n, lane="chat", priority=1 + n % 3) for n in range(7)))
+        plant.submit("research", *(task("finetune", n, priority=2) for n in range(2)))
+        plant.submit("scans", *(task("vision", n, priority=3, lane="bulk") for n in range(3)))
+        going = threading.Thread(target=_go_on, args=(plant,), name="made-up work")
+        going.start()
+        try:
+            yield plant
+        finally:
+            plant.over.set()
+            going.join()
+
+
+@contextmanager
+def _serving(folder: Path) -> Iterator[str]:
+    log = folder / "serve.log"
+    with log.open("w") as told:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "penstock", "serve", "--port", "0"], cwd=folder, stderr=told
+        )
+        try:
+            yield _url(process, log)
+        finally:
+            process.kill()  # what runs pretends to for minutes; nothing here is kept
+            process.wait()
+
+
+def _url(process: subprocess.Popen[bytes], log: Path) -> str:
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end and process.poll() is None:
+        for line in log.read_text().splitlines():
+            if found := re.search(r" ready .* at (http://\S+)", line):
+                return found[1]
+        time.sleep(0.05)
+    raise SystemExit(f"the server did not start:\n{log.read_text()}")
