@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,13 @@ slots = 2
 duration_s = 0.4
 jitter = 0.5
 
+[hosts.loki]
+type = "simulated"
+serves = ["convert"]
+slots = 1
+duration_s = 0.6
+fail = "permanent"
+
 [hosts.hel]
 type = "openai"
 url = "http://127.0.0.1:9/v1"
@@ -125,6 +132,7 @@ class Plant:
     url: str
     http: httpx.Client
     over: threading.Event
+    question: str = ""  # a council has answered it
 
     def post(self, path: str, body: Any) -> Any:
         reply = self.http.post(path, json=body)
@@ -158,14 +166,18 @@ def _ended_run(plant: Plant) -> None:
         RUN,
         *(task("summarize", n, lane="reports", priority=n % 4, after=first[n % 6]) for n in range(18)),
         *(task("extract", n, lane="bulk", priority=3) for n in range(8)),
+        *(task("convert", n, retries=0) for n in range(2)),
     )
     plant.wait(lambda: not plant.tasks(run=RUN, state=["queued", "running"]), "the end of the run")
 
 
-def _ask(plant: Plant) -> None:
-    links = plant.post("/api/councils/sages/ask", {"query": QUESTION})["links"]
+def _ask(plant: Plant) -> str:
+    """The question's id, once it is answered."""
+    asked = plant.post("/api/councils/sages/ask", {"query": QUESTION})
     ended = ("done", "failed", "cancelled")
-    plant.wait(lambda: plant.http.get(links["self"]).json().get("state") in ended, "the council's answer")
+    path = asked["links"]["self"]
+    plant.wait(lambda: plant.http.get(path).json().get("state") in ended, "the council's answer")
+    return str(asked["id"])
 
 
 def _go_on(plant: Plant) -> None:
@@ -196,7 +208,7 @@ def at_work(folder: Path) -> Iterator[Plant]:
         http = stack.enter_context(httpx.Client(base_url=url, timeout=PATIENCE_S))
         plant = Plant(url, http, threading.Event())
         _ended_run(plant)
-        _ask(plant)
+        plant = replace(plant, question=_ask(plant))
         plant.submit("research", *(task("reasoning", n, lane="chat", priority=1 + n % 3) for n in range(7)))
         plant.submit("research", *(task("finetune", n, priority=2) for n in range(2)))
         plant.submit("scans", *(task("vision", n, priority=3, lane="bulk") for n in range(3)))

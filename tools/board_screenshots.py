@@ -29,7 +29,7 @@ PAGES = {
     "timeline": f"/timeline?run={RUN}",
     "diagnose": f"/diagnose?run={RUN}",
     "whatif": f"/whatif?run={RUN}",
-    "council": "/council?council=sages",
+    "council": "/council?council=sages&question={question}",
     "agents": "/agents",
     "setup": "/setup",
     "task": "/tasks/{task}",
@@ -66,8 +66,8 @@ def _browser() -> Iterator[Browser]:
 
 
 def _path(plant: Plant, name: str) -> str:
-    failed = plant.tasks(run=RUN, state="failed") or plant.tasks(run=RUN)
-    return PAGES[name].format(task=failed[0]["task_id"])
+    failed = plant.tasks(run=RUN, state="failed", kind="convert")
+    return PAGES[name].format(task=failed[0]["task_id"], question=plant.question)
 
 
 def take(out: Path, names: Sequence[str]) -> list[Path]:

@@ -61,6 +61,10 @@ class Connection(Element, component=_FILES / "connection.js"):
     """Whether what the page shows is live."""
 
 
+class Menu(Element, component=_FILES / "menu.js"):
+    """Keeps the page that is shown in sight in the menu."""
+
+
 class KeysButton(Element, component=_FILES / "keys_button.js"):
     """Shows the keys."""
 

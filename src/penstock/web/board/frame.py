@@ -15,7 +15,15 @@ from nicegui import Client, app, context, ui
 from nicegui.element import Element
 
 from penstock.errors import PenstockError
-from penstock.web.board.components import ClockSetter, Connection, Keys, KeysButton, LiveTitle, ThemeSwitch
+from penstock.web.board.components import (
+    ClockSetter,
+    Connection,
+    Keys,
+    KeysButton,
+    LiveTitle,
+    Menu,
+    ThemeSwitch,
+)
 from penstock.web.board.desk import Desk
 from penstock.web.board.elements import BASE, inside, tag
 from penstock.web.board.looks import palette_css
@@ -125,6 +133,7 @@ def _framed(page: Page, pages: Sequence[Page], viewer: Viewer) -> tuple[Element,
             for one in listed:
                 current = "page" if one is page else None
                 inside(tag("li"), tag, "a", one.title, href=BASE + one.path, aria_current=current)
+        Menu()
         with tag("div", class_="right"):
             Connection()
             _who(viewer)
