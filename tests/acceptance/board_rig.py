@@ -27,7 +27,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
 from playwright.sync_api import Error as PlaywrightError
 
-from penstock.testing import ModelBehaviour, ModelServer
+from penstock.testing import Fault, ModelBehaviour, ModelRequest, ModelServer
 from tests.acceptance import browser_rig
 from tests.acceptance.serve_rig import PATIENCE_S, Serve, serving, until
 from tests.unit.researcher_rig import write_stand_ins
@@ -36,6 +36,7 @@ MEMBERS = ("amber", "basalt", "copper", "dolomite", "erbium", "flint")
 EVIL = "<img src=x onerror=window.__pwned=1><script>window.__pwned=1</script>"
 SECRET = "gneiss-4417-unseen"  # in the config, and in no page
 ENDED = ("done", "failed", "cancelled", "blocked")
+HUSH = "unendingly"  # a question with this word is begun to be answered, and never ended
 
 # Kinds: `quick` ends at once, `long` stays until it is cancelled, `broken` fails, `held` waits for a gate that is
 # closed, `remote` for a host that is down; `echo` gives back `say` of its payload, or fails with `cry`; `research`
@@ -152,6 +153,11 @@ class Board:
     def at(self, path: str) -> str:
         return f"{self.origin}/board{path}"
 
+    def wait_until_up(self) -> None:
+        """Its process starts when it is first looked for, which a busy machine may take a while for."""
+        up = self.at("/agents")
+        until(lambda: self.http.get(up).status_code == 200, lambda: "the board does not start")
+
     def post(self, path: str, body: Any = None) -> Any:
         reply = self.http.post(path, json=body)
         assert reply.is_success, f"{reply.status_code} {reply.text}"
@@ -233,10 +239,16 @@ def config(models_url: str, packages: Path) -> str:
     )
 
 
+def _hushed(request: ModelRequest) -> Fault | None:
+    return Fault.hang(after_chunks=4) if HUSH in request.prompt else None
+
+
 @contextmanager
 def plant(folder: Path) -> Iterator[Board]:
     """A `serve` with everything in it, in a folder of its own."""
-    behaviour = ModelBehaviour(models=(*MEMBERS, "chair"), talks=True, tokens=24, tokens_per_s=200)
+    behaviour = ModelBehaviour(
+        models=(*MEMBERS, "chair"), talks=True, tokens=24, tokens_per_s=200, faults=_hushed
+    )
     (folder / "plant.py").write_text(PLANT)
     with ExitStack() as stack:
         models = stack.enter_context(ModelServer.in_thread(behaviour))
@@ -245,8 +257,7 @@ def plant(folder: Path) -> Iterator[Board]:
         # There is no TLS, and to read all certificates takes longer than to ask.
         http = stack.enter_context(httpx.Client(base_url=serve.root_url, timeout=PATIENCE_S, verify=False))
         board = Board(serve, http)
-        # Its process begins with the first look, and takes long on a busy machine.
-        until(lambda: http.get("/board/").status_code == 200, lambda: serve.log)
+        board.wait_until_up()
         yield board
         board.come_to_rest()
 

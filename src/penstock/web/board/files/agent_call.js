@@ -81,7 +81,7 @@ export default {
       const said = failed ? null : resultOf(this.ended.result);
       return h("div", { class: ["call-end", failed ? "bad" : "good"] }, [
         h("p", [h("strong", failed ? "✕ failed " : "✓ "), head, this.task()]),
-        said ? h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Result" }, said) : null,
+        said ? h("pre", { class: "code", tabindex: 0, role: "group", "aria-label": "Result" }, said) : null,
       ]);
     },
     task() {
@@ -117,7 +117,7 @@ export default {
         h("span", { class: "soft", role: "status" }, this.running ? "under way" : this.ended ? "over" : ""),
       ]),
       this.problem ? h("p", { class: "told warning", role: "alert" }, this.problem) : null,
-      this.output.length ? h("pre", { class: "code call-output", tabindex: 0, role: "region", "aria-label": "Output" },
+      this.output.length ? h("pre", { class: "code call-output", tabindex: 0, role: "group", "aria-label": "Output" },
         this.output.map((one) => h("span", { class: one.stream }, one.data))) : null,
       this.outcome(),
     ]);

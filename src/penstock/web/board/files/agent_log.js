@@ -68,7 +68,7 @@ export default {
     const told = this.told();
     return h("div", { class: "stack" }, [
       told ? h("p", { class: "soft", role: "status" }, told) : null,
-      this.lines.length ? h("pre", { ref: "box", class: "code", tabindex: 0, role: "region", "aria-label": `Log of ${this.agent}`, onScroll }, text) : null,
+      this.lines.length ? h("pre", { ref: "box", class: "code", tabindex: 0, role: "group", "aria-label": `Log of ${this.agent}`, onScroll }, text) : null,
     ]);
   },
 };

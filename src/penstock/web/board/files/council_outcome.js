@@ -124,7 +124,7 @@ function matrix(pairs, names) {
   ]));
 }
 
-const wide = (label, inside) => h("div", { class: "wide", tabindex: 0, role: "region", "aria-label": label }, inside);
+const wide = (label, inside) => h("div", { class: "wide", tabindex: 0, role: "group", "aria-label": label }, inside);
 
 // ---- the review
 
