@@ -112,3 +112,20 @@ async def test_more_than_a_picture_holds_is_told(client: Client, monkeypatch: py
     assert (len(window.bars), window.excerpt.total) == (4, 9)
     assert window.run == "the last 1 h"
     assert window.excerpt.begin is not None
+
+
+def test_whoever_may_not_read_is_told_so() -> None:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from penstock.web.board.timeline_picture import asked
+    from penstock.web.board.viewer import HEADER, Viewer, as_header
+
+    def request(*scopes: str) -> Request:
+        header = (HEADER.encode(), as_header(Viewer("ann", scopes)).encode())
+        return Request({"type": "http", "headers": [header], "query_string": b"run=nightly"})
+
+    refused = asked(request("submit"))
+    assert isinstance(refused, Response)
+    assert refused.status_code == 403
+    assert asked(request("read")) == Wanted("nightly")

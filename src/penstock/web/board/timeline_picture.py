@@ -69,7 +69,7 @@ def add_picture(desk: Desk) -> None:
 
     @app.get("/data/timeline", include_in_schema=False)
     async def data(request: Request) -> Response:
-        shown = _asked(request)
+        shown = asked(request)
         if isinstance(shown, Response):
             return shown
         after = request.query_params.get("after", "")
@@ -81,7 +81,7 @@ def add_picture(desk: Desk) -> None:
 
     @app.get("/data/timeline.{ending}", include_in_schema=False)
     async def file(request: Request, ending: str) -> Response:
-        shown = _asked(request)
+        shown = asked(request)
         if isinstance(shown, Response):
             return shown
         if ending not in FORMS:
@@ -107,7 +107,7 @@ def _add_text(path: str, text: str, form: str) -> None:
         return Response(body, media_type=form, headers=headers)
 
 
-def _asked(request: Request) -> Wanted | Response:
+def asked(request: Request) -> Wanted | Response:
     if not viewer_of(request.headers).may("read"):
         return _refused(PenstockError("this needs the scope read; log in with a token that has it"), 403)
     return wanted(request.query_params.get("run", ""), request.query_params.get("since", ""))

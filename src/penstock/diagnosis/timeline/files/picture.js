@@ -266,7 +266,8 @@ class Picture {
   measure() {
     const { view, data, part } = this, whole = this.showsAllRows(), frame = part["under-frame"];
     view.ratio = window.devicePixelRatio || 1;
-    view.underHeight = Math.round(Math.min(underHeight(data), window.innerHeight * 0.34));
+    const room = frame.parentElement.clientHeight;  // the bars need more of it than what is underneath
+    view.underHeight = Math.round(Math.min(underHeight(data), window.innerHeight * 0.34, Math.max(120, room * 0.45)));
     part.under.style.height = `${view.underHeight}px`;
     frame.style.height = `${view.underHeight + 1}px`;  // its border is inside
     part["under-space"].style.height = `${underHeight(data) - view.underHeight}px`;

@@ -4,7 +4,7 @@
 import { Picture } from "/board/timeline_scripts.js";
 const { h } = Vue;
 
-const LEAST_MS = 1000, MOST_MS = 60000, SHARE = 5; // of the time, one part in so many goes into making it
+const LEAST_MS = 1000, MOST_MS = 60000, AGAIN_MS = 3000, SHARE = 5; // of the time, one part in so many goes into making it
 const taskPath = (id) => `/board/tasks/${encodeURIComponent(id)}`;
 
 export default {
@@ -60,19 +60,22 @@ export default {
       } catch (error) {
         if (error.name === "AbortError" || turn !== this.turn) return;
         this.tell("The server does not answer; what is shown may be old. Trying again…", true);
-        wait = 3000;
+        wait = AGAIN_MS;
       }
       if (turn === this.turn && wait !== null) this.next = setTimeout(() => this.look(), wait);
     },
     async fetched(query, isWanted) {
       const after = this.event === null ? "" : `&after=${this.event}`;
       const reply = await fetch(`/board/data/timeline?${query}${after}`, { signal: this.ended.signal, headers: { accept: "application/json" } });
-      if (reply.status === 204) return Number(reply.headers.get("x-penstock-wait-ms")) || LEAST_MS;
+      if (reply.status === 204) {
+        this.tell("", false);
+        return LEAST_MS;
+      }
       const told = await reply.json();
       if (!isWanted()) return null;
       if (!reply.ok) {
         this.tell(told.error?.message ?? `The server answered ${reply.status}.`, true);
-        return null;
+        return reply.status >= 500 || reply.status === 429 ? AGAIN_MS : null;
       }
       const began = performance.now();
       this.show(told);

@@ -13,7 +13,7 @@ from penstock.web.board.timeline_picture import TimelinePicture, query_of, timel
 from penstock.web.board.toolkit import BASE, badge, empty, link, section, tag
 
 _NEWEST = 20
-_MOST_COUNTED = 20_000  # tasks of a run of the list, whose states are counted one by one
+_MOST_COUNTED = 2_000  # tasks of a run of the list, whose states are counted one by one
 _WORST_FIRST = (State.RUNNING, State.QUEUED, State.FAILED, State.BLOCKED, State.CANCELLED)
 _FORMS = {"html": "HTML", "svg": "SVG", "json": "JSON"}
 
@@ -99,8 +99,8 @@ async def _row(visit: Visit, run: str, counted: RunCount | None) -> Row:
     begun = None if counted is None else At(counted.queued_at)
     name = Link(run, timeline_path(run))
     if counted is not None and counted.tasks > _MOST_COUNTED:
-        look, words = "running" if counted.live else "unknown", f"{counted.live:,} live"
-        return Row([name, counted.tasks, Badge(look, words), begun])
+        states = Badge("running", f"{counted.live:,} live") if counted.live else Badge("stopped", "all ended")
+        return Row([name, counted.tasks, states, begun])
     counts = await visit.desk.client.states_in_run(run)
     worst = next((state for state in _WORST_FIRST if counts.get(state)), State.DONE)
     words = ", ".join(f"{count:,} {state}" for state, count in counts.items())
