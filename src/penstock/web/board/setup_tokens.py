@@ -12,7 +12,7 @@ from nicegui.element import Element
 
 from penstock.errors import UsageError
 from penstock.web.board.buttons import button, dialog
-from penstock.web.board.elements import BASE, empty, section, tag
+from penstock.web.board.elements import empty, section, tag
 from penstock.web.board.forms import checkbox, field, form, select, submit
 from penstock.web.board.frame import Visit
 from penstock.web.board.tables import At, Code, Column, Row, table
@@ -50,13 +50,14 @@ class Tokens:
             self._table = table("Tokens", _COLUMNS, hide_caption=True, tall=True)
             self._none = tag("div")
             with self._none:
+                # Not by this page: the first token shuts it out before it could show the secret.
                 empty(
                     "There is no token",
                     "Every program of this machine may come in, and no other. From the first token on everybody "
-                    "needs one: make one with the scope admin first.",
+                    "needs one, this page too, so the first is made on the server's machine:",
+                    "penstock token add NAME --scope submit,read,admin",
                 )
             self._form()
-        self._secret: Element | None = None
 
     async def refresh(self) -> None:
         if self._visit.viewer.may("admin"):
@@ -67,6 +68,7 @@ class Tokens:
     def _show(self) -> None:
         self._table.show([self._row(one) for one in self._tokens])
         _hidden(self._table, not self._tokens)
+        _hidden(self._making, not self._tokens)
         _hidden(self._none, bool(self._tokens))
 
     def _row(self, token: dict[str, Any]) -> Row:
@@ -115,7 +117,8 @@ class Tokens:
     def _form(self) -> None:
         lanes = {"": "any lane", **{lane.name: lane.name for lane in self._visit.desk.config.plant.lanes}}
         urgency = {"": "any priority", **{str(one): f"{one} at most" for one in range(5)}}
-        with tag("details", class_="add-token"):
+        self._making = tag("details", class_="add-token")
+        with self._making:
             tag("summary", "Make a token…")
             with form(self._add, class_="token-form"):
                 self._name = field("Name", autocomplete="off", spellcheck="false", maxlength="64")
@@ -152,31 +155,21 @@ class Tokens:
         body = {name: value for name, value in body.items() if value is not None}
         made = await self._visit.desk.api.post(self._visit.viewer, "/api/tokens", body)
         secret = made.pop("secret")
-        was_first = not self._tokens
         self._tokens = sorted([*self._tokens, made], key=lambda one: str(one["name"]))
         self._show()
         self._name.value = ""
-        self._tell(made, secret, was_first)
+        self._tell(made["name"], secret)
 
-    def _tell(self, made: dict[str, Any], secret: str, was_first: bool) -> None:
+    def _tell(self, name: str, secret: str) -> None:
         """It is gone from the page when the dialog is closed."""
 
         def forget() -> None:
             told.delete()
 
-        with self._visit.client.content, dialog(f"Token {made['name']}", wide=True, on_close=forget) as told:
+        with self._visit.client.content, dialog(f"Token {name}", wide=True, on_close=forget) as told:
             tag("p", "This is its secret. Keep it now: it is not shown again, and kept nowhere.")
             tag("pre", secret, class_="code secret", tabindex="0", role="region", aria_label="Secret")
             Copy(secret, "the secret")
-            if was_first:
-                with tag("p", "From now on everybody needs a token, you too: "):
-                    tag("a", "log in with this one", href=f"{BASE}/login")
-                if "admin" not in made["scopes"]:
-                    tag(
-                        "p",
-                        "It has not the scope admin: more tokens can be made only by `penstock token add` on the "
-                        "server's machine.",
-                    )
             with tag("div", class_="actions"):
                 button("I have kept it", told.close, kind="main")
         told.open()
