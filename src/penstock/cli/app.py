@@ -42,6 +42,7 @@ COMMANDS = {
     "whatif": "whatif",
     "compare": "compare",
     "status": "status",
+    "top": "top",
     "cancel": "queue",
     "retry": "queue",
     "priority": "queue",

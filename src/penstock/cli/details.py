@@ -16,6 +16,8 @@ from penstock.trace import trace_id
 
 _MOST_EVENTS = 50
 _DETAIL_WIDTH = 120  # of a wait; an error is told whole where it belongs
+ATTEMPT_COLUMNS = (">attempt", "host", "started", ">ran", "verdict", "error")
+WAIT_COLUMNS = ("waited for", ">time", ">share", "from", "detail")
 
 
 def print_details(
@@ -28,7 +30,7 @@ def print_details(
     log: Path | None = None,
 ) -> None:
     """With `traced` every task has a trace, also one that brought none."""
-    fields = _fields(record, traced)
+    fields = fields_of(record, traced)
     if log is not None:
         fields.append(("log", str(log)))
     cost_usd = cost_of(events)
@@ -52,7 +54,7 @@ def print_details(
         _print_events(events, record.task.queued_at)
 
 
-def _fields(record: TaskRecord, traced: bool) -> list[tuple[str, str]]:
+def fields_of(record: TaskRecord, traced: bool) -> list[tuple[str, str]]:
     task = record.task
     fields = [
         ("task", task.id),
@@ -88,19 +90,26 @@ def cost_of(events: Sequence[StoredEvent]) -> float | None:
 
 
 def _block(name: str, value: Any) -> None:
-    if value is None:
-        return
+    if value is not None:
+        say(f"\n{name}\n  " + "\n  ".join(lines_of(value)))
+
+
+def lines_of(value: Any) -> list[str]:
+    """A payload or a value for people: text as it is, anything else as JSON over several lines."""
     text = (
         value
         if isinstance(value, str)
         else msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     )
-    lines = [one_line(line) if not line.isprintable() else line for line in text.splitlines()]
-    say(f"\n{name}\n  " + "\n  ".join(lines))
+    return [one_line(line) if not line.isprintable() else line for line in text.splitlines()]
 
 
 def print_attempts(attempts: Sequence[Attempt]) -> None:
-    rows = [
+    print_table(ATTEMPT_COLUMNS, attempt_rows(attempts), flexible="error")
+
+
+def attempt_rows(attempts: Sequence[Attempt]) -> list[tuple[str, ...]]:
+    return [
         (
             str(attempt.number),
             attempt.host,
@@ -111,12 +120,15 @@ def print_attempts(attempts: Sequence[Attempt]) -> None:
         )
         for attempt in attempts
     ]
-    print_table((">attempt", "host", "started", ">ran", "verdict", "error"), rows, flexible="error")
 
 
 def print_waits(waits: Sequence[Wait]) -> None:
+    print_table(WAIT_COLUMNS, wait_rows(waits), flexible="detail", fold=True)
+
+
+def wait_rows(waits: Sequence[Wait]) -> list[tuple[str, ...]]:
     total = sum(wait.seconds for wait in waits)
-    rows = [
+    return [
         (
             wait.reason,
             seconds(wait.seconds),
@@ -126,7 +138,6 @@ def print_waits(waits: Sequence[Wait]) -> None:
         )
         for wait in waits
     ]
-    print_table(("waited for", ">time", ">share", "from", "detail"), rows, flexible="detail", fold=True)
 
 
 def _print_events(events: Sequence[StoredEvent], queued_at: float) -> None:
