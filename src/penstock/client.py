@@ -37,7 +37,9 @@ from penstock.store.base import (
     Snapshot,
     Store,
     StoredEvent,
+    TaskCount,
     TaskFilter,
+    TaskPage,
     Token,
 )
 from penstock.store.joining import joining
@@ -233,6 +235,14 @@ class Client:
     async def tasks(self, chosen: TaskFilter = TaskFilter()) -> list[TaskRecord]:  # noqa: B008 - frozen
         return await self._store.tasks(chosen)
 
+    async def page(self, chosen: TaskFilter) -> TaskPage:
+        """The next tasks that fit, without payload and value, soon: a page may be short and still have a `next`."""
+        return await self._store.page(chosen)
+
+    async def count(self, chosen: TaskFilter) -> TaskCount:
+        """How many tasks fit: exactly, or at least so many where it would take long to know."""
+        return await self._store.count(chosen)
+
     async def states(self, task_ids: Iterable[str]) -> dict[str, State]:
         """Where these tasks are; those that are not known are left out."""
         return await self._store.states(task_ids)
@@ -389,6 +399,11 @@ class Client:
         Queued ones move to their place, running ones have it for their next attempt. What they have waited counts.
         """
         return await self._ask("priority", {"tasks": await self._full_ids(task_ids), "priority": priority})
+
+    async def change(self, do: str, task_ids: Sequence[str], *, priority: int | None = None) -> Answer:
+        """`"cancel"`, `"retry"` or `"priority"` for many tasks at once, by their whole ids."""
+        asked = {"tasks": list(task_ids)} | ({} if priority is None else {"priority": priority})
+        return await self._ask(do, asked)
 
     async def set_run_priority(self, run: str, priority: int) -> Answer:
         """The same for whatever of a run has not ended."""

@@ -189,6 +189,16 @@ def test_retry_a_run(worked: Cli) -> None:
     assert worked.good("retry", "--run", "nightly").lines == ["bad queued again", "twice queued again"]
 
 
+def test_tasks_are_searched(worked: Cli) -> None:
+    """D6."""
+    assert [t["task_id"] for t in worked.tasks("--search", "night")] == ["good", "bad", "twice"]
+    assert [t["task_id"] for t in worked.tasks("--search", "transl", "--state", "failed")] == ["bad", "twice"]
+    assert [t["task_id"] for t in worked.tasks("--priority", "4", "--priority", "0")] == ["waiting"]
+    assert worked.tasks("--search", "nothing of the kind") == []
+    assert worked.good("tasks", "--search", "nothing of the kind").err == "penstock: no task fits\n"
+    assert worked.bad("tasks", "--priority", "7")[0].startswith("--priority: 7 is no priority")
+
+
 def test_priority(worked: Cli) -> None:
     """D6: by task and by run; what has ended is told so and left."""
     assert worked.good("priority", "wait", "--to", "0").out == "waiting has priority 0 instead of 4\n"

@@ -46,6 +46,7 @@ Tasks = Annotated[list[str] | None, typer.Argument(metavar="TASK", help=f"{TASK_
     epilog="\b\nExamples:\n"
     "  penstock tasks --state failed --state blocked\n"
     "  penstock tasks --run nightly --limit 100\n"
+    "  penstock tasks --search 'connection reset' --state failed\n"
     "  penstock tasks --json --state done",
 )
 def tasks(
@@ -61,6 +62,22 @@ def tasks(
     run: RunOption = None,
     kind: Annotated[str | None, typer.Option("--kind", help="Only of this kind.")] = None,
     lane: Annotated[str | None, typer.Option("--lane", help="Only of this lane.")] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", help="Only what ran last on this host, or must run there.")
+    ] = None,
+    priorities: Annotated[
+        list[str] | None,
+        typer.Option("--priority", metavar="N", help="Only of this priority, 0 to 4. May be repeated."),
+    ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            "--search",
+            metavar="TEXT",
+            help="Only tasks whose id, key or run begins with this; if there are none, those whose kind begins "
+            "with it, or whose key or error contains it.",
+        ),
+    ] = None,
     limit: Annotated[
         str | None, typer.Option("--limit", "-n", metavar="N", help="How many; 20, and all with --json.")
     ] = None,
@@ -72,7 +89,10 @@ def tasks(
 
     most = None if limit is None else whole("--limit", limit)
     chosen = tuple(State(one_of("--state", name, [str(s) for s in State])) for name in states or ()) or None
-    asked = TaskFilter(chosen, run, kind, lane, limit=most, newest=True)
+    levels = tuple(_level("--priority", text) for text in priorities or ()) or None
+    asked = TaskFilter(
+        chosen, run, kind, lane, host, most, newest=True, search=search or None, priorities=levels
+    )
     if as_json:
         return finish(_tasks_json(config_of(context), asked))
     return finish(_tasks_table(config_of(context), asked, most or 20))
@@ -131,7 +151,7 @@ async def _tasks_table(config: Config, asked: TaskFilter, limit: int) -> int:
         now = time.time()
         rows = [await _task_row(client, record, now) for record in records[:limit]]
     if not rows:
-        chosen = (asked.states, asked.run, asked.kind, asked.lane)
+        chosen = (asked.states, asked.run, asked.kind, asked.lane, asked.host, asked.search, asked.priorities)
         render.note("there are no tasks yet" if not any(chosen) else "no task fits")
         return 0
     columns = [
@@ -292,10 +312,15 @@ def priority(
     Queued tasks move to their place in the order, and what they have waited still counts. Running ones go on, and
     have the priority for their next attempt. Of a run: whatever of it has not ended.
     """
-    level = whole("--to", to, least=0)
-    if level not in PRIORITIES:
-        raise UsageError(f"--to: {level} is no priority; choose from 0 (most urgent) to 4")
+    level = _level("--to", to)
     return finish(_ask_tasks(config_of(context), "priority", tasks or [], run, as_json, level))
+
+
+def _level(option: str, text: str) -> int:
+    level = whole(option, text, least=0)
+    if level not in PRIORITIES:
+        raise UsageError(f"{option}: {level} is no priority; choose from 0 (most urgent) to 4")
+    return level
 
 
 async def _ask_tasks(

@@ -18,6 +18,9 @@ from penstock.diagnosis.history import Owner as Owner
 from penstock.diagnosis.history import Queue as Queue
 from penstock.model import Attempt, Plant, State, Task, TaskRecord
 from penstock.scheduling.messages import Decision
+from penstock.store.pages import MOST_COUNTED as MOST_COUNTED
+from penstock.store.pages import TaskCount as TaskCount
+from penstock.store.pages import TaskPage as TaskPage
 
 if TYPE_CHECKING:
     from penstock.store.now import Now
@@ -27,7 +30,9 @@ if TYPE_CHECKING:
 class TaskFilter:
     """Which tasks; fields left None do not narrow. Newest first when `newest`, else in order of arrival.
 
-    `host` is where a task ran last, or where it must run if it has not run yet.
+    `host` is where a task ran last, or where it must run if it has not run yet. `search` is a text that an id, a
+    key, the name of an issue or a run begins with; where there is none, that a kind begins with, or that a key or
+    an error contains.
     """
 
     states: tuple[State, ...] | None = None
@@ -39,6 +44,8 @@ class TaskFilter:
     after: int | None = None  # only numbers beyond this one, in the order asked for: pages
     newest: bool = False
     since: float | None = None  # only those that live, or ended since then
+    search: str | None = None
+    priorities: tuple[int, ...] | None = None
 
 
 class Ahead(NamedTuple):
@@ -258,6 +265,16 @@ class Store(Protocol):
 
     async def bare_tasks(self, chosen: TaskFilter) -> list[TaskRecord]:
         """The same without payload and value; of imported ones only those of a run that is chosen."""
+
+    async def page(self, chosen: TaskFilter, *, full: bool = False) -> TaskPage:
+        """The next that fit, soon: a page may be short and still have a `next`. No payload and value unless `full`.
+
+        By an index: ids, keys and runs, live tasks, those that failed, were cancelled or are blocked. Anything else
+        is looked for in stretches of the numbers, for a short while per page.
+        """
+
+    async def count(self, chosen: TaskFilter, most: int = MOST_COUNTED) -> TaskCount:
+        """How many fit, up to `most`; not exact where there are more, or where it would take long to know."""
 
     async def attempts(self, task_id: str) -> list[Attempt]: ...
 

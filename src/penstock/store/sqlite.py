@@ -25,6 +25,7 @@ from penstock.model import Attempt, OnCrash, Plant, State, Task, TaskRecord
 from penstock.scheduling.messages import Decision
 from penstock.store.admission import MAX_PAYLOAD_BYTES, Admission
 from penstock.store.base import (
+    MOST_COUNTED,
     Ahead,
     Answer,
     Arrival,
@@ -41,7 +42,9 @@ from penstock.store.base import (
     Snapshot,
     Spending,
     StoredEvent,
+    TaskCount,
     TaskFilter,
+    TaskPage,
     Token,
 )
 from penstock.store.bell import Bells, LocalBells, PipeBells
@@ -221,6 +224,16 @@ class SQLiteStore:
 
     async def bare_tasks(self, chosen: TaskFilter) -> list[TaskRecord]:
         return await self._scan(partial(read_bare_tasks, chosen=chosen))
+
+    async def page(self, chosen: TaskFilter, *, full: bool = False) -> TaskPage:
+        from penstock.store.sqlite_search import read_page
+
+        return await self._scan(partial(read_page, chosen=chosen, full=full))
+
+    async def count(self, chosen: TaskFilter, most: int = MOST_COUNTED) -> TaskCount:
+        from penstock.store.sqlite_search import count_tasks
+
+        return await self._scan(partial(count_tasks, chosen=chosen, most=most))
 
     async def attempts(self, task_id: str) -> list[Attempt]:
         return [attempt_of(row) for row in await self._rows("attempts_of_task", task_id)]

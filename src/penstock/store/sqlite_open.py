@@ -30,6 +30,7 @@ MIGRATIONS: tuple[str, ...] = (
     "sqlite/0009_leases.sql",
     "sqlite/0010_priorities.sql",
     "sqlite/0011_sessions.sql",
+    "sqlite/0012_unwell.sql",
 )
 QUERIES = Queries("sqlite/queries.sql")
 

@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.lifecycle import LIVE
 from penstock.model import TaskRecord
 from penstock.scheduling.budget import day_of
 from penstock.scheduling.routes import route_key
@@ -14,6 +13,7 @@ from penstock.store.base import Arrival, HostStatus, Snapshot, Spending, StoredE
 from penstock.store.rows import STATES, event_of, full_record_of, json_text, record_of, units_of
 from penstock.store.sqlite_open import QUERIES
 from penstock.store.sqlite_owner import OwnerLock, last_epoch
+from penstock.store.sqlite_search import conditions_of, read_searched
 
 
 def read_task(connection: sqlite3.Connection, task_id: str) -> TaskRecord | None:
@@ -22,6 +22,8 @@ def read_task(connection: sqlite3.Connection, task_id: str) -> TaskRecord | None
 
 
 def read_tasks(connection: sqlite3.Connection, chosen: TaskFilter) -> list[TaskRecord]:
+    if chosen.search:
+        return read_searched(connection, chosen, full=True)
     query, parameters = _filtered(chosen)
     return [full_record_of(row) for row in connection.execute(query, parameters)]
 
@@ -36,27 +38,11 @@ def read_bare_tasks(connection: sqlite3.Connection, chosen: TaskFilter) -> list[
 def _filtered(
     chosen: TaskFilter, view: str = "full_records", also: Sequence[str] = ()
 ) -> tuple[str, list[Any]]:
-    """The one query that is put together here, because any of its conditions may be left out."""
-    conditions: list[str] = [*also]
-    parameters: list[Any] = []
-
-    def narrow(condition: str, *values: Any) -> None:
-        conditions.append(condition)
-        parameters.extend(values)
-
-    if chosen.states is not None:
-        if chosen.run is None and LIVE.issuperset(chosen.states):
-            narrow("ended_at IS NULL")  # word for word what the index of live tasks says
-        narrow(f"state IN ({','.join('?' * len(chosen.states))})", *map(str, chosen.states))
-    for column, value in (("run", chosen.run), ("kind", chosen.kind), ("lane", chosen.lane)):
-        if value is not None:
-            narrow(f"{column} = ?", value)
-    if chosen.host is not None:
-        narrow("coalesce(ran_on, host) = ?", chosen.host)
-    if chosen.since is not None:
-        narrow("(ended_at IS NULL OR ended_at >= ?)", chosen.since)
+    """Put together, because any of its conditions may be left out."""
+    conditions, parameters = conditions_of(chosen, also)
     if chosen.after is not None:
-        narrow("number < ?" if chosen.newest else "number > ?", chosen.after)
+        conditions.append("number < ?" if chosen.newest else "number > ?")
+        parameters.append(chosen.after)
     where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
     order = "DESC" if chosen.newest else "ASC"
     limit = -1 if chosen.limit is None else chosen.limit

@@ -40,6 +40,7 @@ Limit = Annotated[int, Query(ge=1, le=MOST, description="How many at most.")]
 After = Annotated[
     int, Query(ge=0, le=LARGEST, description="Only those after this number: `next` of the last page.")
 ]
+Level = Annotated[int, Query(ge=0, le=4)]
 Name = Annotated[str | None, Query(max_length=200)]
 
 READ = errors(401, 403, 405, 413, 422, 429, 503)
@@ -81,6 +82,16 @@ def _add_lists(app: FastAPI, parts: Parts) -> None:
         kind: Name = None,
         lane: Name = None,
         host: Name = None,
+        priority: Annotated[
+            list[Level] | None, Query(description="Only of this priority; may be repeated.")
+        ] = None,
+        search: Annotated[
+            str | None,
+            Query(
+                max_length=200,
+                description="What an id, key or run begins with; else a kind, or an error has.",
+            ),
+        ] = None,
         limit: Limit = 100,
         after: Annotated[
             int | None, Query(ge=0, le=LARGEST, description="`next` of the page before.")
@@ -88,13 +99,22 @@ def _add_lists(app: FastAPI, parts: Parts) -> None:
         oldest: Annotated[bool, Query(description="In order of arrival; else the newest first.")] = False,
         values: Annotated[bool, Query(description="With their values, which may be long.")] = False,
     ) -> Response:
+        """A page may be short and still have a `next`: what no index finds is looked for a while at a time."""
         enter(parts, request, "read")
         chosen = TaskFilter(
-            tuple(state) if state else None, run, kind, lane, host, limit, after, newest=not oldest
+            tuple(state) if state else None,
+            run,
+            kind,
+            lane,
+            host,
+            limit,
+            after,
+            newest=not oldest,
+            search=search or None,
+            priorities=tuple(priority) if priority else None,
         )
-        records = await parts.store.tasks(chosen)
-        more = records[-1].number if len(records) == limit else None
-        return reply({"tasks": [task_record(one, values=values) for one in records], "next": more})
+        page = await parts.store.page(chosen, full=values)
+        return reply({"tasks": [task_record(one, values=values) for one in page.records], "next": page.next})
 
     @app.post(
         "/api/tasks",

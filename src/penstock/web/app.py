@@ -25,6 +25,7 @@ from penstock.store.base import Store
 from penstock.telemetry.metrics import Metrics
 from penstock.version import __version__
 from penstock.web import (
+    actions,
     agent_control,
     agents,
     api,
@@ -157,6 +158,7 @@ def framework(parts: Parts) -> FastAPI:
     for add_routes in (
         health.add_routes,
         api.add_routes,
+        actions.add_routes,
         changes.add_routes,
         control.add_routes,
         token_routes.add_routes,

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
-from penstock.model import PRIORITIES
+from penstock.model import PRIORITIES, TaskRecord
 from penstock.store.base import Answer
 from penstock.web import shapes
 from penstock.web.api import READ, WRITE, TaskId, record_of
-from penstock.web.auth import caller_of
+from penstock.web.auth import Caller, caller_of
 from penstock.web.bodies import read_object, reply
 from penstock.web.change_shapes import PRIORITY_BODY
 from penstock.web.refusals import Refused
@@ -96,13 +96,17 @@ async def _may_change(parts: Parts, request: Request, task_id: str) -> None:
         caller.must_have("submit")
     parts.must_dispatch()
     record = await record_of(parts, task_id)
-    if "admin" not in caller.scopes and (caller.lane is None or caller.lane != record.task.lane):
+    if not may_change(caller, record):
         raise Refused(
             403,
             "forbidden",
             f"the token {caller.name!r} may change tasks of its own lane only",
             "use one with the scope admin",
         )
+
+
+def may_change(caller: Caller, record: TaskRecord) -> bool:
+    return "admin" in caller.scopes or (caller.lane is not None and caller.lane == record.task.lane)
 
 
 def _changed(task_id: str, answer: Answer) -> Response:

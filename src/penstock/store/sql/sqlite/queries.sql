@@ -448,6 +448,23 @@ WHERE ended_at IS NULL AND state = 'queued' AND place <= ?2
 -- name: records_of_numbers
 SELECT * FROM records WHERE number IN (SELECT value FROM json_each(?))
 
+-- name: full_records_of_numbers
+SELECT * FROM full_records WHERE number IN (SELECT value FROM json_each(?))
+
+-- The least and the largest number in use.
+-- name: bounds
+SELECT coalesce((SELECT min(number) FROM tasks), 1), coalesce((SELECT max(number) FROM tasks), 0)
+
+-- Of the indexes alone: no row is read.
+-- name: numbers_by_id
+SELECT number FROM tasks WHERE id >= ? AND id < ? LIMIT ?
+
+-- name: numbers_by_key
+SELECT number FROM tasks WHERE key IS NOT NULL AND key >= ? AND key < ? LIMIT ?
+
+-- name: numbers_by_run
+SELECT number FROM tasks WHERE run >= ? AND run < ? LIMIT ?
+
 -- Those that tasks come after, and those that these come after, as far as they live.
 -- name: needed_records
 WITH RECURSIVE needed (id) AS (
