@@ -31,7 +31,7 @@ from penstock.diagnosis.whatif.figures import (
 )
 from penstock.diagnosis.whatif.frozen import frozen
 from penstock.diagnosis.whatif.inferred import inferred_plant, playable
-from penstock.diagnosis.whatif.replay import Replay, unwatched
+from penstock.diagnosis.whatif.replay import Played, Replay, unwatched
 from penstock.diagnosis.words import counted, percent
 from penstock.errors import UsageError
 from penstock.model import Plant
@@ -143,12 +143,18 @@ class Plays:
         plant = self.plant if self.recording.is_ours else inferred_plant(self.recording)
         return figures_of(self.recording, plant)
 
-    def answer(self, asked: Asked, watch: Callable[[], None] = unwatched) -> Answer:
+    def played(self, asked: Asked, watch: Callable[[], None] = unwatched) -> tuple[Point, Played]:
+        """The first that is known of an answer."""
+        changed = asked.changed(self.plant) if asked.changes else self.plant
+        played = self._replay.under(changed, watch)
+        return point_of("", played, self._replay), played
+
+    def answer(self, asked: Asked, played: Played | None = None) -> Answer:
         """Without the points of a sweep, which `curve` gives one after the other."""
         has_changes = bool(asked.changes)
         changed = asked.changed(self.plant) if has_changes else self.plant
         is_played = has_changes or bool(self._instead)
-        after = self._replay.under(changed, watch).recording() if is_played else self._as_it_was
+        after = (played or self.played(asked)[1]).recording() if is_played else self._as_it_was
         answer = Answer(
             asked,
             self.recording,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import TYPE_CHECKING
 
 from penstock.cli import render
 from penstock.cli.curve import drawn
 from penstock.diagnosis.whatif.figures import knee_of
+from penstock.diagnosis.whatif.rows import MOST_REASONS, figure_rows, host_rows, lane_rows, long
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from penstock.diagnosis.whatif.figures import Explanation, Figures, LaneWaits, Moved, Point
+    from penstock.diagnosis.whatif.figures import Explanation, Moved, Point
     from penstock.whatif import Answer
-
-_MOST_REASONS = 3
 
 
 def show(answer: Answer) -> None:
@@ -29,108 +27,17 @@ def show(answer: Answer) -> None:
         took = render.seconds(answer.recording.makespan_s)
         render.say(f"the run took {took}; replay error {answer.error * 100:.1f} %")
     if asked.sweep is None or asked.changes:
-        render.say()
-        _print_figures(answer.before, answer.after, answer.words)
-        _print_lanes(answer.before, answer.after, answer.words)
-        _print_hosts(answer.before, answer.after, answer.words)
+        for make in (figure_rows, lane_rows, host_rows):
+            columns, rows = make(answer.before, answer.after, answer.words)
+            render.say()
+            flexible = "waited for" if "waited for" in columns else None
+            render.print_table(columns, rows, flexible=flexible, fold=flexible is not None)
     if asked.sweep is not None:
         _print_sweep(asked.sweep[0], answer.points)
     if answer.explanation is not None:
         _print_explanation(answer.explanation)
     for words in answer.notes:
         render.note(words)
-
-
-def _print_figures(before: Figures, after: Figures, words: tuple[str, str]) -> None:
-    rows = [
-        ("makespan", *_both(before.makespan_s, after.makespan_s)),
-        ("ideal", *_both(before.ideal.seconds, after.ideal.seconds)),
-        ("mean wait", *_both(before.waited_s, after.waited_s)),
-    ]
-    if before.cost_usd or after.cost_usd:
-        cost = (f"${before.cost_usd:.4g}", f"${after.cost_usd:.4g}")
-        rows.append(("cost", *cost, _change(before.cost_usd, after.cost_usd)))
-    if before.failed or after.failed:
-        rows.append(("failed tasks", str(before.failed), str(after.failed), ""))
-    if before.left or after.left:
-        rows.append(("tasks left", str(before.left), str(after.left), ""))
-    render.print_table(("", *(f">{word}" for word in words), ">change"), rows)
-
-
-def _both(before: float, after: float) -> tuple[str, str, str]:
-    return _seconds(before), _seconds(after), _change(before, after)
-
-
-def _seconds(amount: float) -> str:
-    return render.seconds(amount) if isfinite(amount) else "never"
-
-
-def _change(before: float, after: float) -> str:
-    if not isfinite(before) or not isfinite(after) or before <= 0:
-        return ""
-    change = round((after - before) / before * 100)
-    return "=" if change == 0 else f"{change:+d} %"
-
-
-def _print_lanes(before: Figures, after: Figures, words: tuple[str, str]) -> None:
-    was = {lane.lane: lane for lane in before.lanes}
-    rows = []
-    for lane in after.lanes:
-        old = was.get(lane.lane)
-        rows.append(
-            (
-                lane.lane,
-                str(lane.tasks),
-                "" if old is None else _seconds(old.mean_s),
-                _seconds(lane.mean_s),
-                "" if old is None else _seconds(old.p95_s),
-                _seconds(lane.p95_s),
-                _from_to(_reasons(old), _reasons(lane)),
-            )
-        )
-    render.say()
-    columns = ("lane", ">tasks", ">mean wait", f">{words[1]}", ">95 %", f">{words[1]}", "waited for")
-    render.print_table(columns, rows, flexible="waited for", fold=True)
-
-
-def _from_to(before: str, after: str) -> str:
-    return before if before == after else f"{before} → {after}"
-
-
-def _reasons(lane: LaneWaits | None) -> str:
-    return "nothing" if lane is None else _in_short(lane.reasons)
-
-
-def _in_short(reasons: Mapping[str, float]) -> str:
-    ordered = sorted(((s, r) for r, s in reasons.items() if s >= 0.001), reverse=True)
-    if not ordered:
-        return "nothing"
-    total = sum(reasons.values())
-    parts = [f"{reason} {render.percent(s / total)}" for s, reason in ordered[:_MOST_REASONS]]
-    return ", ".join(parts) + (", …" if len(ordered) > _MOST_REASONS else "")
-
-
-def _print_hosts(before: Figures, after: Figures, words: tuple[str, str]) -> None:
-    was = {host.host: host for host in before.hosts}
-    names = list(dict.fromkeys([*was, *(host.host for host in after.hosts)]))
-    new = {host.host: host for host in after.hosts}
-    rows = []
-    for name in names:
-        old, now = was.get(name), new.get(name)
-        rows.append(
-            (
-                name,
-                "" if old is None else str(old.slots),
-                "" if now is None else str(now.slots),
-                "" if old is None else render.percent(old.share),
-                "" if now is None else render.percent(now.share),
-                "" if old is None else str(old.attempts),
-                "" if now is None else str(now.attempts),
-            )
-        )
-    render.say()
-    after_ = f">{words[1]}"
-    render.print_table(("host", ">slots", after_, ">busy", after_, ">attempts", after_), rows)
 
 
 # ---- sweeps
@@ -144,7 +51,7 @@ def _print_sweep(key: str, points: Sequence[Point]) -> None:
     columns += [">cost"] * has_cost + [">failed or left"] * has_bad + [""]
     rows = []
     for point in points:
-        row = [render.one_line(str(point.value), 30), _seconds(point.makespan_s), _seconds(point.waited_s)]
+        row = [render.one_line(str(point.value), 30), long(point.makespan_s), long(point.waited_s)]
         row += [f"${point.cost_usd:.4g}"] * has_cost + [str(point.failed + point.left)] * has_bad
         marks = ["◀ the knee"] * (point is knee) + ["a guess"] * point.is_guess
         rows.append([*row, ", ".join(marks)])
@@ -199,4 +106,4 @@ def _spent(reasons: Mapping[str, float]) -> str:
     ordered = sorted(((s, r) for r, s in reasons.items() if s >= 0.001), reverse=True)
     if not ordered:
         return "nothing"
-    return ", ".join(f"{render.seconds(s)} {reason}" for s, reason in ordered[:_MOST_REASONS])
+    return ", ".join(f"{render.seconds(s)} {reason}" for s, reason in ordered[:MOST_REASONS])

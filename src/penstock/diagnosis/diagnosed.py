@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from penstock.config.council_steps import called
-from penstock.diagnosis.finders import FINDERS, find
+from penstock.diagnosis.finders import FINDERS, find, unheard
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.timeline.axis import seconds
@@ -48,8 +48,9 @@ class Diagnosis:
     findings: Sequence[Finding]  # the greatest gain first
 
     @classmethod
-    def of(cls, recording: Recording) -> Diagnosis:
-        return cls(recording, find(recording))
+    def of(cls, recording: Recording, told: Callable[[str], None] = unheard) -> Diagnosis:
+        """`told` hears what is looked for, and may raise to leave it off."""
+        return cls(recording, find(recording, told))
 
     @property
     def failed(self) -> int:

@@ -86,13 +86,21 @@ FINDERS: Mapping[str, Finder] = {
 }
 
 
-def find(recording: Recording) -> list[Finding]:
-    """What is wrong with a run, the greatest gain first; nothing for one that is well."""
+def unheard(name: str) -> None:
+    """Nobody wants to know what is being looked for."""
+
+
+def find(recording: Recording, told: Callable[[str], None] = unheard) -> list[Finding]:
+    """What is wrong with a run, the greatest gain first; nothing for one that is well.
+
+    `told` hears the name of each fault before it is looked for; whatever it raises ends the search.
+    """
     scene = Scene(work_of(recording))
     found: list[Finding] = []
     if scene.makespan_s <= 0:
         return found
     for name, finder in FINDERS.items():
+        told(name)
         if scene.by_host or name == host_down.NAME:  # where nothing ran, that may be why
             found += finder.find(scene, tuple(found))
     return sorted(found, key=lambda f: (-f.gain_s, f.name, f.cause))

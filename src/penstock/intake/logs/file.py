@@ -19,7 +19,7 @@ from penstock.intake.logs.attempts import Gathered
 from penstock.intake.logs.columns import Columns, choose_columns, plain_name, read_maps
 from penstock.intake.logs.events import from_events
 from penstock.intake.logs.hosts import Source, in_plant, with_slots
-from penstock.intake.logs.rows import Row, Table, read_table, read_text
+from penstock.intake.logs.rows import Row, Table, Text, read_table, read_text
 from penstock.intake.logs.rowwise import from_rows
 from penstock.intake.logs.times import Base, read_time
 from penstock.intake.logs.words import Step, read_ending, read_step
@@ -50,8 +50,19 @@ def read_log(
     `maps` are the user's FIELD=COLUMN; `plant` is that of a config, used where the log names its hosts or
     lanes; `source` says which config that is; `slots` are those of hosts that no config tells.
     """
+    return understood(read_text(path), maps=maps, plant=plant, slots=slots, source=source)
+
+
+def understood(
+    text: Text,
+    *,
+    maps: Sequence[str] = (),
+    plant: Plant | None = None,
+    slots: Mapping[str, int] | None = None,
+    source: Source = Source(),  # noqa: B008 - frozen
+) -> LogFile:
+    """The same of a text that was read already."""
     wanted = read_maps(maps)
-    text = read_text(path)
     if is_export(text):
         return LogFile(with_slots(read_export(text, plant), slots or {}), {}, ())
     with no_collecting():

@@ -71,6 +71,12 @@ def read_text(path: Path | str) -> Text:
     return Text(name, path.stem, path.suffix.lower(), _bounded(data, name))
 
 
+def given_text(name: str, data: bytes) -> Text:
+    """A log that somebody sends, by the name it has there."""
+    path = Path(name or "log")
+    return Text(path.name, path.stem, path.suffix.lower(), _bounded(data, path.name))
+
+
 def _bounded(data: bytes, name: str) -> bytes:
     if len(data) > MAX_LOG_BYTES:
         raise UsageError(f"{name}: is over {MAX_LOG_BYTES // 1024**2} MiB; give a part of it")
