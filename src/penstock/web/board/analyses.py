@@ -39,6 +39,7 @@ async def diagnose(inquiry: Inquiry) -> None:
     kept = await _kept(inquiry, MOST_DIAGNOSED, "diagnose")
     diagnosis = await inquiry.think(kept.diagnosed, _looking(inquiry))
     inquiry.say(diagnosis=shown(diagnosis))
+    inquiry.say(picture=await inquiry.think(kept.pictured))
 
 
 async def diagnose_log(inquiry: Inquiry) -> None:

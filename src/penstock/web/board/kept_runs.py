@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from penstock.client import Client
 from penstock.diagnosis.diagnosed import Diagnosis
 from penstock.diagnosis.recording import Recording
+from penstock.diagnosis.timeline.bars import timeline_of
+from penstock.diagnosis.timeline.page import page_data
 from penstock.lifecycle import ENDED
 from penstock.whatif import Plays
 
@@ -21,6 +24,7 @@ class KeptRun:
     at_event: int  # as it was then
     plays: dict[bool, Plays] = field(default_factory=dict)  # by whether attempts take what is usual
     diagnosis: Diagnosis | None = None
+    picture: dict[str, Any] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -30,6 +34,12 @@ class KeptRun:
         if self.diagnosis is None:
             self.diagnosis = Diagnosis.of(self.recording, told)
         return self.diagnosis
+
+    def pictured(self) -> dict[str, Any]:
+        """Its timeline, for the scripts that draw it."""
+        if self.picture is None:
+            self.picture = page_data(timeline_of(self.recording))
+        return self.picture
 
     def playing(self, typical: bool, watch: Callable[[], None]) -> Plays:
         if typical not in self.plays:

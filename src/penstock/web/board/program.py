@@ -50,6 +50,8 @@ def main() -> None:
 
 
 async def _serve(told: Told) -> None:
+    from penstock.web.board.analysis_routes import add_analysis_routes
+    from penstock.web.board.analysts import Analysts
     from penstock.web.board.app import build
     from penstock.web.board.live import Live
     from penstock.web.board.news import News
@@ -57,7 +59,9 @@ async def _serve(told: Told) -> None:
     async with (
         penstock.client.open(told.config, dispatch=False) as client,
         aiohttp.ClientSession() as session,
+        Analysts(told.config) as analysts,
     ):
+        add_analysis_routes(analysts)
         news = News(client.bell)
         live = Live(client, news)
         server = _Server(

@@ -1,0 +1,118 @@
+// The curve of one knob: its value against the makespan, the knee marked; hover or focus tells a point, a table all of them.
+const { h } = Vue;
+import { seconds } from "/board/files/spans_of_time.js";
+
+const WIDTH = 680, HEIGHT = 260, LEFT = 64, RIGHT = 16, TOP = 22, BOTTOM = 40;
+const MOST = 16;
+
+// The values that a curve is drawn of, those near where the knob stands first.
+export function stops(knob, at) {
+  const { least, most } = knob;
+  const every = most - least + 1;
+  const wanted = new Set();
+  for (let n = 0; n < Math.min(every, MOST); n++) {
+    const share = every <= MOST ? n / Math.max(1, every - 1) : (n / (MOST - 1)) ** 1.6; // denser where it matters
+    wanted.add(Math.round(least + share * (most - least)));
+  }
+  const near = at ?? most;
+  for (const one of [at, knob.was]) if (one !== null && one <= most) wanted.add(one);
+  return [...wanted].sort((a, b) => Math.abs(a - near) - Math.abs(b - near));
+}
+
+export function curve(page) {
+  const knob = page.knob;
+  if (!knob) return h("section", { class: "part" }, [h("p", { class: "soft" }, "Move a slider: what its other values would bring is drawn here.")]);
+  const points = Object.values(page.points[page.curveName] || {}).sort((a, b) => a.value - b.value);
+  const knee = page.knees[page.curveName] ?? null;
+  const title = `Makespan by ${knob.label} of ${knob.group}`;
+  const wanted = stops(knob, page.values[knob.key]).length;
+  const coming = page.drawing && points.length < wanted ? `${points.length} of ${wanted} values played…` : "";
+  return h("section", { class: "part curve stack", "aria-label": title }, [
+    h("div", { class: "part-head" }, [h("h2", title), h("p", { class: "soft", role: "status" }, coming || reading(page, points, knee))]),
+    page.curveError ? h("p", { class: "problem", role: "alert" }, page.curveError) : null,
+    points.length ? chart(page, knob, points, knee, title) : null,
+    (page.curveNotes[page.curveName] || []).length ? h("ul", { class: "notes" }, page.curveNotes[page.curveName].map((words) => h("li", words))) : null,
+    points.length ? asTable(knob, points, knee) : null,
+  ]);
+}
+
+function reading(page, points, knee) {
+  const shown = points.find((point) => Number(point.value) === page.hovered);
+  if (shown) return `${shown.value}: ${shown.makespan}, mean wait ${shown.waited}${shown.is_guess ? ", a guess" : ""}`;
+  return knee === null ? "" : `the knee is at ${knee}`;
+}
+
+function chart(page, knob, points, knee, title) {
+  const known = points.filter((point) => point.makespan_s !== null);
+  const top = Math.max(...known.map((point) => point.makespan_s), 1e-9) * 1.08;
+  const values = points.map((point) => Number(point.value));
+  const low = Math.min(knob.least, ...values), high = Math.max(knob.most, ...values);
+  const x = (value) => LEFT + ((value - low) / Math.max(1, high - low)) * (WIDTH - LEFT - RIGHT);
+  const y = (amount) => HEIGHT - BOTTOM - (amount / top) * (HEIGHT - TOP - BOTTOM);
+  const at = page.values[knob.key];
+  return h("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}${knee === null ? "" : `; the knee is at ${knee}`}. The table below has the figures.`,
+    onMousemove: (event) => (page.hovered = nearest(event, values, x)), onMouseleave: () => (page.hovered = null) }, [
+    ...[0, 0.25, 0.5, 0.75, 1].map((share) => levelLine(y(top * share), seconds(top * share))),
+    ...ticks(low, high).map((value) => h("text", { x: x(value), y: HEIGHT - BOTTOM + 18, class: "tick", "text-anchor": "middle" }, value)),
+    h("text", { x: LEFT + (WIDTH - LEFT - RIGHT) / 2, y: HEIGHT - 4, class: "tick", "text-anchor": "middle" }, knob.label),
+    at !== null && at <= high ? h("line", { x1: x(at), x2: x(at), y1: TOP, y2: HEIGHT - BOTTOM, class: "at" }) : null,
+    at !== null && at <= high ? h("text", { x: x(at), y: TOP - 8, class: "tick strong", "text-anchor": "middle" }, `set to ${at}`) : null,
+    h("polyline", { class: "line", points: known.map((point) => `${x(point.value)},${y(point.makespan_s)}`).join(" ") }),
+    ...known.map((point) => dot(point, x, y, knob, page.hovered)),
+    knee === null ? null : kneeMark(known.find((point) => Number(point.value) === knee), x, y),
+  ]);
+}
+
+function levelLine(at, words) {
+  return h("g", [h("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: at, y2: at, class: "level" }), h("text", { x: LEFT - 8, y: at + 4, class: "tick", "text-anchor": "end" }, words)]);
+}
+
+function dot(point, x, y, knob, hovered) {
+  const value = Number(point.value);
+  return h("circle", { class: ["dot", { guess: point.is_guess, was: value === knob.was, hovered: value === hovered }], cx: x(value), cy: y(point.makespan_s), r: value === hovered ? 6 : 4, "data-value": value }, [
+    h("title", `${value}: ${point.makespan}, mean wait ${point.waited}${point.is_guess ? " (a guess)" : ""}`),
+  ]);
+}
+
+function kneeMark(point, x, y) {
+  if (!point) return null;
+  const left = x(point.value), top = y(point.makespan_s) + 10;
+  return h("g", { class: "knee" }, [
+    h("path", { d: `M${left},${top} l6,10 h-12 z` }),
+    h("text", { x: left, y: top + 23, "text-anchor": "middle" }, "the knee"),
+  ]);
+}
+
+function ticks(low, high) {
+  const step = Math.max(1, Math.ceil((high - low) / 12));
+  const found = [];
+  for (let value = low; value <= high; value += step) found.push(value);
+  return found;
+}
+
+function nearest(event, values, x) {
+  const box = event.currentTarget.getBoundingClientRect();
+  const at = ((event.clientX - box.left) / box.width) * WIDTH;
+  return values.reduce((best, value) => (Math.abs(x(value) - at) < Math.abs(x(best) - at) ? value : best), values[0]);
+}
+
+function asTable(knob, points, knee) {
+  const cost = points.some((point) => point.cost_usd);
+  return h("details", [
+    h("summary", "As a table"),
+    h("div", { class: "table tall", tabindex: "0", role: "region", "aria-label": "The curve as a table" }, [
+      h("table", [
+        h("caption", { class: "unseen" }, `Makespan by ${knob.label} of ${knob.group}`),
+        h("thead", [h("tr", [knob.label, "makespan", "mean wait", ...(cost ? ["cost"] : []), "failed or left", ""].map((name) => h("th", { scope: "col", class: name ? "num" : undefined }, name)))]),
+        h("tbody", points.map((point) => h("tr", { key: point.value }, [
+          h("th", { scope: "row", class: "num" }, point.value),
+          h("td", { class: "num" }, point.makespan),
+          h("td", { class: "num" }, point.waited),
+          ...(cost ? [h("td", { class: "num" }, `$${point.cost_usd.toPrecision(4)}`)] : []),
+          h("td", { class: "num" }, point.failed + point.left),
+          h("td", [Number(point.value) === knee ? "◀ the knee" : "", point.is_guess ? " a guess" : ""]),
+        ]))),
+      ]),
+    ]),
+  ]);
+}

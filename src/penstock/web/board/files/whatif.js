@@ -1,0 +1,176 @@
+// What if: knobs of the plant on one side, what turning them would have brought on the other, and the curve of the knob
+// that was turned last. An answer that is no longer wanted is left off.
+const { h } = Vue;
+import { asCommand, asToml } from "/board/files/command.js";
+import { curve, stops } from "/board/files/curve.js";
+import { knob } from "/board/files/knob.js";
+import { lines } from "/board/files/lines.js";
+import { results } from "/board/files/results.js";
+
+const PAUSE_MS = 120;
+
+export default {
+  props: { run: String },
+  data() {
+    return {
+      step: "", error: "", knobs: [], values: {}, typical: false, first: null, answer: null, stale: true,
+      turned: null, points: {}, knees: {}, curveNotes: {}, curveError: "", hovered: null, copied: false,
+    };
+  },
+  mounted() {
+    this.page = crypto.randomUUID();
+    this.atEvent = null;
+    this.ask();
+  },
+  beforeUnmount() {
+    clearTimeout(this.timer);
+    this.asking?.abort();
+    this.drawing?.abort();
+  },
+  computed: {
+    changed() {
+      return this.knobs.filter((one) => this.values[one.key] !== one.was);
+    },
+    knob() {
+      return this.knobs.find((one) => one.key === this.turned) || null;
+    },
+    // A curve is that of its knob while all others stand as they do.
+    curveName() {
+      return this.turned && this.query((one) => one.key !== this.turned).toString();
+    },
+  },
+  methods: {
+    query(counts = () => true) {
+      const query = new URLSearchParams({ run: this.run });
+      if (this.atEvent !== null) query.set("at_event", this.atEvent);
+      if (this.typical) query.set("typical", "1");
+      for (const one of this.changed.filter(counts)) {
+        if (this.values[one.key] === null) query.append("unset", one.key);
+        else query.append("set", `${one.key}=${this.values[one.key]}`);
+      }
+      return query;
+    },
+    turn(one, value) {
+      this.values[one.key] = value;
+      this.turned = one.key;
+      this.later();
+    },
+    later() {
+      this.stale = true;
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => this.ask(), PAUSE_MS);
+    },
+    reset() {
+      for (const one of this.knobs) this.values[one.key] = one.was;
+      this.later();
+    },
+    async ask() {
+      this.asking?.abort();
+      const mine = (this.asking = new AbortController());
+      this.draw();
+      try {
+        for await (const said of lines(`/board/data/whatif?${this.query()}&page=${this.page}`, { signal: mine.signal })) {
+          if (mine !== this.asking) return;
+          this.hear(said);
+        }
+        if (mine === this.asking) Object.assign(this, { step: "", stale: false, error: "" });
+      } catch (error) {
+        if (mine === this.asking) Object.assign(this, { step: "", stale: true, error: error.message });
+      }
+    },
+    hear(said) {
+      if (said.step) this.step = said.step;
+      if (said.knobs && !this.knobs.length) {
+        this.knobs = said.knobs;
+        for (const one of said.knobs) this.values[one.key] = one.was;
+        this.atEvent = said.at_event;
+      }
+      if (said.first) this.first = said.first;
+      if (said.answer) Object.assign(this, { answer: said.answer, first: null, error: "" });
+    },
+    // The curve goes on while its own knob is turned: only the place on it moves.
+    async draw() {
+      const name = this.curveName, one = this.knob;
+      if (!one) return;
+      const known = this.points[name] || (this.points[name] = {});
+      const at = this.values[one.key];
+      const wanted = stops(one, at).filter((value) => !(value in known));
+      if (this.drawn === name && this.drawing && !wanted.includes(at)) return;
+      this.drawing?.abort();
+      if (!wanted.length) return;
+      const mine = (this.drawing = new AbortController());
+      Object.assign(this, { drawn: name, curveError: "" });
+      const all = [...Object.keys(known).map(Number), ...wanted].sort((a, b) => a - b);
+      const query = `${name}&key=${encodeURIComponent(one.key)}&values=${wanted.join(",")}&page=${this.page}-curve`;
+      try {
+        for await (const said of lines(`/board/data/whatif/curve?${query}`, { signal: mine.signal })) {
+          if (mine !== this.drawing) return;
+          if (said.point) this.points[name][Number(said.point.value)] = said.point;
+          if ("knee" in said) this.curveNotes[name] = said.notes;
+        }
+        if (mine === this.drawing) {
+          this.knees[name] = kneeOf(all.map((value) => this.points[name][value]));
+          this.drawing = null;
+        }
+      } catch (error) {
+        if (mine === this.drawing) Object.assign(this, { curveError: error.message, drawing: null });
+      }
+    },
+    async copy() {
+      const text = `${asCommand(this)}\n`;
+      try {
+        await navigator.clipboard.writeText(text);
+        this.copied = true;
+      } catch {
+        getSelection().selectAllChildren(this.$refs.command);
+        this.copied = false;
+      }
+    },
+  },
+  render() {
+    return h("div", { class: "whatif stack" }, [
+      h("p", { class: "status", role: "status" }, this.step || told(this)),
+      this.error ? h("p", { class: "problem", role: "alert" }, this.error) : null,
+      this.knobs.length ? h("div", { class: "asking" }, [turning(this), h("div", { class: "answers stack" }, [results(this), curve(this), asText(this)])]) : null,
+    ]);
+  },
+};
+
+// The first value whose makespan is within 5 % of the best; none while only the last is.
+function kneeOf(points) {
+  const best = Math.min(...points.map((point) => point.makespan_s ?? Infinity));
+  if (!Number.isFinite(best)) return null;
+  const knee = points.find((point) => point.makespan_s !== null && point.makespan_s <= best * 1.05);
+  return points.length > 1 && knee === points.at(-1) ? null : Number(knee.value);
+}
+
+function told(page) {
+  if (!page.answer) return "";
+  const { tasks, took, error } = page.answer;
+  const wrong = error === null ? "" : `; replay error ${error}`;
+  return `${page.run}: ${tasks} task${tasks === 1 ? "" : "s"}; the run took ${took}${wrong}`;
+}
+
+function turning(page) {
+  const groups = [...new Set(page.knobs.map((one) => one.group))];
+  return h("section", { class: "part knobs stack", "aria-label": "What to change" }, [
+    h("h2", "Change"),
+    ...groups.map((group) => h("fieldset", [h("legend", group), ...page.knobs.filter((one) => one.group === group).map((one) => knob(page, one))])),
+    h("label", { class: "check" }, [
+      h("input", { type: "checkbox", checked: page.typical, onChange: (event) => { page.typical = event.target.checked; page.later(); } }),
+      " attempts that a stalled loop kept from ending take the usual time",
+    ]),
+    h("button", { type: "button", class: "button", disabled: !page.changed.length, onClick: page.reset }, "As it was"),
+  ]);
+}
+
+function asText(page) {
+  if (!page.changed.length && !page.typical) return null;
+  return h("details", { class: "part" }, [
+    h("summary", "Copy as command"),
+    h("pre", { class: "code", tabindex: "0", role: "region", "aria-label": "The same as a command", ref: "command" }, asCommand(page)),
+    h("p", [h("button", { type: "button", class: "button", onClick: page.copy }, "Copy"), h("span", { role: "status" }, page.copied ? " copied" : "")]),
+    h("p", { class: "soft" }, "To keep it, in penstock.toml:"),
+    h("pre", { class: "code", tabindex: "0", role: "region", "aria-label": "Lines for penstock.toml" }, asToml(page)),
+  ]);
+}
