@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MOST_DIAGNOSED = 100_000  # tasks
 MOST_PLAYED = 50_000
 _MOST_SPANS = 6  # that are marked on a timeline
+_MOST_TASKS = 10
 _CURVE = 1  # gives way to all else
 
 
@@ -111,7 +112,7 @@ def _marks(finding: Finding) -> list[dict[str, Any]]:
     evidence = finding.evidence
     longest = sorted(evidence.spans, key=lambda span: span[0] - span[1])[:_MOST_SPANS]
     marks: list[dict[str, Any]] = [{"from": start, "to": end} for start, end in sorted(longest)]
-    marks += [{"task": task} for task in evidence.tasks]
+    marks += [{"task": task} for task in evidence.tasks[:_MOST_TASKS]]
     return marks + [{"host": host} for host in evidence.hosts if host]
 
 
@@ -130,14 +131,12 @@ async def whatif(inquiry: Inquiry) -> None:
 
 
 async def whatif_curve(inquiry: Inquiry) -> None:
-    asked, key, values = _asked(inquiry), inquiry.asked["key"], inquiry.asked["values"]
+    asked, key, typical = _asked(inquiry), inquiry.asked["key"], inquiry.asked["typical"]
     kept = await _kept(inquiry, MOST_PLAYED, "whatif")
     plays = await _plays(inquiry, kept)
     known: list[Point] = []
-    for value in values:
-        (point,) = await inquiry.think(
-            lambda value=value: list(plays.curve(asked, key, [value], inquiry.watch)), rank=_CURVE
-        )
+    for value in inquiry.asked["values"]:
+        point = await inquiry.think(kept.point, typical, asked, key, value, inquiry.watch, rank=_CURVE)
         known.append(point)
         inquiry.say(point=_point(point))
     known.sort(key=lambda point: int(point.value))

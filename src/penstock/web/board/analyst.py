@@ -1,5 +1,6 @@
 """The one who reads runs and thinks: a process of its own, so that pages stay quick while it works.
 
+    the config, pickled by its own parent
     {"id": 7, "do": "diagnose", "run": "nightly"}  →  {"id": 7, "say": {…}}, …, {"id": 7, "end": None}
     {"drop": 7}
 
@@ -11,7 +12,6 @@ of that.
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
 import pickle
 import sys
@@ -133,11 +133,10 @@ class Analyst:
 
 
 def main() -> None:
-    config: Config = pickle.loads(base64.b64decode(sys.stdin.buffer.readline()))  # noqa: S301 - our parent's
-    asyncio.run(_serve(config))
+    asyncio.run(_serve())
 
 
-async def _serve(config: Config) -> None:
+async def _serve() -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -153,6 +152,7 @@ async def _serve(config: Config) -> None:
             os._exit(0)  # at once, whatever a thread is about: it only reads, and nobody is there to hear it
         return message
 
+    config: Config = pickle.loads(await hear())  # noqa: S301 - our parent's
     async with penstock.client.open(config, dispatch=False) as client:
         await Analyst(client, send).listen(hear)
 

@@ -10,7 +10,6 @@ before is dropped.
 from __future__ import annotations
 
 import asyncio
-import base64
 import pickle
 import sys
 from asyncio.subprocess import Process
@@ -108,7 +107,7 @@ async def _started(config: Config) -> Process:
         start_new_session=True,
     )
     assert process.stdin is not None
-    process.stdin.write(base64.b64encode(pickle.dumps(config)) + b"\n")
+    process.stdin.write(framed(pickle.dumps(config)))
     return process
 
 

@@ -12,8 +12,9 @@ from penstock.diagnosis.diagnosed import Diagnosis
 from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.timeline.bars import timeline_of
 from penstock.diagnosis.timeline.page import page_data
+from penstock.diagnosis.whatif.figures import Point
 from penstock.lifecycle import ENDED
-from penstock.whatif import Plays
+from penstock.whatif import Asked, Plays
 
 _MOST_TASKS = 200_000  # of all that are kept
 
@@ -25,6 +26,7 @@ class KeptRun:
     plays: dict[bool, Plays] = field(default_factory=dict)  # by whether attempts take what is usual
     diagnosis: Diagnosis | None = None
     picture: dict[str, Any] | None = None
+    points: dict[tuple[Any, ...], Point] = field(default_factory=dict)  # of curves
 
     @property
     def is_over(self) -> bool:
@@ -45,6 +47,13 @@ class KeptRun:
         if typical not in self.plays:
             self.plays[typical] = Plays(self.recording, typical=typical, watch=watch)
         return self.plays[typical]
+
+    def point(self, typical: bool, asked: Asked, key: str, value: str, watch: Callable[[], None]) -> Point:
+        """What a value of a key would bring, on top of what else is asked."""
+        place = (typical, frozenset(asked.settings.items()), frozenset(asked.unset), key, value)
+        if place not in self.points:
+            (self.points[place],) = self.playing(typical, watch).curve(asked, key, [value], watch)
+        return self.points[place]
 
 
 class KeptRuns:

@@ -2,7 +2,7 @@
 const { h } = Vue;
 import { seconds } from "/board/files/spans_of_time.js";
 
-const WIDTH = 680, HEIGHT = 260, LEFT = 64, RIGHT = 16, TOP = 22, BOTTOM = 40;
+const HEIGHT = 260, LEFT = 64, RIGHT = 16, TOP = 22, BOTTOM = 40;
 const MOST = 16;
 
 // The values that a curve is drawn of, those near where the knob stands first.
@@ -23,16 +23,15 @@ export function curve(page) {
   const knob = page.knob;
   if (!knob) return h("section", { class: "part" }, [h("p", { class: "soft" }, "Move a slider: what its other values would bring is drawn here.")]);
   const points = Object.values(page.points[page.curveName] || {}).sort((a, b) => a.value - b.value);
-  const knee = page.knees[page.curveName] ?? null;
+  const { knee = null, notes = [] } = page.known[page.curveName] || {};
   const title = `Makespan by ${knob.label} of ${knob.group}`;
-  const wanted = stops(knob, page.values[knob.key]).length;
-  const coming = page.drawing && points.length < wanted ? `${points.length} of ${wanted} values played…` : "";
+  const coming = page.drawing ? `${points.length} of ${page.drawing.wanted.length} values played…` : "";
   return h("section", { class: "part curve stack", "aria-label": title }, [
     h("div", { class: "part-head" }, [h("h2", title), h("p", { class: "soft", role: "status" }, coming || reading(page, points, knee))]),
     page.curveError ? h("p", { class: "problem", role: "alert" }, page.curveError) : null,
     points.length ? chart(page, knob, points, knee, title) : null,
-    (page.curveNotes[page.curveName] || []).length ? h("ul", { class: "notes" }, page.curveNotes[page.curveName].map((words) => h("li", words))) : null,
-    points.length ? asTable(knob, points, knee) : null,
+    notes.length ? h("ul", { class: "notes" }, notes.map((words) => h("li", words))) : null,
+    asTable(knob, points, knee),
   ]);
 }
 
@@ -43,18 +42,19 @@ function reading(page, points, knee) {
 }
 
 function chart(page, knob, points, knee, title) {
+  const width = page.width;
   const known = points.filter((point) => point.makespan_s !== null);
   const top = Math.max(...known.map((point) => point.makespan_s), 1e-9) * 1.08;
   const values = points.map((point) => Number(point.value));
   const low = Math.min(knob.least, ...values), high = Math.max(knob.most, ...values);
-  const x = (value) => LEFT + ((value - low) / Math.max(1, high - low)) * (WIDTH - LEFT - RIGHT);
+  const x = (value) => LEFT + ((value - low) / Math.max(1, high - low)) * (width - LEFT - RIGHT);
   const y = (amount) => HEIGHT - BOTTOM - (amount / top) * (HEIGHT - TOP - BOTTOM);
   const at = page.values[knob.key];
-  return h("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}${knee === null ? "" : `; the knee is at ${knee}`}. The table below has the figures.`,
-    onMousemove: (event) => (page.hovered = nearest(event, values, x)), onMouseleave: () => (page.hovered = null) }, [
-    ...[0, 0.25, 0.5, 0.75, 1].map((share) => levelLine(y(top * share), seconds(top * share))),
-    ...ticks(low, high).map((value) => h("text", { x: x(value), y: HEIGHT - BOTTOM + 18, class: "tick", "text-anchor": "middle" }, value)),
-    h("text", { x: LEFT + (WIDTH - LEFT - RIGHT) / 2, y: HEIGHT - 4, class: "tick", "text-anchor": "middle" }, knob.label),
+  return h("svg", { class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `${title}${knee === null ? "" : `; the knee is at ${knee}`}. The table below has the figures.`,
+    onMousemove: (event) => (page.hovered = nearest(event, values, x, width)), onMouseleave: () => (page.hovered = null) }, [
+    ...[0, 0.25, 0.5, 0.75, 1].map((share) => levelLine(width, y(top * share), seconds(top * share))),
+    ...ticks(low, high, Math.min(16, width / 40)).map((value) => h("text", { x: x(value), y: HEIGHT - BOTTOM + 18, class: "tick", "text-anchor": "middle" }, value)),
+    h("text", { x: LEFT + (width - LEFT - RIGHT) / 2, y: HEIGHT - 4, class: "tick", "text-anchor": "middle" }, knob.label),
     at !== null && at <= high ? h("line", { x1: x(at), x2: x(at), y1: TOP, y2: HEIGHT - BOTTOM, class: "at" }) : null,
     at !== null && at <= high ? h("text", { x: x(at), y: TOP - 8, class: "tick strong", "text-anchor": "middle" }, `set to ${at}`) : null,
     h("polyline", { class: "line", points: known.map((point) => `${x(point.value)},${y(point.makespan_s)}`).join(" ") }),
@@ -63,8 +63,8 @@ function chart(page, knob, points, knee, title) {
   ]);
 }
 
-function levelLine(at, words) {
-  return h("g", [h("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: at, y2: at, class: "level" }), h("text", { x: LEFT - 8, y: at + 4, class: "tick", "text-anchor": "end" }, words)]);
+function levelLine(width, at, words) {
+  return h("g", [h("line", { x1: LEFT, x2: width - RIGHT, y1: at, y2: at, class: "level" }), h("text", { x: LEFT - 8, y: at + 4, class: "tick", "text-anchor": "end" }, words)]);
 }
 
 function dot(point, x, y, knob, hovered) {
@@ -83,16 +83,16 @@ function kneeMark(point, x, y) {
   ]);
 }
 
-function ticks(low, high) {
-  const step = Math.max(1, Math.ceil((high - low) / 12));
+function ticks(low, high, most) {
+  const step = Math.max(1, Math.ceil((high - low) / most));
   const found = [];
   for (let value = low; value <= high; value += step) found.push(value);
   return found;
 }
 
-function nearest(event, values, x) {
+function nearest(event, values, x, width) {
   const box = event.currentTarget.getBoundingClientRect();
-  const at = ((event.clientX - box.left) / box.width) * WIDTH;
+  const at = ((event.clientX - box.left) / box.width) * width;
   return values.reduce((best, value) => (Math.abs(x(value) - at) < Math.abs(x(best) - at) ? value : best), values[0]);
 }
 

@@ -24,7 +24,7 @@ function figure(page, columns, [name, before, after, change]) {
 }
 
 function table(caption, { columns, rows }) {
-  const look = (at) => (columns[at].startsWith(">") ? "num" : undefined);
+  const look = (at) => (columns[at].startsWith(">") ? "num" : columns[at] === "waited for" ? "wide" : undefined);
   return h("div", { class: "table tall", tabindex: "0", role: "region", "aria-label": caption }, [
     h("table", [
       h("caption", caption),

@@ -14,18 +14,21 @@ export default {
   data() {
     return {
       step: "", error: "", knobs: [], values: {}, typical: false, first: null, answer: null, stale: true,
-      turned: null, points: {}, knees: {}, curveNotes: {}, curveError: "", hovered: null, copied: false,
+      turned: null, typing: null, points: {}, known: {}, drawing: null, curveError: "", hovered: null, copied: false, width: 680,
     };
   },
   mounted() {
     this.page = crypto.randomUUID();
     this.atEvent = null;
+    this.sized = new ResizeObserver(() => this.measure()); // the curve is as wide as there is room, its letters as large as others
+    this.sized.observe(this.$el);
     this.ask();
   },
   beforeUnmount() {
     clearTimeout(this.timer);
     this.asking?.abort();
     this.drawing?.abort();
+    this.sized.disconnect();
   },
   computed: {
     changed() {
@@ -40,6 +43,10 @@ export default {
     },
   },
   methods: {
+    measure() {
+      const room = this.$el.querySelector(".curve")?.clientWidth;
+      if (room) this.width = Math.max(280, room - 32);
+    },
     query(counts = () => true) {
       const query = new URLSearchParams({ run: this.run });
       if (this.atEvent !== null) query.set("at_event", this.atEvent);
@@ -92,26 +99,23 @@ export default {
     async draw() {
       const name = this.curveName, one = this.knob;
       if (!one) return;
+      this.$nextTick(() => this.measure());
       const known = this.points[name] || (this.points[name] = {});
       const at = this.values[one.key];
-      const wanted = stops(one, at).filter((value) => !(value in known));
-      if (this.drawn === name && this.drawing && !wanted.includes(at)) return;
+      const wanted = [...new Set([...stops(one, at), ...Object.keys(known).map(Number)])];
+      const isThere = (value) => value in known || (this.drawn === name && this.drawing?.wanted.includes(value));
+      if (wanted.every(isThere)) return;
       this.drawing?.abort();
-      if (!wanted.length) return;
-      const mine = (this.drawing = new AbortController());
+      const mine = (this.drawing = Object.assign(new AbortController(), { wanted }));
       Object.assign(this, { drawn: name, curveError: "" });
-      const all = [...Object.keys(known).map(Number), ...wanted].sort((a, b) => a - b);
       const query = `${name}&key=${encodeURIComponent(one.key)}&values=${wanted.join(",")}&page=${this.page}-curve`;
       try {
         for await (const said of lines(`/board/data/whatif/curve?${query}`, { signal: mine.signal })) {
           if (mine !== this.drawing) return;
           if (said.point) this.points[name][Number(said.point.value)] = said.point;
-          if ("knee" in said) this.curveNotes[name] = said.notes;
+          if ("knee" in said) Object.assign(this.known, { [name]: { knee: said.knee === null ? null : Number(said.knee), notes: said.notes } });
         }
-        if (mine === this.drawing) {
-          this.knees[name] = kneeOf(all.map((value) => this.points[name][value]));
-          this.drawing = null;
-        }
+        if (mine === this.drawing) this.drawing = null;
       } catch (error) {
         if (mine === this.drawing) Object.assign(this, { curveError: error.message, drawing: null });
       }
@@ -136,14 +140,6 @@ export default {
   },
 };
 
-// The first value whose makespan is within 5 % of the best; none while only the last is.
-function kneeOf(points) {
-  const best = Math.min(...points.map((point) => point.makespan_s ?? Infinity));
-  if (!Number.isFinite(best)) return null;
-  const knee = points.find((point) => point.makespan_s !== null && point.makespan_s <= best * 1.05);
-  return points.length > 1 && knee === points.at(-1) ? null : Number(knee.value);
-}
-
 function told(page) {
   if (!page.answer) return "";
   const { tasks, took, error } = page.answer;
@@ -158,7 +154,7 @@ function turning(page) {
     ...groups.map((group) => h("fieldset", [h("legend", group), ...page.knobs.filter((one) => one.group === group).map((one) => knob(page, one))])),
     h("label", { class: "check" }, [
       h("input", { type: "checkbox", checked: page.typical, onChange: (event) => { page.typical = event.target.checked; page.later(); } }),
-      " attempts that a stalled loop kept from ending take the usual time",
+      h("span", "attempts that a stalled loop kept from ending take the usual time"),
     ]),
     h("button", { type: "button", class: "button", disabled: !page.changed.length, onClick: page.reset }, "As it was"),
   ]);
