@@ -232,10 +232,6 @@ class Client:
         """Names of runs that begin so, in order; up to ten."""
         return await self._store.find_runs(prefix)
 
-    async def states_in_run(self, run: str) -> dict[State, int]:
-        """How many tasks of a run are in each state; empty when there is no such run."""
-        return await self._store.states_in_run(run)
-
     async def is_settled(self, run: str, since: int) -> bool:
         """Whether all of a run has ended, and nothing of it after this event."""
         return not await self._store.live_in_run(run) and not await self._store.ended_in_run(run, since)
