@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from penstock.agents.engine.containers import home_of
+from tests.acceptance.access_rig import findings, overflow
 from tests.acceptance.board_rig import Board, Chromium, looking, ready
 from tests.acceptance.containers import PYTHON_IMAGE, ContainerEngine, container_engine
 from tests.acceptance.serve_rig import PATIENCE_S, serving
@@ -63,6 +64,10 @@ def test_an_agent_is_started_called_read_and_stopped(
         expect(containers).to_have_text(made["container"][:12])
         expect(page.get_by_role("group", name="Log of reports")).to_contain_text("agent-server: listening")
         call(page)
+        assert not findings(page)
+        page.set_viewport_size({"width": 375, "height": 800})
+        assert overflow(page) == 0
+        page.set_viewport_size({"width": 1280, "height": 800})
         page.get_by_role("button", name="Stop", exact=True).click()
         page.get_by_role("dialog").get_by_role("button", name="Stop", exact=True).click()
         expect(page.get_by_text("1 container stopped.")).to_be_visible(timeout=START_MS)

@@ -9,6 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, Route, expect
 
+from tests.acceptance.access_rig import findings, overflow
 from tests.acceptance.board_rig import HUSH, MEMBERS, Board, ready
 
 NAMES = [name.upper() for name in MEMBERS]
@@ -67,6 +68,10 @@ def test_d6_asked_answered_reloaded_followed_and_found(board: Board, page: Page)
     check_answered(page)
     page.reload()
     check_answered(page)
+    assert not findings(page)
+    page.set_viewport_size({"width": 375, "height": 800})
+    assert overflow(page) == 0
+    page.set_viewport_size({"width": 1280, "height": 800})
     report = board.http.get(f"/board/data/council/sages/{question}/report.md")
     assert report.headers["content-disposition"] == 'attachment; filename="council-report.md"'
     assert "# A question to the council" in report.text

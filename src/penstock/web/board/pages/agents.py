@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
+from weakref import WeakKeyDictionary
 
 from nicegui import ui
 from nicegui.element import Element
 
 from penstock.agents.listing import Container, Row
+from penstock.client import Client
 from penstock.config.agents import Agent
 from penstock.web.board import tables
 from penstock.web.board.agent_parts import AgentCall, AgentLog
@@ -68,13 +70,15 @@ async def build(visit: Visit) -> None:
     ui.timer(_LOOK_S, page.look)
 
 
-_SHARED: dict[int, AgentsSeen] = {}
+_SHARED: WeakKeyDictionary[Client, AgentsSeen] = WeakKeyDictionary()
 
 
 def _seen(visit: Visit) -> AgentsSeen:
     """One for all pages of this process."""
     client = visit.desk.client
-    return _SHARED.setdefault(id(client), AgentsSeen(client))
+    if client not in _SHARED:
+        _SHARED[client] = AgentsSeen(client)
+    return _SHARED[client]
 
 
 class AgentsPage:
