@@ -25,7 +25,7 @@ export function lanesTable(lanes, mayAct, act) {
   const rows = Object.entries(lanes).map(([name, lane]) => {
     const does = lane.paused ? "resume" : "pause";
     const press = () => act({ do: does, scope: "lane", name });
-    return h("tr", { key: name, "data-lane": name }, [
+    return h("tr", { key: name, "data-lane": name, "data-since": lane.since }, [
       h("th", { scope: "row" }, h("a", { href: `/board/queue?lane=${encodeURIComponent(name)}` }, name)),
       h("td", { class: "lane-running" }, running(name, lane)),
       h("td", { class: "num" }, whole(lane.queued)),
