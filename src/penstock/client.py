@@ -473,7 +473,7 @@ class Client:
 
     async def _tokens_changed(self) -> bool:
         # One that starts from now on reads them after it has become the dispatcher.
-        if (await self.snapshot()).epoch is not None:
+        if await self._store.owned_by() is not None:
             await self._ask("tokens", {})
         return True
 
@@ -506,7 +506,7 @@ class Client:
             bell.close()
 
     async def _answer_if_nobody_does(self) -> None:
-        if self._background is not None or (await self.snapshot()).epoch is not None:
+        if self._background is not None or await self._store.owned_by() is not None:
             return
         from penstock.errors import AlreadyOwned
 
@@ -556,7 +556,7 @@ class Client:
         if self._background is not None and self._background.is_alive():
             return
         self._background = None
-        if (await self.snapshot()).epoch is not None:
+        if await self._store.owned_by() is not None:
             return
         background = BackgroundDispatcher(self._parts)
         try:

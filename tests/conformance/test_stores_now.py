@@ -246,3 +246,11 @@ async def test_conditions_are_told_with_their_times(store: Store) -> None:
     )
     await store.record([AllChange(T0 + 10, False)])
     assert (await both(store, T0 + 11, now)).paused_since is None
+
+
+async def test_who_owns_the_store_is_told_without_a_look_at_the_queue(store: Store) -> None:
+    assert await store.owned_by() is None
+    epoch, _ = await store.acquire(ME, T0)
+    assert await store.owned_by() == epoch
+    await store.release(epoch.number, T0 + 1)
+    assert await store.owned_by() is None

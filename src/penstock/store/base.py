@@ -327,6 +327,9 @@ class Store(Protocol):
 
     async def snapshot(self, at: float) -> Snapshot: ...
 
+    async def owned_by(self) -> Epoch | None:
+        """The dispatcher that owns the store now, if one is alive; cheap, whatever is queued."""
+
     async def now(self, at: float, seen: Now | None = None) -> Now:
         """This moment. From an earlier look of the same store it is made at the cost of what happened since."""
 

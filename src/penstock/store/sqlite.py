@@ -70,6 +70,7 @@ from penstock.store.sqlite_reads import (
     read_bare_tasks,
     read_ended,
     read_events,
+    read_owner,
     read_snapshot,
     read_spending,
     read_task,
@@ -295,6 +296,9 @@ class SQLiteStore:
 
     async def snapshot(self, at: float) -> Snapshot:
         return await self._scan(partial(read_snapshot, at=at, owner_lock=self._owner_lock))
+
+    async def owned_by(self) -> Epoch | None:
+        return await self._read(partial(read_owner, owner_lock=self._owner_lock))
 
     async def now(self, at: float, seen: Now | None = None) -> Now:
         from penstock.store.sqlite_now import read_now

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.model import TaskRecord
 from penstock.scheduling.budget import day_of
 from penstock.scheduling.routes import route_key
-from penstock.store.base import Arrival, HostStatus, Snapshot, Spending, StoredEvent, TaskFilter
+from penstock.store.base import Arrival, Epoch, HostStatus, Snapshot, Spending, StoredEvent, TaskFilter
 from penstock.store.rows import STATES, event_of, full_record_of, json_text, record_of, units_of
 from penstock.store.sqlite_open import QUERIES
 from penstock.store.sqlite_owner import OwnerLock, last_epoch
@@ -95,6 +95,12 @@ def read_snapshot(connection: sqlite3.Connection, at: float, owner_lock: OwnerLo
     return snapshot_of(connection, at, owner_lock, queued, running)
 
 
+def read_owner(connection: sqlite3.Connection, owner_lock: OwnerLock) -> Epoch | None:
+    epoch = last_epoch(connection)
+    alive = epoch is not None and epoch.ended_at is None and owner_lock.is_taken()
+    return epoch if alive else None
+
+
 def snapshot_of(
     connection: sqlite3.Connection,
     at: float,
@@ -104,9 +110,6 @@ def snapshot_of(
 ) -> Snapshot:
     """With the conditions as last recorded."""
     paused = connection.execute(QUERIES["everything"]).fetchone()
-    epoch = last_epoch(connection)
-    if epoch is not None and (epoch.ended_at is not None or not owner_lock.is_taken()):
-        epoch = None
     return Snapshot(
         at=at,
         queued=queued,
@@ -118,6 +121,6 @@ def snapshot_of(
             gate: (bool(is_open), detail) for gate, is_open, detail in connection.execute(QUERIES["gates"])
         },
         paused=bool(paused and paused[0]),
-        epoch=epoch,
+        epoch=read_owner(connection, owner_lock),
         spent={(s.host, s.lane): s.usd for s in read_spending(connection, day_of(at))},
     )

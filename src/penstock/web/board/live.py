@@ -101,8 +101,10 @@ class Live:
         return len(frame)
 
     async def _look_back(self) -> None:
-        """At the last hour: seldom, and as seldom as it takes long."""
-        if self._clock() < self._waits_at + max(_WAITS_S, self._waits_cost_s / _WAITS_SHARE):
+        """At the last hour: seldom, as seldom as it takes long, and not before there is a picture at all."""
+        if not self._is_current or self._clock() < self._waits_at + max(
+            _WAITS_S, self._waits_cost_s / _WAITS_SHARE
+        ):
             return
         began = self._clock()
         self._waiting = await self._client.waits_of_late()
