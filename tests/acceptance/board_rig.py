@@ -342,18 +342,18 @@ def violations(page: Page) -> list[str]:
 @contextmanager
 def looking(
     chromium: Chromium,
-    board: Board,
+    board: Board | str,
     *,
     scheme: Literal["light", "dark"] = "light",
     width: int = 1280,
     height: int = 800,
 ) -> Iterator[tuple[Page, Watch]]:
-    """A fresh page with nothing in its storage; on leaving it must have behaved."""
+    """A fresh page with nothing in its storage, of a board or of an origin; on leaving it must have behaved."""
     with chromium.used() as browser:
         context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme=scheme, timezone_id="Europe/Zurich"
         )
-        watch = Watch(board.origin)
+        watch = Watch(board if isinstance(board, str) else board.origin)
         try:
             watch.over(context)
             context.set_default_timeout(20_000)
