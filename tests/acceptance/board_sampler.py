@@ -15,14 +15,15 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import penstock.client
-from penstock.client import read_config
 from penstock.errors import UsageError
 from penstock.web.board import app as board_app
 from penstock.web.board.frame import Page, Visit
 from penstock.web.board.live import Live
 from penstock.web.board.news import News
+from penstock.web.board.pages import PAGES
 from penstock.web.board.toolkit import (
     Badge,
+    Cell,
     Code,
     Column,
     Elapsed,
@@ -51,6 +52,7 @@ from penstock.web.board.toolkit import (
     wait_mark,
 )
 from penstock.web.board.viewer import HEADER, Viewer, as_header
+from penstock.wiring import read_config
 
 EVIL = "<img src=x onerror=window.__pwned=1>"
 STATES = ("running", "failed", "done")
@@ -87,7 +89,12 @@ class Sampler:
         button("Forbidden", self.fail).enable("needs the scope submit")
         with dialog("Change priority") as asked:
             level = select("Priority", ["0", "1", "2"], "2")
-            button("Set", lambda: (self.say(f"priority {level.value}"), asked.close()))
+
+            def chosen() -> None:
+                self.say(f"priority {level.value}")
+                asked.close()
+
+            button("Set", chosen)
         button("Open", asked.open)
 
     def fields(self) -> None:
@@ -112,17 +119,17 @@ class Sampler:
             )
             for n, state in enumerate(STATES)
         ]
-        columns = [
+        columns = (
             Column("Host", heads=True, sortable=True),
             Column("Used", num=True, sortable=True),
             "State",
             "Took",
-        ]
-        columns.append(Column("Act", unseen=True))
+            Column("Act", unseen=True),
+        )
         chosen = table("Hosts", columns, rows, on_select=lambda keys: self.say(f"chosen {sorted(keys)}"))
 
         def fewer() -> None:
-            act = [Code(EVIL), 1, "x", "y", lambda: button("Drain", lambda: self.say("drained"))]
+            act: list[Cell] = [Code(EVIL), 1, "x", "y", lambda: button("Drain", lambda: self.say("drained"))]
             chosen.show([Row(act, key="k1")], caption="Fewer hosts")
 
         button("Fewer", fewer)
@@ -175,11 +182,11 @@ class Told(uvicorn.Server):
 
 
 async def main(folder: Path) -> None:
-    board_app.PAGES = (*board_app.PAGES, Page("/sampler", "Sampler", build, in_menu=False))
+    pages = (*PAGES, Page("/sampler", "Sampler", build, in_menu=False))
     config = read_config(folder / "penstock.toml")
     async with penstock.client.open(config, dispatch=False) as client, aiohttp.ClientSession() as session:
         news = News(client.bell)
-        app = board_app.build(client, "http://127.0.0.1:9", session, news, Live(client, news))
+        app = board_app.build(client, "http://127.0.0.1:9", session, news, Live(client, news), pages)
         await Told(uvicorn.Config(AsBehindServe(app), port=0, log_config=None, access_log=False)).serve()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import aiohttp
 from fastapi import FastAPI
 from nicegui import app as nicegui_app
@@ -12,7 +14,7 @@ from starlette.types import ASGIApp
 from penstock.client import Client
 from penstock.web.board import council_reports
 from penstock.web.board.desk import Api, Desk
-from penstock.web.board.frame import add_pages
+from penstock.web.board.frame import Page, add_pages
 from penstock.web.board.live import Live, LiveStream
 from penstock.web.board.news import News
 from penstock.web.board.pages import PAGES
@@ -21,12 +23,19 @@ from penstock.web.board.task_data import add_data as add_task_data
 from penstock.web.board.timeline_picture import add_picture
 
 
-def build(client: Client, server_url: str, session: aiohttp.ClientSession, news: News, live: Live) -> ASGIApp:
+def build(
+    client: Client,
+    server_url: str,
+    session: aiohttp.ClientSession,
+    news: News,
+    live: Live,
+    pages: Sequence[Page] = PAGES,
+) -> ASGIApp:
     keep_nonces()
     around = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     desk = Desk(client.config, client, Api(server_url, session), news)
     nicegui_app.routes.append(Route("/live/now", LiveStream(live)))
-    add_pages(PAGES, desk)
+    add_pages(pages, desk)
     add_picture(desk)
     council_reports.add_routes(desk)
     add_task_data(desk)
