@@ -38,7 +38,7 @@ function block(lines, place) {
   let found = FENCE.exec(line);
   if (found) return code(lines, place + 1, found[1]);
   found = HEADING.exec(line);
-  if (found) return [{ what: "heading", level: found[1].length, lines: [found[2].replace(/[# ]+$/, "")] }, place + 1];
+  if (found) return [{ what: "heading", level: found[1].length, lines: [bare(found[2])] }, place + 1];
   if (RULE.test(line)) return [{ what: "rule" }, place + 1];
   if (QUOTE.test(line)) return quote(lines, place);
   if (line.includes("|") && isDashes(lines[place + 1] ?? "")) return table(lines, place);
@@ -51,6 +51,18 @@ function block(lines, place) {
     return [{ what: "item", level, kind, start: parseInt(found[2], 10), lines: [found[3], ...more] }, end];
   }
   return [{ what: "text", lines: [line.trim(), ...more] }, end];
+}
+
+// Without the signs that may close a heading. Not by a pattern: those try every place of a long run.
+function bare(text) {
+  let end = text.length;
+  while (end && "# ".includes(text[end - 1])) end -= 1;
+  return text.slice(0, end);
+}
+
+// One by one: a call takes no hundred thousand arguments.
+function addAll(to, from) {
+  for (const one of from) to.push(one);
 }
 
 const isDashes = (line) => line.includes("|") && line.includes("-") && DASHES.test(line);
@@ -94,7 +106,7 @@ function elements(found, cited, depth) {
     }
     let end = place;
     while (end < found.length && found[end].what === "item") end += 1;
-    made.push(...lists(found.slice(place, end), cited));
+    addAll(made, lists(found.slice(place, end), cited));
     place = end - 1;
   }
   return made;
@@ -137,7 +149,7 @@ function lists(items, cited) {
       if (items[place].level > level) {
         let end = place;
         while (end < items.length && items[end].level > level) end += 1;
-        entries[entries.length - 1].push(...lists(items.slice(place, end), cited));
+        addAll(entries[entries.length - 1], lists(items.slice(place, end), cited));
         place = end;
       } else {
         entries.push(broken(items[place].lines, cited));
@@ -162,7 +174,7 @@ export function inline(text, cited) {
       made.push(h("code", pieces.slice(place + 1, end).join("").trim()));
       place = end;
     } else if (pieces[place]) {
-      made.push(...(place % 2 ? [pieces[place]] : emphasis(pieces[place], cited)));
+      addAll(made, place % 2 ? [pieces[place]] : emphasis(pieces[place], cited));
     }
   }
   return made;
@@ -186,7 +198,7 @@ function emphasis(text, cited) {
   const top = () => open[open.length - 1];
   pieces.forEach((piece, place) => {
     if (place % 2 === 0) {
-      top().parts.push(...marks(piece, cited));
+      addAll(top().parts, marks(piece, cited));
       return;
     }
     const behind = pieces[place - 1].slice(-1).trim();
@@ -208,7 +220,7 @@ function emphasis(text, cited) {
 
 function lapse(open) {
   const { star, parts } = open.pop();
-  open[open.length - 1].parts.push(star, ...parts);
+  addAll(open[open.length - 1].parts, [star, ...parts]);
 }
 
 const MARKED = /\[(\d{1,3})\]|\[([^[\]\n]{1,300})\]\(([^()\s]{1,1000})\)/g;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -92,6 +91,8 @@ class AgentsPage:
         self._commands = [] if agent is None else _commands(agent)
         self._containers: Table | None = None
         self._figures: Element | None = None
+        self._listed: list[Any] = []
+        self._shown: list[Any] = []
         self._log: AgentLog | None = None
 
     def build_list(self) -> None:
@@ -205,9 +206,17 @@ class AgentsPage:
             return
         row = seen.rows.get(self._agent.name)
         found = [] if row is None else row.containers
-        self._containers.show([_container(one) for one in found])
+        self._show_containers(found, seen.at)
         self._log.follow([one.instance for one in found if one.state in ("ready", "leaving", "paused")])
         self._show_figures(found, seen.stats[self._agent.name])
+
+    def _show_containers(self, found: list[Container], at: float) -> None:
+        """Only where something has changed: who reads or selects is left in peace."""
+        assert self._containers is not None
+        told = [(one.id, one.state, one.address, one.is_healthy, dict(one.health or {})) for one in found]
+        if told != self._listed:
+            self._listed = told
+            self._containers.show([_container(one, at) for one in found])
 
     def _tell(self, trouble: str | None) -> None:
         shown = self._trouble
@@ -249,7 +258,7 @@ class AgentsPage:
             ("Lock wait", _median(stats["lock_wait"]), _worst(stats["lock_wait"])),
             ("Container start", _median(stats["start"]), _worst(stats["start"])),
         ]
-        if getattr(self, "_shown", None) == told:
+        if self._shown == told:
             return
         self._shown = told
         self._figures.clear()
@@ -282,8 +291,8 @@ def _counted(row: Row | None) -> str:
     return ", ".join(f"{count} {state}" for state, count in states.items()) or "none"
 
 
-def _container(one: Container) -> tables.Row:
-    since = None if one.age_s is None else Lasted(time.time() - one.age_s)
+def _container(one: Container, at: float) -> tables.Row:
+    since = None if one.age_s is None else Lasted(at - one.age_s)
     silent = one.is_healthy is False
     figures = (one.figure(name) for name in ("running", "waiting", "done", "failed"))
     return tables.Row(
