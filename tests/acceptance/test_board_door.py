@@ -37,9 +37,7 @@ def folder_of(board: psutil.Process) -> Path:
 
 
 def get(server: Serve, path: str, **headers: str) -> httpx.Response:
-    return httpx.get(
-        f"{server.root_url}{path}", headers={**HTML, **headers}, timeout=PATIENCE_S, verify=False
-    )
+    return httpx.get(f"{server.root_url}{path}", headers=headers, timeout=PATIENCE_S, verify=False)
 
 
 def test_the_board_lives_and_dies_with_its_server(tmp_path: Path) -> None:
@@ -61,3 +59,31 @@ def test_the_board_lives_and_dies_with_its_server(tmp_path: Path) -> None:
         psutil.wait_procs([second], timeout=PATIENCE_S)
         assert not second.is_running()
         until(lambda: not folder.exists(), lambda: f"{folder} is left")
+
+
+def test_a_server_that_stops_leaves_nothing_of_its_board(tmp_path: Path) -> None:
+    """E7: with somebody logged in who follows it, `serve` stops in good order: no process, no folder is left."""
+    with serving(tmp_path, CONFIG, stops=False) as server:
+        secret = server.command("token", "add", "ada", "--scope", "read").strip()
+        with httpx.Client(
+            base_url=server.root_url, timeout=PATIENCE_S, verify=False, headers=HTML
+        ) as browser:
+            led = browser.get("/board/queue")
+            assert (led.status_code, led.headers["location"]) == (303, "/board/login?next=/board/queue")
+            assert not psutil.Process(server.pid).children()  # for whoever is outside nothing is begun
+            browser.get("/board/login")
+            form = {"token": secret, "form": browser.cookies["penstock_login"], "next": "/board/queue"}
+            done = browser.post("/board/login", data=form, headers={"Origin": server.root_url})
+            assert (done.status_code, done.headers["location"]) == (303, "/board/queue")
+            page = browser.get("/board/queue", headers={"X-Penstock-Viewer": "00", "Accept": "*/*"})
+            assert page.status_code == 200
+            assert "ada" in page.text
+            board = board_of(server)
+            folder = folder_of(board)
+            with browser.stream("GET", "/board/live/now") as live:
+                assert live.headers["content-type"].startswith("text/event-stream")
+                next(live.iter_lines())
+                assert server.stop() == 0
+    assert not board.is_running()
+    assert not folder.exists()
+    assert "warning" not in server.log

@@ -138,12 +138,10 @@ async def test_the_form_is_taken_from_our_own_page_only(tmp_path: Path) -> None:
         assert COOKIE not in browser.http.cookies
 
 
-@pytest.mark.parametrize(
-    "wanted", ["//evil", "https://evil", "/\\evil", "/board/\r\nX: 1", "javascript:alert(1)"]
-)
-async def test_a_log_in_leads_nowhere_else(tmp_path: Path, wanted: str) -> None:
+async def test_a_log_in_leads_nowhere_else(tmp_path: Path) -> None:
     async with browsing(tmp_path) as (browser, secret):
-        assert (await browser.log_in(secret, wanted)).headers["location"] == "/board/"
+        for wanted in ("//evil", "https://evil", "/\\evil", "/board/\r\nX: 1", "javascript:alert(1)"):
+            assert (await browser.log_in(secret, wanted)).headers["location"] == "/board/"
 
 
 async def test_behind_tls_the_cookie_is_secure(tmp_path: Path) -> None:

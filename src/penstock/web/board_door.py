@@ -23,7 +23,7 @@ from penstock.web.shortcuts import Route
 
 _ROUTE = Route("/board")
 _TRIES = 3  # a process that has just died is asked again when there is another
-_PATIENCE_S = 8.0  # of a person who waits for a page; a start takes 2 to 3 s
+_PATIENCE_S = 20.0  # of a person who waits for a page; a start takes 2 to 3 s where there is a core to spare
 _STOPPING = 1012  # closes a WebSocket: come again
 
 

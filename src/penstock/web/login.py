@@ -202,5 +202,6 @@ def _login_page(nonce: str, wanted: str, wrong: str) -> bytes:
         f'spellcheck="false" autocapitalize="none"{marked}>'
         '<button type="submit">Log in</button></form>'
         '<p class="soft" id="how">A token with the scope <code>read</code> lets you look; <code>submit</code> and '
-        "<code>admin</code> let you act. <code>penstock token add NAME --scope read</code> makes one.</p>",
+        "<code>admin</code> let you act. This makes one:</p>"
+        '<code class="line">penstock token add NAME --scope read</code>',
     )

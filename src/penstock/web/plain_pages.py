@@ -30,10 +30,11 @@ p { margin: .5rem 0; overflow-wrap: anywhere }
 .soft { color: var(--soft); font-size: .875rem }
 .bad { color: var(--bad); font-weight: 600 }
 code { font: .875rem/1.4 ui-monospace, monospace; overflow-wrap: anywhere }
+.line { display: block; padding: .5rem .7rem; background: var(--ground); border-radius: .4rem; font-size: .8125rem }
 label { display: block; margin: 1rem 0 .25rem; font-weight: 600 }
 input { width: 100%; padding: .55rem .7rem; font: inherit; color: inherit; background: var(--ground);
   border: 1px solid var(--soft); border-radius: .4rem }
-button { margin-top: 1rem; padding: .55rem 1.1rem; font: inherit; font-weight: 600; color: var(--on-main);
+button { margin: 1rem 0; padding: .55rem 1.1rem; font: inherit; font-weight: 600; color: var(--on-main);
   background: var(--main); border: 1px solid transparent; border-radius: .4rem; cursor: pointer }
 :focus-visible { outline: 3px solid var(--main); outline-offset: 2px }
 a { color: var(--main) }
