@@ -11,10 +11,13 @@ export default {
   },
   mounted() {
     this.page = crypto.randomUUID();
+    this.watching = new MutationObserver(() => this.shown?.dress());
+    this.watching.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
     if (this.run) this.look(`/board/data/diagnose?run=${encodeURIComponent(this.run)}&page=${this.page}`);
   },
   beforeUnmount() {
     this.leave?.abort();
+    this.watching.disconnect();
     this.shown?.remove();
   },
   methods: {
