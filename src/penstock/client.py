@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from penstock.dispatcher.background import BackgroundDispatcher
     from penstock.dispatcher.loop import Dispatcher
     from penstock.questions import Asking
-    from penstock.store.now import Now
+    from penstock.store.now import Now, WaitsFor
     from penstock.telemetry.story import Listener
 
 _BATCH = 5_000  # tasks that are looked up together
@@ -269,6 +269,10 @@ class Client:
     async def now(self, seen: Now | None = None) -> Now:
         """What runs, what waits and what has ended of late. A later look costs less with the one before it."""
         return await self._store.now(time.time(), seen)
+
+    async def waits_now(self, routes: Iterable[str]) -> dict[str, WaitsFor]:
+        """What queued tasks of these routes wait for, but for their dependencies and their times."""
+        return await self._store.waits_now(routes)
 
     async def waits_of_late(self, *, within_s: float = 3600.0) -> Waiting:
         """What tasks waited for, of late; of very many only the newest are looked at."""

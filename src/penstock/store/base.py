@@ -23,7 +23,7 @@ from penstock.store.pages import TaskCount as TaskCount
 from penstock.store.pages import TaskPage as TaskPage
 
 if TYPE_CHECKING:
-    from penstock.store.now import Now
+    from penstock.store.now import Now, WaitsFor
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +329,9 @@ class Store(Protocol):
 
     async def owned_by(self) -> Epoch | None:
         """The dispatcher that owns the store now, if one is alive; cheap, whatever is queued."""
+
+    async def waits_now(self, routes: Iterable[str]) -> dict[str, WaitsFor]:
+        """What the tasks of these routes wait for, but for those that others or the clock hold back."""
 
     async def now(self, at: float, seen: Now | None = None) -> Now:
         """This moment. From an earlier look of the same store it is made at the cost of what happened since."""

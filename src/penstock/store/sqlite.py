@@ -50,7 +50,7 @@ from penstock.store.base import (
 from penstock.store.bell import Bells, LocalBells, PipeBells
 from penstock.store.fold import EVENT_WIDTH, event_data
 from penstock.store.keys import KeyedTask, one_of_them
-from penstock.store.now import Now
+from penstock.store.now import Now, WaitsFor
 from penstock.store.queries import printable
 from penstock.store.rows import NOT_JSON, STATES, attempt_of, decode, json_text, token_of, token_row
 from penstock.store.settling import settle
@@ -304,6 +304,11 @@ class SQLiteStore:
         from penstock.store.sqlite_now import read_now
 
         return await self._scan(partial(read_now, at=at, owner_lock=self._owner_lock, seen=seen))
+
+    async def waits_now(self, routes: Iterable[str]) -> dict[str, WaitsFor]:
+        from penstock.store.sqlite_now import read_waits
+
+        return await self._scan(partial(read_waits, routes=list(routes), owner_lock=self._owner_lock))
 
     async def queue(self, ahead: Ahead, most: int) -> Queue:
         from penstock.store.sqlite_queue import read_queue

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from penstock.model import State
 from penstock.scheduling.routes import route_key
-from penstock.store.base import Snapshot
+from penstock.store.base import Epoch
 from penstock.store.keys import known_as
 from penstock.store.now import HOUR_S, MINUTE_S, Held, HeldBack, Now, QueuedKey, Running, WaitsFor
 from penstock.store.rows import STATES, json_text, units_of
 from penstock.store.sqlite_open import QUERIES
-from penstock.store.sqlite_owner import OwnerLock
+from penstock.store.sqlite_owner import OwnerLock, last_epoch
 from penstock.store.sqlite_reads import snapshot_of
 
 _MOST_EVENTS = 200_000  # of the past that the first look reads: a quarter of a second
@@ -48,7 +48,7 @@ def read_now(connection: Connection, at: float, owner_lock: OwnerLock, seen: Now
         running=running,
         queued=queued,
         held=held,
-        waits=_waits(connection, snapshot),
+        waits=_waits(connection, list(snapshot.queued), snapshot.epoch),
         ended=ended,
         ended_since=ended_since,
         lanes_since={name: since for of, name, since in told if of == "lane"},
@@ -166,11 +166,18 @@ def _ended(
     return ended, since
 
 
-def _waits(connection: Connection, snapshot: Snapshot) -> dict[str, WaitsFor]:
-    epoch = snapshot.epoch
+def read_waits(connection: Connection, routes: list[str], owner_lock: OwnerLock) -> dict[str, WaitsFor]:
+    """What the tasks of these routes wait for."""
+    epoch = last_epoch(connection)
+    if epoch is not None and (epoch.ended_at is not None or not owner_lock.is_taken()):
+        epoch = None
+    return _waits(connection, routes, epoch)
+
+
+def _waits(connection: Connection, routes: list[str], epoch: Epoch | None) -> dict[str, WaitsFor]:
     if epoch is None or epoch.owner.answers_only:
-        return dict.fromkeys(snapshot.queued, _NOBODY)
-    rows = connection.execute(QUERIES["now_waits"], (json_text(list(snapshot.queued)),))
+        return dict.fromkeys(routes, _NOBODY)
+    rows = connection.execute(QUERIES["now_waits"], (json_text(routes),))
     # What an earlier dispatcher told does not count; and a class that has just become empty tells of nothing.
     return {
         route: WaitsFor(reason, detail, since)

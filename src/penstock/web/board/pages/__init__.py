@@ -15,7 +15,7 @@ from penstock.web.board.pages import (
 
 PAGES = (
     Page("/", "Now", now.build, key="n", css=("now.css",)),
-    Page("/queue", "Queue", queue.build, key="q"),
+    Page("/queue", "Queue", queue.build, key="q", css=("queue.css",)),
     Page("/timeline", "Timeline", timeline.build, key="t"),
     Page("/diagnose", "Diagnose", diagnose.build, key="d", css=("diagnose.css",)),
     Page("/whatif", "What if", whatif.build, key="w", css=("diagnose.css", "whatif.css")),
