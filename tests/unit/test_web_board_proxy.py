@@ -150,6 +150,15 @@ async def test_one_that_cannot_begin_is_told_with_its_last_word(web: Web) -> Non
     assert "unsafe" not in page.headers["content-security-policy"]
 
 
+async def test_one_that_cannot_even_be_begun_leaves_the_server_at_work(web: Web) -> None:
+    board = web.parts.board
+    board._command, board._rests = ("/no/such/program",), Rests(failures=1)
+    error = await web.get("/board/", 503)
+    assert error["type"] == "board_failed"
+    assert "it cannot be begun" in error["message"]
+    assert (await web.ended((await web.submit({"kind": "short"}))[0]))["state"] == "done"
+
+
 async def test_without_the_extra_the_remedy_is_told(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.web.board_process.find_spec", lambda name: None)
     monkeypatch.setattr("penstock.web.board_process.COMMAND", CHILD)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -127,6 +129,9 @@ class BoardProcess:
             began = time.monotonic()
             try:
                 await self._live()
+            except* OSError as failed:  # no process, no folder, no pipe: the work goes on without a board
+                self._last_line = f"it cannot be begun: {failed.exceptions[0]}"
+                log.warning("board: %s", self._last_line[:_SHOWN])
             finally:
                 self._wanted.clear()
             if time.monotonic() - began > _BRIEF_S:
@@ -249,5 +254,5 @@ async def _end(child: Process, *, listens: bool) -> None:
                 await child.wait()
                 return
     with suppress(ProcessLookupError):
-        child.kill()
+        os.killpg(child.pid, signal.SIGKILL)  # with whatever it has begun itself
     await child.wait()
