@@ -66,6 +66,11 @@ def test_search_and_filters_stand_in_the_address(board: Board, page: Page) -> No
     expect(row_of(page, one)).to_be_visible()
     page.get_by_label("State").select_option("failed")
     expect(page.get_by_text("No task fits")).to_be_visible()
+    page.get_by_label("State").select_option("")
+    expect(state_of(page, one)).to_contain_text("queued")
+    board.post(f"/api/tasks/{one}/cancel")
+    expect(state_of(page, one)).to_contain_text("cancelled")  # by itself
+    page.get_by_label("State").select_option("blocked")
     page.get_by_role("button", name="Clear all filters").click()
     expect(page).to_have_url(board.at("/queue"))
     expect(told(page)).to_contain_text("tasks in all")

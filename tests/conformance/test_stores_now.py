@@ -51,6 +51,7 @@ async def both(store: Store, at: float, seen: Now | None) -> Now:
     whole = await store.now(at)
     now = await store.now(at, seen)
     assert replace(now, held=whole.held) == whole
+    assert await store.waits_now(whole.snapshot.queued) == whole.waits
     return now
 
 
