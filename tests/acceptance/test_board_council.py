@@ -14,6 +14,7 @@ from tests.acceptance.board_rig import HUSH, MEMBERS, Board, ready
 
 NAMES = [name.upper() for name in MEMBERS]
 HOSTILE = "<img src=x onerror=alert(1)>"
+LONG = "/a/very/long/path" * 30  # nothing scrolls sideways for it
 PATIENCE_MS = 60_000
 
 
@@ -147,12 +148,12 @@ def test_sources_failures_and_text_that_counts_no_more(board: Board, page: Page)
         "text": f"- It holds [1], not [2]\n- [the manual](https://example.com/m) {HOSTILE}\n\n```\n<b>x</b>\n```",
         "sources": [{"n": 1, "source": "dam.md"}],
         "passed_on": [{"name": "CHAIR", "error": "HTTP 500"}],
-        "dissent": [{"name": "COPPER", "claim": f"It leaks {HOSTILE}"}],
+        "dissent": [{"name": "COPPER", "claim": f"It leaks {HOSTILE} {LONG}"}],
     }
-    agreement = {"measured": False, "why": "the library is away"}
+    agreement = {"measured": False, "why": f"the library is away {LONG}"}
     responses = [
         {"name": "BASALT", "state": "answered", "success": True, "answer": "Yes", "response_time": 3.2},
-        {"name": "COPPER", "state": "failed", "success": False, "error": "HTTP 500: no model"},
+        {"name": "COPPER", "state": "failed", "success": False, "error": f"HTTP 500: no model {LONG}"},
     ]
     record = {
         "responses": responses,
@@ -168,7 +169,7 @@ def test_sources_failures_and_text_that_counts_no_more(board: Board, page: Page)
         heard("member/AMBER", "the first try"),
         {"event": "again", "step": "member/AMBER", "name": "AMBER"},
         heard("member/AMBER", "**the second** *try*"),
-        {"event": "failed", "error": "nobody summed up", "record": record},
+        {"event": "failed", "error": f"nobody summed up {LONG}", "record": record},
     ]
 
     def answered(route: Route) -> None:
@@ -197,6 +198,8 @@ def test_sources_failures_and_text_that_counts_no_more(board: Board, page: Page)
     expect(page.locator(".sums")).to_contain_text("quorum of 2 not met")
     expect(page.locator("main img")).to_have_count(0)
     expect(page.locator("main a[href^='https:']")).to_have_count(0)
+    page.set_viewport_size({"width": 375, "height": 800})
+    assert overflow(page) == 0
     board.post(f"/api/councils/sages/questions/{question}/cancel")
 
 
