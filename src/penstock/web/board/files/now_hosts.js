@@ -79,11 +79,12 @@ export const HostRow = {
       const taken = new Map(busy);
       let free = Math.max(0, Math.round(this.host.slots - this.host.used));
       const places = Math.max(busy.length + free, ...busy.map(([place]) => Number(place) + 1));
+      const word = this.host.state === "up" ? "free" : this.host.state;
       const cells = [];
       for (let place = 0; place < places; place++) {
         const slot = taken.get(String(place));
         if (slot) cells.push(h("li", { key: place }, draw(place, slot)));
-        else if (free-- > 0) cells.push(h("li", { key: place, "aria-hidden": "true" }, h("span", { class: "slot free" }, small ? "" : "free")));
+        else if (free-- > 0) cells.push(h("li", { key: place, "aria-hidden": "true" }, h("span", { class: "slot free" }, small ? "" : word)));
       }
       return h("ul", { class: ["slots", { small }], "aria-label": `Tasks on ${this.name}` }, cells);
     },
