@@ -85,6 +85,7 @@ class Topic:
     against: Mapping[str, Goal] = field(default_factory=dict)
     contestants: dict[str, Measure] = field(default_factory=dict)
     once: bool = False
+    timeout_s: float = 600.0
 
 
 TOPICS: dict[str, Topic] = {}
@@ -105,12 +106,14 @@ def benchmark(
     goal: Goal | None = None,
     against: Mapping[str, Goal] | None = None,
     once: bool = False,
+    timeout_s: float = 600.0,
 ) -> Callable[[Measure], Measure]:
     """Ours. Its words describe the topic, whoever was registered first."""
 
     def register(measure: Measure) -> Measure:
         topic = _topic(name, what, unit)
         topic.what, topic.goal, topic.against, topic.once = what, goal, dict(against or {}), once
+        topic.timeout_s = timeout_s
         topic.contestants[OURS] = measure
         return measure
 
@@ -159,7 +162,7 @@ def run_topic(
                 continue
             tell(f"{topic.name}: {who}, {turn + 1} of {rounds}")
             try:
-                figure, notes[who] = measure_apart(topic.name, who, quick=quick, folder=folder)
+                figure, notes[who] = measure_apart(topic, who, quick=quick, folder=folder)
                 reached[who].append(figure)
             except CannotRun as reason:
                 cannot[who] = str(reason)
@@ -169,21 +172,19 @@ def run_topic(
     ]
 
 
-def measure_apart(
-    topic: str, who: str, *, quick: bool, folder: Path, timeout_s: float = 600
-) -> tuple[float, str]:
+def measure_apart(topic: Topic, who: str, *, quick: bool, folder: Path) -> tuple[float, str]:
     """One measurement in a process of its own: its figure and its notes."""
-    command = [sys.executable, "-m", "benchmarks", "--one", topic, who, "--folder", str(folder)]
+    command = [sys.executable, "-m", "benchmarks", "--one", topic.name, who, "--folder", str(folder)]
     try:
         ended = subprocess.run(
             command + (["--quick"] if quick else []),
             capture_output=True,
             text=True,
-            timeout=timeout_s,
+            timeout=topic.timeout_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise CannotRun(f"took over {timeout_s:.0f} s") from None
+        raise CannotRun(f"took over {topic.timeout_s:.0f} s") from None
     try:
         answer = json.loads(ended.stdout.splitlines()[-1])
         if "cannot" in answer:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 HOSTS = 50
 SLOTS = 4
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+_PATIENCE_MS = 180_000
 _SETTLED_S = 2.0  # after browsers came or went
 
 # When the marker lane was seen to change, and when its event says that it did.
@@ -80,6 +81,7 @@ def chromium() -> Iterator[Browser]:
     unit="%",
     goal=at_most(5),
     once=True,
+    timeout_s=1800.0,
 )
 def board(bench: Bench) -> float:
     queued, browsers = bench.size(100_000, 20_000), bench.size(20, 5)
@@ -103,6 +105,8 @@ def board(bench: Bench) -> float:
 def _measured(server: Server, browser: Browser, browsers: int, rounds: int, round_s: float) -> Seen:
     seen = Seen()
     pages = [browser.new_context().new_page() for _ in range(browsers)]
+    for page in pages:
+        page.set_default_timeout(_PATIENCE_MS)
     _open(server, pages[0])  # the board's process begins with it
     board = server.board()
     _, others = cores()
@@ -125,8 +129,8 @@ def _measured(server: Server, browser: Browser, browsers: int, rounds: int, roun
 
 def _open(server: Server, page: Page) -> float:
     began = time.perf_counter()
-    page.goto(f"{server.url}/board/")
-    page.locator(".now").wait_for(timeout=60_000)
+    page.goto(f"{server.url}/board/", timeout=_PATIENCE_MS)
+    page.locator(".now").wait_for(timeout=_PATIENCE_MS)
     return time.perf_counter() - began
 
 

@@ -30,18 +30,34 @@ function put(plant, changes) {
   putSlots(plant.slots, changes.slots ?? {});
 }
 
-// Something reactive that keeps itself up to date until `close()`.
+// Something reactive that keeps itself up to date until `close()`. A tab that nobody sees asks for nothing.
 export function followPlant(address) {
   const plant = reactive(emptyPlant());
-  const source = new EventSource(address);
-  source.addEventListener("picture", (event) => {
-    const told = JSON.parse(event.data);
-    setClock(told.at);
-    Object.assign(plant, emptyPlant(), { known: true, live: true });
-    put(plant, told);
-  });
-  source.addEventListener("changes", (event) => put(plant, JSON.parse(event.data)));
-  source.onopen = () => (plant.live = true);
-  source.onerror = () => (plant.live = false); // the browser tries again by itself
-  return { plant, close: () => source.close() };
+  let source = null;
+  const open = () => {
+    source = new EventSource(address);
+    source.addEventListener("picture", (event) => {
+      const told = JSON.parse(event.data);
+      setClock(told.at);
+      Object.assign(plant, emptyPlant(), { known: true, live: true });
+      put(plant, told);
+    });
+    source.addEventListener("changes", (event) => put(plant, JSON.parse(event.data)));
+    source.onopen = () => (plant.live = true);
+    source.onerror = () => (plant.live = false); // the browser tries again by itself
+  };
+  const close = () => {
+    source?.close();
+    source = null;
+  };
+  const seen = () => (document.hidden ? close() : (source ?? open()));
+  document.addEventListener("visibilitychange", seen);
+  seen();
+  return {
+    plant,
+    close() {
+      document.removeEventListener("visibilitychange", seen);
+      close();
+    },
+  };
 }
