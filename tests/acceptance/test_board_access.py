@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.acceptance.access_rig import PHONE_PX, findings, injected, overflow, walked
-from tests.acceptance.board_rig import EVIL, Board, Scene, connected, ready
+from tests.acceptance.board_rig import EVIL, Board, Chromium, Scene, connected, looking, ready, small_plant
 
 PAGES = {
     "now": "/",
@@ -21,7 +22,7 @@ PAGES = {
     "setup": "/setup",
     "task": "/tasks/{failed}",
 }
-SHOWN = {"task"}  # where the hostile text must be read
+SHOWN = {"queue", "task"}  # where the hostile text must be read
 
 
 def path_of(name: str, scene: Scene) -> str:
@@ -65,6 +66,19 @@ def test_a_page_is_for_everybody(name: str, board: Board, scene: Scene, page: Pa
     assert injected(page) == []
 
 
+def test_nothing_there_yet_says_what_to_do(tmp_path: Path, chromium: Chromium) -> None:
+    """Each page of a plant that has done nothing tells what to do next."""
+    with small_plant(tmp_path) as board, looking(chromium, board) as (page, watch):
+        for name, path in PAGES.items():
+            if name == "task":
+                continue
+            ready(page, board.at(path.partition("?")[0]))
+            expect(page.locator("main .empty").first, name).to_be_visible()
+        ready(page, board.at("/tasks/nobody"))
+        expect(page.locator("main .empty")).to_contain_text("nobody")
+        watch.complaints = [one for one in watch.complaints if "404" not in one]
+
+
 # ---- the frame
 
 
@@ -85,7 +99,7 @@ def test_colours_are_chosen_and_kept(board: Board, page: Page) -> None:
     expect(page.get_by_role("button", name="Colours: dark")).to_be_visible()
 
 
-def test_keys_go_to_pages(board: Board, page: Page) -> None:
+def test_keys_go_to_pages_but_not_while_typing(board: Board, page: Page) -> None:
     ready(page, board.at("/setup"))
     page.keyboard.press("?")
     keys = page.get_by_role("dialog", name="Keys")
@@ -97,6 +111,12 @@ def test_keys_go_to_pages(board: Board, page: Page) -> None:
     page.keyboard.press("q")
     page.wait_for_url("**/board/queue")
     connected(page)
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox").first).to_be_focused()
+    page.keyboard.type("g s?")
+    expect(page.get_by_role("searchbox").first).to_have_value("g s?")
+    expect(keys).to_be_hidden()
+    assert "/board/queue" in page.url
 
 
 def test_the_skip_link_leads_past_the_menu(board: Board, page: Page) -> None:
