@@ -25,7 +25,7 @@ MOST_BYTES = 150_000
 _SETTLE_MS = 1500  # for what is drawn after a page is there: pictures, curves, the first figures
 PAGES = {
     "now": "/",
-    "queue": "/queue",
+    "queue": "/queue?run=research",
     "timeline": f"/timeline?run={RUN}",
     "diagnose": f"/diagnose?run={RUN}",
     "whatif": f"/whatif?run={RUN}",
