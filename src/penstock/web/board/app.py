@@ -46,7 +46,7 @@ def build(
         language="en-US",
         tailwind=False,
         binding_refresh_interval=None,
-        reconnect_timeout=10.0,
+        reconnect_timeout=30.0,
         show_welcome_message=False,
         gzip_middleware_factory=None,
     )
