@@ -61,6 +61,7 @@ CATCH_ALL: Mapping[str, str] = {
     "src/penstock/engine/outcomes.py": "describes what user code raised, whose own __str__ may raise as well",
     "src/penstock/hosts/researcher_child.py": "runs the attempt: whatever the package raises is told to its parent",
     "src/penstock/setup/checkup.py": "an adapter of a plug-in may raise anything: it is told as a finding",
+    "src/penstock/web/board_process.py": "whatever ends the board is told to those who look; the work goes on",
     "src/penstock/web/board/news.py": "a page that cannot be brought up to date is logged, and hurts no other",
     "src/penstock/store/sqlite_reader.py": "a thread's error is handed to the caller who awaits the answer",
 }

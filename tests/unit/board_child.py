@@ -1,7 +1,8 @@
 """A process in the place of the board's: it tells what reached it, streams, floods, echoes and dies as it is asked.
 
-With `dies` as its argument it says a last word and ends before it listens. It begins quickly: of what it is told it
-reads only where to listen, without the classes that the rest is made of.
+With `dies` as its argument it says a last word and ends before it listens, with `babbles` it says long things
+first, with `mute` nothing at all. It begins quickly: of what it is told it reads only where to listen, without the classes
+that the rest is made of.
 """
 
 from __future__ import annotations
@@ -135,6 +136,11 @@ async def main() -> None:
     assert path is not None
     if sys.argv[1:] == ["dies"]:
         sys.exit("NoSuchThing: what it needs is not there <b>&")
+    if sys.argv[1:] == ["babbles"]:
+        print("a library is here\n" + "x" * 200_000, flush=True)
+    if sys.argv[1:] == ["mute"]:
+        os.close(1)
+        await asyncio.Event().wait()
     settings = {"lifespan": "off", "log_config": None, "access_log": False}
     server = Server(uvicorn.Config(app, uds=path[0].decode(), timeout_graceful_shutdown=1, **settings))  # type: ignore[arg-type]
     loop = asyncio.get_running_loop()

@@ -159,6 +159,33 @@ async def test_one_that_cannot_even_be_begun_leaves_the_server_at_work(web: Web)
     assert (await web.ended((await web.submit({"kind": "short"}))[0]))["state"] == "done"
 
 
+async def test_what_it_prints_before_it_listens_is_logged(web: Web, caplog: pytest.LogCaptureFixture) -> None:
+    """Also lines longer than any buffer of ours."""
+    web.parts.board._command = (*CHILD, "babbles")
+    assert (await reached(web, "/board/x"))["method"] == "GET"
+    assert "board: a library is here" in caplog.text
+
+
+async def test_one_that_never_listens_is_ended(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.web.board_process._START_S", 0.5)
+    board = web.parts.board
+    board._command, board._rests = (*CHILD, "mute"), Rests(failures=1)
+    assert (await web.get("/board/", 503))["type"] == "board_failed"
+
+
+async def test_whatever_ends_the_board_leaves_the_server_at_work(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(path: str) -> None:
+        raise RuntimeError("nobody has thought of that")
+
+    monkeypatch.setattr("penstock.web.board_process._session", fails)
+    web.parts.board._rests = Rests(failures=1)
+    error = await web.get("/board/", 503)
+    assert "nobody has thought of that" in error["message"]
+    assert (await web.ended((await web.submit({"kind": "short"}))[0]))["state"] == "done"
+
+
 async def test_without_the_extra_the_remedy_is_told(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.web.board_process.find_spec", lambda name: None)
     monkeypatch.setattr("penstock.web.board_process.COMMAND", CHILD)

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -124,13 +124,13 @@ class BoardProcess:
     async def run(self) -> None:
         """Until cancelled; the process is gone then."""
         failures = 0
-        while True:
+        while not self._closed:  # a failure while we are cancelled may hide that we are
             await self._wanted.wait()
             began = time.monotonic()
             try:
                 await self._live()
-            except* OSError as failed:  # no process, no folder, no pipe: the work goes on without a board
-                self._last_line = f"it cannot be begun: {failed.exceptions[0]}"
+            except Exception as failed:  # noqa: BLE001 - no process, no folder, no pipe: work goes on without a board
+                self._last_line = f"it cannot be begun: {_first(failed)}"
                 log.warning("board: %s", self._last_line[:_SHOWN])
             finally:
                 self._wanted.clear()
@@ -192,29 +192,42 @@ class BoardProcess:
             await child.stdin.drain()
         try:
             async with asyncio.timeout(_START_S):
-                said = await child.stdout.readline()
+                async for text in _lines(child.stdout):
+                    if text == READY:
+                        self._link = Link(_session(path))
+                        self._tell()
+                        return
+                    self._log(text)  # of a library that prints when it is imported
+                await child.wait()  # one that will never say it
         except TimeoutError:
             log.warning("the board's process did not listen within %g s and is ended", _START_S)
-            child.kill()
-            return
-        if said.strip().decode(errors="replace") == READY:
-            self._link = Link(_session(path))
-            self._tell()
+            _kill(child)
 
     async def _read_log(self, child: Process) -> None:
         """What it says, as lines of ours."""
         assert child.stderr is not None
-        while True:
-            try:
-                line = await child.stderr.readline()
-            except ValueError:  # too long: the stream has let go of what it had
-                continue
-            if not line:
-                return
-            text = line.decode(errors="replace").strip()
-            if text:
-                self._last_line = text
-                log.warning("board: %s", text[:_SHOWN])
+        async for text in _lines(child.stderr):
+            self._log(text)
+
+    def _log(self, text: str) -> None:
+        self._last_line = text
+        log.warning("board: %s", text[:_SHOWN])
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
+    while True:
+        try:
+            line = await stream.readline()
+        except ValueError:  # too long: the stream has let go of what it had
+            continue
+        if not line:
+            return
+        if text := line.decode(errors="replace").strip():
+            yield text
+
+
+def _first(failed: BaseException) -> BaseException:
+    return _first(failed.exceptions[0]) if isinstance(failed, BaseExceptionGroup) else failed
 
 
 def _session(path: str) -> aiohttp.ClientSession:
@@ -253,6 +266,10 @@ async def _end(child: Process, *, listens: bool) -> None:
             async with asyncio.timeout(_END_S):
                 await child.wait()
                 return
+    _kill(child)
+    await child.wait()
+
+
+def _kill(child: Process) -> None:
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)  # with whatever it has begun itself
-    await child.wait()
