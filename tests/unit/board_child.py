@@ -1,8 +1,8 @@
 """A process in the place of the board's: it tells what reached it, streams, floods, echoes and dies as it is asked.
 
 With `dies` as its argument it says a last word and ends before it listens, with `babbles` it says long things
-first, with `mute` nothing at all. It begins quickly: of what it is told it reads only where to listen, without the classes
-that the rest is made of.
+first, with `mute` nothing at all. It begins quickly: of what it is told it reads only where to listen, without the
+classes that the rest is made of.
 """
 
 from __future__ import annotations

@@ -73,19 +73,42 @@ async def test_a_token_changes_its_own_lane_only(tmp_path: Path) -> None:
         await web.post("/api/pause", {}, headers=as_boss)
         await web.post("/api/tasks", {"kind": "a", "id": "other"}, 201, headers=as_boss)
         (own,) = await web.submit({"kind": "a"})
-        for which in ({"task_ids": ["other", own]}, {"filter": {"kind": "a"}}):
-            asked = {"do": "priority", "priority": 4 if "filter" in which else 3, **which}
-            report = await web.post(ACTIONS, asked)
-            assert (report["done"], report["refused"]) == (1, 1)
-            assert report["reasons"] == [
-                {"task_id": "other", "said": "is of another lane than the token's own"}
-            ]
+        asked = {"do": "priority", "priority": 3, "task_ids": ["other", own]}
+        report = await web.post(ACTIONS, asked)
+        assert (report["done"], report["refused"]) == (1, 1)
+        assert report["reasons"] == [{"task_id": "other", "said": "is of another lane than the token's own"}]
+        for level, filter in ((4, {"kind": "a"}), (3, {"lane": "fast"})):
+            report = await web.post(ACTIONS, {"do": "priority", "priority": level, "filter": filter})
+            assert (report["done"], report["skipped"], report["refused"]) == (1, 0, 0)
+        await web.post(ACTIONS, {"do": "cancel", "filter": {"lane": "default"}}, 403)
         error = await web.post(ACTIONS, {"do": "priority", "priority": 1, "filter": {}}, 403)
         assert "more urgent than the token" in error["message"]
         await web.post(
             ACTIONS, {"do": "cancel", "filter": {}}, 403, headers={"Authorization": f"Bearer {read}"}
         )
         assert (await web.get("/api/tasks/other"))["priority"] == 2
+
+
+async def test_a_token_that_may_not_read_learns_nothing_of_others(tmp_path: Path) -> None:
+    """Neither by a filter nor by ids: what is not its own is as what there is not."""
+    given, secret = token("nightly", "submit", lane="fast")
+    laneless, free = token("free", "submit")
+    boss, admin = token("boss", "admin", "submit")
+    async with serving(tmp_path, tokens=[given, laneless, boss], secret=secret) as web:
+        as_boss = {"Authorization": f"Bearer {admin}"}
+        await web.post("/api/pause", {}, headers=as_boss)
+        await web.post("/api/tasks", {"kind": "a", "id": "secret-customer"}, 201, headers=as_boss)
+        report = await web.post(ACTIONS, {"do": "cancel", "filter": {"search": "secret-customer"}})
+        assert (report["done"], report["refused"], report["reasons"]) == (0, 0, [])
+        names = ["secret-customer", "nobody"]
+        report = await web.post(ACTIONS, {"do": "cancel", "task_ids": names})
+        assert report["reasons"] == [{"task_id": name, "said": "there is no such task"} for name in names]
+        told = [await web.call("DELETE", f"/api/tasks/{name}", 404) for name in names]
+        assert told[0]["message"].replace(*names) == told[1]["message"]
+        as_free = {"Authorization": f"Bearer {free}"}
+        for which in ({"filter": {"search": "secret"}}, {"task_ids": ["nobody"]}):
+            error = await web.post(ACTIONS, {"do": "cancel", **which}, 403, headers=as_free)
+            assert "may change no tasks" in error["message"]
 
 
 WRONG: list[tuple[Any, str]] = [

@@ -1,7 +1,8 @@
 """Doing the same to many tasks: those that are named, or all that fit a filter.
 
 They are taken a chunk at a time, each by a request to the dispatcher, which goes on with its work between them.
-What takes long is answered before it is over, with where to go on. Rights are those of each single task.
+What takes long is answered before it is over, with where to go on. Rights are those of each single task; a filter
+finds no others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from penstock.web.api import WRITE
 from penstock.web.auth import Caller, caller_of
 from penstock.web.bodies import read_object, reply
 from penstock.web.change_shapes import ACTION_BODY, Acted
-from penstock.web.changes import may_change, read_priority
+from penstock.web.changes import may_change, must_change, not_his, read_priority
 from penstock.web.refusals import Refused
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ LONGEST_SEARCH = 200
 _CHUNK = 500
 _PATIENCE_S = 5.0  # of one request; the next goes on where it ended
 _REASONS = 10
+_UNKNOWN = "there is no such task"
+_OTHERS = "is of another lane than the token's own"
 _FIELDS = ("do", "task_ids", "filter", "priority", "after")
 _NARROWS = ("state", "kind", "lane", "host", "run", "search", "priority")
 _REVIVABLE = frozenset({State.FAILED, State.CANCELLED, State.BLOCKED})
@@ -79,8 +82,7 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
         """
         caller = caller_of(request.scope)
         parts.limits.admit(caller)
-        if "admin" not in caller.scopes:
-            caller.must_have("submit")
+        must_change(caller)
         parts.must_dispatch()
         asked = _read(await read_object(request, _FIELDS), caller)
         report = await _act(parts, caller, asked)
@@ -91,14 +93,15 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
 async def _act(parts: Parts, caller: Caller, asked: _Asked) -> _Report:
     report = _Report()
     until = time.monotonic() + _PATIENCE_S
-    async for records, reached in _chunks(parts, asked, report):
+    others = _OTHERS if "read" in caller.scopes else _UNKNOWN
+    async for found, reached in _chunks(parts, asked):
         report.next = reached
         allowed = []
-        for record in records:
-            if may_change(caller, record):
-                allowed.append(record.task.id)
+        for task_id, record in found.items():
+            if record is not None and may_change(caller, record):
+                allowed.append(task_id)
             else:
-                report.refuse(record.task.id, "is of another lane than the token's own")
+                report.refuse(task_id, _UNKNOWN if record is None else others)
         await _do(parts, asked, allowed, report)
         if time.monotonic() > until:
             break
@@ -121,22 +124,20 @@ async def _do(parts: Parts, asked: _Asked, task_ids: Sequence[str], report: _Rep
 
 
 async def _chunks(
-    parts: Parts, asked: _Asked, report: _Report
-) -> AsyncIterator[tuple[Sequence[TaskRecord], int | None]]:
+    parts: Parts, asked: _Asked
+) -> AsyncIterator[tuple[Mapping[str, TaskRecord | None], int | None]]:
     if asked.chosen is None:
         for begin in range(0, len(asked.task_ids), _CHUNK):
             wanted = asked.task_ids[begin : begin + _CHUNK]
-            found = [one.record for one in await parts.store.fetch(wanted)]
-            for missing in set(wanted) - {record.task.id for record in found}:
-                report.refuse(missing, "there is no such task")
-            yield found, None
+            there = {one.record.task.id: one.record for one in await parts.store.fetch(wanted)}
+            yield {task_id: there.get(task_id) for task_id in wanted}, None
         return
     chosen = asked.chosen
     if not chosen.states:
         return
     while True:
         page = await parts.store.page(replace(chosen, limit=_CHUNK))
-        yield page.records, page.next
+        yield {record.task.id: record for record in page.records}, page.next
         if page.next is None:
             return
         chosen = replace(chosen, after=page.next)
@@ -158,7 +159,7 @@ def _read(body: Mapping[str, Any], caller: Caller) -> _Asked:
     if after is not None and (not _is_whole(after) or "filter" not in body):
         raise _wrong("after: it must be `next` of the answer before, with the same filter")
     if "filter" in body:
-        return _Asked(do, (), _filter(body["filter"], do, after), priority)
+        return _Asked(do, (), _his(_filter(body["filter"], do, after), caller), priority)
     ids = body["task_ids"]
     if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids) or not ids:
         raise _wrong("task_ids: it must be a list of ids")
@@ -193,6 +194,15 @@ def _filter(given: Any, do: str, after: int | None) -> TaskFilter:
         search=given.get("search") or None,
         priorities=None if priorities is None else tuple(priorities),
     )
+
+
+def _his(chosen: TaskFilter, caller: Caller) -> TaskFilter:
+    """What fits among the tasks that he may change: others are not even looked for."""
+    if "admin" in caller.scopes:
+        return chosen
+    if chosen.lane not in (None, caller.lane):
+        raise not_his(caller)
+    return replace(chosen, lane=caller.lane)
 
 
 def _some(given: Mapping[str, Any], name: str) -> list[Any] | None:

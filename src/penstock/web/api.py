@@ -269,8 +269,12 @@ async def record_of(parts: Parts, task_id: str) -> TaskRecord:
     """A task by its whole id; 404 when there is none."""
     record = await parts.store.get(task_id)
     if record is None:
-        raise Refused(404, "not_found", f"there is no task {task_id[:200]!r}", "GET /api/tasks lists them")
+        raise no_task(task_id)
     return record
+
+
+def no_task(task_id: str) -> Refused:
+    return Refused(404, "not_found", f"there is no task {task_id[:200]!r}", "GET /api/tasks lists them")
 
 
 def _no_run(run: str) -> Refused:

@@ -1,7 +1,7 @@
 """What changes tasks from outside: cancel, retry, another priority.
 
 Who may: `admin` changes any task, and a token with `submit` and a lane what is in its lane, no more urgent than
-the token allows.
+the token allows. Of tasks of others it learns nothing here that it may not `read`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from starlette.responses import Response
 from penstock.model import PRIORITIES, TaskRecord
 from penstock.store.base import Answer
 from penstock.web import shapes
-from penstock.web.api import READ, WRITE, TaskId, record_of
+from penstock.web.api import READ, WRITE, TaskId, no_task, record_of
 from penstock.web.auth import Caller, caller_of
 from penstock.web.bodies import read_object, reply
 from penstock.web.change_shapes import PRIORITY_BODY
@@ -92,17 +92,28 @@ def read_priority(body: Mapping[str, Any]) -> int:
 async def _may_change(parts: Parts, request: Request, task_id: str) -> None:
     caller = caller_of(request.scope)
     parts.limits.admit(caller)
-    if "admin" not in caller.scopes:
-        caller.must_have("submit")
+    must_change(caller)
     parts.must_dispatch()
     record = await record_of(parts, task_id)
     if not may_change(caller, record):
-        raise Refused(
-            403,
-            "forbidden",
-            f"the token {caller.name!r} may change tasks of its own lane only",
-            "use one with the scope admin",
-        )
+        if "read" not in caller.scopes:
+            raise no_task(task_id)
+        raise not_his(caller)
+
+
+def must_change(caller: Caller) -> None:
+    """Any task at all."""
+    if "admin" not in caller.scopes:
+        caller.must_have("submit")
+        if caller.lane is None:
+            raise not_his(caller)
+
+
+def not_his(caller: Caller) -> Refused:
+    may = "no tasks" if caller.lane is None else "tasks of its own lane only"
+    return Refused(
+        403, "forbidden", f"the token {caller.name!r} may change {may}", "use one with the scope admin"
+    )
 
 
 def may_change(caller: Caller, record: TaskRecord) -> bool:
