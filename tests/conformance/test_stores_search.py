@@ -150,3 +150,10 @@ async def test_nobody_counts_beyond_a_bound(store: Store) -> None:
     await fill(store)
     exact, more = await store.count(TaskFilter(), 60), await store.count(TaskFilter(), 59)
     assert (str(exact), str(more)) == ("60", "59+")
+
+
+async def test_a_search_for_what_no_text_has_finds_nothing(store: Store) -> None:
+    """Nor does it find all: what is found may be cancelled."""
+    await fill(store)
+    for text in ("\0", "\0bd", "%", "_"):
+        assert await found(store, TaskFilter(search=text)) == []

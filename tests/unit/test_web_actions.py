@@ -64,6 +64,18 @@ async def test_all_that_fit_a_filter_are_changed_in_chunks(
         assert set((await states(web, kind="a")).values()) == {"queued"}
 
 
+async def test_those_named_are_all_told_of_however_long_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "_CHUNK", 3)
+    monkeypatch.setattr(actions, "_PATIENCE_S", 0.0)
+    async with serving(tmp_path) as web:
+        await web.post("/api/pause", {})
+        ids = await web.submit(*({"kind": "a"} for _ in range(10)))
+        report = await web.post(ACTIONS, {"do": "cancel", "task_ids": [*ids, "nobody"]})
+        assert (report["done"], report["refused"], report["next"]) == (10, 1, None)
+
+
 async def test_a_token_changes_its_own_lane_only(tmp_path: Path) -> None:
     given, secret = token("nightly", "submit", "read", lane="fast", priority=2)
     boss, admin = token("boss", "admin", "submit")
@@ -128,6 +140,10 @@ WRONG: list[tuple[Any, str]] = [
     ({"do": "cancel", "filter": []}, "filter: "),
     ({"do": "cancel", "filter": {"colour": "red"}}, "filter: unknown field 'colour'"),
     ({"do": "cancel", "filter": {"kind": 1}}, "filter.kind: "),
+    *(
+        ({"do": "cancel", "filter": {name: empty}}, f"filter.{name}: it is empty")
+        for name, empty in (("state", []), ("priority", []), ("state", ""), ("lane", ""), ("search", ""))
+    ),
     ({"do": "cancel", "filter": {"search": "x" * 201}}, "filter.search: "),
     ({"do": "cancel", "filter": {"state": "gone"}}, "filter.state: "),
     ({"do": "cancel", "filter": {"state": [["queued"]]}}, "filter.state: "),

@@ -114,10 +114,33 @@ async def test_wrong_tokens_are_told_alike_and_limited(tmp_path: Path) -> None:
         assert COOKIE not in browser.http.cookies
         for _ in range(ATTEMPTS_PER_MIN - len(pages)):
             await browser.log_in("x")
-        limited = await browser.log_in(secret)
+        limited = await browser.log_in("x")
         assert limited.status_code == 429
         assert int(limited.headers["retry-after"]) <= 60
         assert COOKIE not in browser.http.cookies
+        right = await browser.log_in(secret)  # somebody else behind the same proxy
+        assert (right.status_code, COOKIE in browser.http.cookies) == (303, True)
+
+
+async def test_a_cookie_of_another_service_keeps_nobody_out(tmp_path: Path) -> None:
+    async with browsing(tmp_path) as (browser, secret):
+        form = await browser.get("/board/login")
+        nonce = browser.http.cookies[FORM_COOKIE]
+        assert nonce in form.text
+        browser.http.cookies.clear()
+        sent = {"token": secret, "next": "/board/", "form": nonce}
+        done = await browser.post("/board/login", sent, Cookie=f"{FORM_COOKIE}=evil; {FORM_COOKIE}={nonce}")
+        assert done.status_code == 303
+
+
+async def test_a_page_learns_whether_its_log_in_still_counts(tmp_path: Path) -> None:
+    async with browsing(tmp_path) as (browser, secret):
+        assert (await browser.http.get("/board/session")).status_code == 401
+        await browser.log_in(secret)
+        assert (await browser.http.get("/board/session")).status_code == 204
+        await browser.web.store.revoke_token("ada")
+        await browser.web.service._read_tokens()
+        assert (await browser.http.get("/board/session")).status_code == 401
 
 
 async def test_the_form_is_taken_from_our_own_page_only(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from penstock.web.sessions import (
     Session,
     Sessions,
     begun,
-    cookie_in,
+    cookies_in,
     must_be_meant,
     renewed,
     set_cookie,
@@ -177,6 +177,60 @@ async def test_logging_out_ends_this_session_alone_and_for_good(rig: Rig, store:
     assert after.sessions.find("http", rig.headers(other)) is not None
 
 
+async def test_a_log_out_ends_every_cookie_of_the_session(rig: Rig, store: Store) -> None:
+    """Also a copy that was made longer before a restart, and long after the cookie that logged out is over."""
+    session = rig.sessions.begin(rig.token.id)
+    rig.now += LASTS_S - 3600
+    copy = rig.sessions.renewed(session)
+    assert copy is not None
+    after = Rig(store)  # started again: what it knew of the copy is gone
+    after.now = rig.now
+    after.tokens.take([rig.token])
+    await after.sessions.open()
+    assert after.sessions.find("http", rig.headers(session)) is not None
+    await after.sessions.end(session)
+    assert (await store.ended_sessions())[session.id] == T0 + LONGEST_S
+    after.now = T0 + LASTS_S + 1
+    after.sessions._look_again(session.id)  # as its timer does
+    assert after.sessions.find("http", rig.headers(copy)) is None
+
+
+async def test_a_page_that_is_kept_open_acts_for_as_long_as_its_session_may_last(rig: Rig) -> None:
+    session = rig.sessions.begin(rig.token.id)
+    page = {**HERE, b"cookie": f"{COOKIE}={rig.sessions.pages_cookie_of(session)}".encode()}
+    rig.now = T0 + LONGEST_S - 1
+    found = rig.sessions.find("http", page)
+    assert found is not None
+    rig.now = T0 + LONGEST_S
+    assert rig.sessions.find("http", page) is None
+    rig.now = T0 + 1
+    assert rig.sessions.find("http", page) is not None
+    gone = rig.tokens.gone(found[1])
+    await rig.sessions.end(session)
+    assert gone.is_set()
+    assert rig.sessions.find("http", page) is None
+
+
+async def test_streams_do_not_live_as_long_as_a_pages_cookie(rig: Rig) -> None:
+    session = rig.sessions.begin(rig.token.id)
+    page = {**HERE, b"cookie": f"{COOKIE}={rig.sessions.pages_cookie_of(session)}".encode()}
+    found = rig.sessions.find("http", page)
+    assert found is not None
+    gone = rig.tokens.gone(found[1])
+    rig.now = T0 + LASTS_S
+    rig.sessions._look_again(session.id)
+    assert gone.is_set()
+
+
+async def test_of_several_cookies_the_one_that_reads_counts(rig: Rig) -> None:
+    """Every service on this machine may set one of that name, for a longer path."""
+    session = rig.sessions.begin(rig.token.id)
+    given = f"{COOKIE}=x; {COOKIE}={rig.sessions.cookie_of(session)}; {COOKIE}=y"
+    found = rig.sessions.find("http", {**HERE, b"cookie": given.encode()})
+    assert found is not None
+    assert found[0] == session
+
+
 async def test_what_a_session_has_open_ends_when_it_expires(rig: Rig) -> None:
     session = rig.sessions.begin(rig.token.id)
     found = rig.sessions.find("http", rig.headers(session))
@@ -290,9 +344,9 @@ def test_a_cookie_is_for_the_server_alone() -> None:
 
 
 def test_of_many_cookies_the_right_one_is_read() -> None:
-    assert cookie_in({b"cookie": b'a=1; xb=2;b="3"; c'}, "b") == "3"
-    assert cookie_in({b"cookie": b"ab=2"}, "b") is None
-    assert cookie_in({}, "b") is None
+    assert cookies_in({b"cookie": b'a=1; xb=2;b="3"; c; b=4'}, "b") == ["3", "4"]
+    assert cookies_in({b"cookie": b"ab=2"}, "b") == []
+    assert cookies_in({}, "b") == []
 
 
 def test_only_the_right_secret_of_a_known_token_logs_in() -> None:

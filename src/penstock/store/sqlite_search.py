@@ -137,6 +137,8 @@ def _batches(
         yield from _of_these(connection, where, chosen, named, most)
         return
     else:
+        if "\0" in text:
+            return  # no key or error has one, and LIKE would end there
         words = "(kind BETWEEN ? AND ? OR key LIKE ? ESCAPE '\\' OR error LIKE ? ESCAPE '\\')"
         where = _also(where, words, [text, text + _END, _contains(text), _contains(text)])
     yield from _looked(connection, where, chosen, patience_s, most)

@@ -103,7 +103,7 @@ async def _act(parts: Parts, caller: Caller, asked: _Asked) -> _Report:
             else:
                 report.refuse(task_id, _UNKNOWN if record is None else others)
         await _do(parts, asked, allowed, report)
-        if time.monotonic() > until:
+        if asked.chosen is not None and time.monotonic() > until:  # those named are all told of
             break
     return report
 
@@ -178,6 +178,8 @@ def _filter(given: Any, do: str, after: int | None) -> TaskFilter:
             isinstance(value, str) and len(value) <= LONGEST_SEARCH
         ):
             raise _wrong(f"filter.{name}: it must be a text of at most {LONGEST_SEARCH} characters")
+        if value in ("", []):  # perhaps a variable that is not set: it must not mean all
+            raise _wrong(f"filter.{name}: it is empty; leave it out, or say which")
     states, priorities = _some(given, "state"), _some(given, "priority")
     if not all(isinstance(state, str) and state in {str(one) for one in State} for state in states or ()):
         raise _wrong(f"filter.state: choose from {', '.join(State)}")
@@ -186,12 +188,12 @@ def _filter(given: Any, do: str, after: int | None) -> TaskFilter:
     fit = [state for state in State if state in _FIT[do] and (states is None or str(state) in states)]
     return TaskFilter(
         states=tuple(fit),
-        run=given.get("run") or None,
-        kind=given.get("kind") or None,
-        lane=given.get("lane") or None,
-        host=given.get("host") or None,
+        run=given.get("run"),
+        kind=given.get("kind"),
+        lane=given.get("lane"),
+        host=given.get("host"),
         after=after,
-        search=given.get("search") or None,
+        search=given.get("search"),
         priorities=None if priorities is None else tuple(priorities),
     )
 
@@ -206,10 +208,11 @@ def _his(chosen: TaskFilter, caller: Caller) -> TaskFilter:
 
 
 def _some(given: Mapping[str, Any], name: str) -> list[Any] | None:
-    """One, or a list of them; none at all is left out."""
-    value = given.get(name)
-    some = value if isinstance(value, list) else [value] if name in given else []
-    return some or None
+    """One, or a list of them."""
+    if name not in given:
+        return None
+    value = given[name]
+    return value if isinstance(value, list) else [value]
 
 
 def _is_whole(value: Any) -> bool:

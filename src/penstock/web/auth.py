@@ -130,14 +130,14 @@ class Tokens:
         """They never come in again."""
         for id in ids:
             self._ended.add(id)
-            self._end_streams(id)
+            self.end_streams(id)
 
-    def expire_session(self, id: str) -> None:
-        """Its time is over, as its cookie tells: what it has open ends, and need not be kept in mind."""
-        self._end_streams(id)
+    def forget_session(self, id: str) -> None:
+        """No cookie of it counts any more."""
         self._ended.discard(id)
 
-    def _end_streams(self, session: str) -> None:
+    def end_streams(self, session: str) -> None:
+        """What it has open ends."""
         for sessions in list(self._opened.values()):
             if (opened := sessions.pop(session, None)) is not None:
                 opened.end()

@@ -22,6 +22,7 @@ from penstock.web.sessions import COOKIE, Session, Sessions, set_cookie
 from penstock.web.shortcuts import Route
 
 _ROUTE = Route("/board")
+_SESSION = f"{PREFIX}/session"
 _TRIES = 3  # a process that has just died is asked again when there is another
 _PATIENCE_S = 20.0  # of a person who waits for a page; a start takes 2 to 3 s where there is a core to spare
 _STOPPING = 1012  # closes a WebSocket: come again
@@ -76,6 +77,9 @@ class BoardDoor:
             await receive()  # that it wants to connect
         elif longer:
             send = self._renewing(session, scope, send)
+        if scope["path"] == _SESSION:  # pages ask, lest it ends while they are looked at
+            await page(b"", 204, send, {})
+            return
         viewer = self._viewer(caller, session or self._sessions.stand_in(caller))
         await self._pass_on(scope, receive, send, caller, request_headers(scope, as_header(viewer)))
 
@@ -89,7 +93,7 @@ class BoardDoor:
         name, scopes = caller.name, tuple(sorted(caller.scopes))
         if session is None:
             return Viewer(name, scopes, caller.lane)
-        cookie = f"{COOKIE}={self._sessions.cookie_of(session)}"
+        cookie = f"{COOKIE}={self._sessions.pages_cookie_of(session)}"
         return Viewer(name, scopes, caller.lane, cookie, session.csrf)
 
     def _renewing(self, session: Session | None, scope: Scope, send: Send) -> Send:

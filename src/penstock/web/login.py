@@ -2,7 +2,8 @@
 
 The form has no script and loads nothing. It is taken only from our own page: the door has checked the origin, and
 what stands in the form must stand in a cookie too, so that no other page can log somebody in as another. Whatever
-is wrong with a token is told in the same words. Wrong ones are counted by address, and too many have to wait.
+is wrong with a token is told in the same words. Wrong ones are counted by address, and too many have to wait; a
+right one never has to, as people behind one address must not be kept out by one of them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from penstock.web.auth import Tokens
 from penstock.web.door import Receive, Scope, Send
 from penstock.web.plain_pages import document, page
 from penstock.web.refusals import Refused
-from penstock.web.sessions import COOKIE, CSRF_HEADER, LASTS_S, Session, Sessions, cookie_in, set_cookie
+from penstock.web.sessions import COOKIE, CSRF_HEADER, LASTS_S, Session, Sessions, cookies_in, set_cookie
 
 LOGIN, LOGOUT, HOME = "/board/login", "/board/logout", "/board/"
 PATHS = frozenset({LOGIN, LOGOUT})
@@ -115,9 +116,7 @@ class LogIn:
         if self._tokens.is_open:  # nobody needs to log in
             await page(b"", 303, send, {"Location": wanted})
             return
-        nonce = cookie_in(headers, FORM_COOKIE) or ""
-        if _NONCE.fullmatch(nonce) is None:
-            nonce = secrets.token_urlsafe(16)
+        nonce = next(filter(_NONCE.fullmatch, cookies_in(headers, FORM_COOKIE)), secrets.token_urlsafe(16))
         cookie = set_cookie(FORM_COOKIE, nonce, headers, age_s=_FORM_S, site="Strict", path=LOGIN)
         await page(_login_page(nonce, wanted, wrong), status, send, {"Set-Cookie": cookie, **(more or {})})
 
@@ -125,20 +124,21 @@ class LogIn:
         self, scope: Scope, headers: Mapping[bytes, bytes], form: Mapping[str, str], send: Send
     ) -> None:
         wanted = path_within(form.get("next", HOME))
-        nonce = cookie_in(headers, FORM_COOKIE) or ""
-        if not nonce or not hmac.compare_digest(nonce.encode(), form.get("form", "").encode()):
+        shown = form.get("form", "").encode()
+        nonces = filter(_NONCE.fullmatch, cookies_in(headers, FORM_COOKIE))
+        if not any(hmac.compare_digest(nonce.encode(), shown) for nonce in nonces):
             wrong = "This form is too old, or your browser keeps no cookies. Try again."
             await self._show(headers, wanted, send, wrong, 403)
             return
-        address = (scope.get("client") or ("",))[0]
-        wait_s = self._attempts.wait_s(address)
-        if wait_s > 0:
-            refused = Refused(429, "rate_limited", "too many log-ins", retry_after_s=wait_s)
-            wrong = f"Too many wrong tokens. Try again in {refused.headers['Retry-After']} s."
-            await self._show(headers, wanted, send, wrong, 429, refused.headers)
-            return
         token = self._tokens.token_of(form.get("token", "").strip())
         if token is None:
+            address = (scope.get("client") or ("",))[0]
+            wait_s = self._attempts.wait_s(address)
+            if wait_s > 0:
+                refused = Refused(429, "rate_limited", "too many log-ins", retry_after_s=wait_s)
+                wrong = f"Too many wrong tokens. Try again in {refused.headers['Retry-After']} s."
+                await self._show(headers, wanted, send, wrong, 429, refused.headers)
+                return
             self._attempts.count(address)
             await self._show(headers, wanted, send, _WRONG, 401, {"WWW-Authenticate": "Bearer"})
             return

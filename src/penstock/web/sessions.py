@@ -3,7 +3,8 @@
     penstock_session = s1.TOKEN_ID.SESSION.CSRF.BEGAN.EXPIRES.SEAL
 
 The seal is an HMAC with a key of the store, so a session outlives a restart and cannot be made up. It lasts half a
-day and is made longer while it is used, up to a week. It ends with its token, and when its owner logs out.
+day and is made longer while it is used, up to a week. It ends with its token, and when its owner logs out: that is
+remembered for as long as any cookie of it could last. A page acts with one that lasts as long as the session may.
 
 A browser sends the cookie with whatever a page makes it send, so a cookie counts only for pages of this very server
 (`SameSite` alone would let in those of another port), and changes need the session's CSRF secret in a header, which
@@ -39,6 +40,7 @@ _FORM = re.compile(
     r"s1\.([0-9a-f]{8})\.([A-Za-z0-9_-]{16})\.([A-Za-z0-9_-]{43})\.([0-9]{1,12})\.([0-9]{1,12})", re.ASCII
 )
 _MOST_SEEN = 100_000  # sessions whose end is waited for
+_MOST_TRIED = 20  # cookies of that name: every service of this machine may set one
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,11 @@ class Session:
     csrf: str
     began_at: int
     expires_at: int
+
+    @property
+    def over_at(self) -> int:
+        """When it has ended, however it was used."""
+        return self.began_at + LONGEST_S
 
     def is_knowing(self, csrf: str) -> bool:
         """In a time that tells nothing of how much of it is right."""
@@ -61,7 +68,7 @@ def begun(token_id: str, now: float) -> Session:
 
 def renewed(session: Session, now: float) -> Session | None:
     """The same for longer; None where that is not due, or has gone on for long enough."""
-    expires_at = min(int(now) + LASTS_S, session.began_at + LONGEST_S)
+    expires_at = min(int(now) + LASTS_S, session.over_at)
     return (
         replace(session, expires_at=expires_at)
         if expires_at - session.expires_at >= RENEWED_AFTER_S
@@ -106,19 +113,22 @@ class Sessions:
 
     async def open(self) -> None:
         self._seal = Seal(await self._store.secret(KEY))
-        self._tokens.end_sessions((await self._store.ended_sessions()).keys())
+        for id, until in (await self._store.ended_sessions()).items():
+            self._keep_out(id, until)
 
     def find(self, scope_type: str, headers: Mapping[bytes, bytes]) -> tuple[Session, Caller] | None:
         """The session of a request, if it has one that counts."""
-        given = cookie_in(headers, COOKIE)
-        if given is None or self._seal is None or not is_of_our_page(scope_type, headers):
+        if self._seal is None or not is_of_our_page(scope_type, headers):
             return None
-        session = self._seal.read(given, self._now())
-        caller = None if session is None else self._tokens.caller_of_session(session.token_id, session.id)
-        if session is None or caller is None:
-            return None
-        self._wait_for_end(session)
-        return session, caller
+        for given in cookies_in(headers, COOKIE):
+            session = self._seal.read(given, self._now())
+            if session is None:
+                continue
+            caller = self._tokens.caller_of_session(session.token_id, session.id)
+            if caller is not None:
+                self._wait_for_end(session)
+                return session, caller
+        return None
 
     def begin(self, token_id: str) -> Session:
         session = begun(token_id, self._now())
@@ -139,26 +149,37 @@ class Sessions:
         assert self._seal is not None
         return self._seal.cookie_of(session)
 
+    def pages_cookie_of(self, session: Session) -> str:
+        """For a page that is kept open: the browser gets longer ones meanwhile, the page does not."""
+        return self.cookie_of(replace(session, expires_at=session.over_at))
+
     async def end(self, session: Session) -> None:
-        """What it has open ends at once, and it never comes in again."""
-        until = max(session.expires_at, self._expiries.get(session.id, 0.0))
-        self._tokens.end_sessions([session.id])
-        await self._store.end_session(session.id, until)
+        """What it has open ends at once, and it never comes in again, by whatever cookie of it is about."""
+        self._keep_out(session.id, session.over_at)
+        await self._store.end_session(session.id, session.over_at)
+
+    def _keep_out(self, id: str, until: float) -> None:
+        self._tokens.end_sessions([id])
+        loop = asyncio.get_running_loop()
+        loop.call_later(max(0.0, until - self._now()), self._tokens.forget_session, id)
 
     def _wait_for_end(self, session: Session) -> None:
         """What it has open ends when it expires, if it has not been made longer by then."""
         known = self._expiries.get(session.id)
+        expires_at = min(
+            session.expires_at, self._now() + LASTS_S
+        )  # a page's cookie lasts longer than its use
         if known is not None:
-            self._expiries[session.id] = max(known, session.expires_at)
+            self._expiries[session.id] = max(known, expires_at)
         elif len(self._expiries) < _MOST_SEEN:
-            self._expiries[session.id] = session.expires_at
+            self._expiries[session.id] = expires_at
             self._look_again(session.id)
 
     def _look_again(self, id: str) -> None:
         left_s = self._expiries[id] - self._now()
         if left_s <= 0:
             del self._expiries[id]
-            self._tokens.expire_session(id)
+            self._tokens.end_streams(id)
             return
         asyncio.get_running_loop().call_later(left_s, self._look_again, id)
 
@@ -185,12 +206,10 @@ def is_of_our_page(scope_type: str, headers: Mapping[bytes, bytes]) -> bool:
     return is_same_origin(origin, headers.get(b"host", b"").decode("latin-1"))
 
 
-def cookie_in(headers: Mapping[bytes, bytes], name: str) -> str | None:
-    for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
-        key, equals, value = part.strip().partition("=")
-        if equals and key == name:
-            return value.strip('"')
-    return None
+def cookies_in(headers: Mapping[bytes, bytes], name: str) -> list[str]:
+    """All of that name: other services of this machine may have set one too, on other ports and paths."""
+    parts = (part.strip() for part in headers.get(b"cookie", b"").decode("latin-1").split(";"))
+    return [part[len(name) + 1 :].strip('"') for part in parts if part.startswith(f"{name}=")][:_MOST_TRIED]
 
 
 def set_cookie(
