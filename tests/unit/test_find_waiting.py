@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.diagnosis.diagnosed import Diagnosis
 from penstock.diagnosis.finders import find
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.history import Stalled
 from penstock.diagnosis.recording import Recording
 from penstock.intake.logs.file import read_log
-from penstock.model import Gate, Host, Lane, Plant, Wait
+from penstock.model import Gate, Host, Lane, Plant, State, Wait
 from tests.unit.recording_rig import Row, recording
 from tests.unit.yard_rig import Starts, Work, Yard, fair, works
 
@@ -372,3 +373,28 @@ def test_a_probe_that_reads_is_not_stuck_until_it_is_closed_for_most_of_the_run(
     assert "stuck-gate" not in named(probed(reads, (0.0, 60.0)))
     assert "stuck-gate" in named(probed(fails, (0.0, 60.0)))
     assert "stuck-gate" in named(probed(reads, (0.0, 150.0))), "a condition that cannot come true"
+
+
+def test_what_would_help_a_gate_is_said_by_what_its_probe_did() -> None:
+    reads, fails = "nvml:memory_free_gb = 1.4 < 3", "nvml:memory_free_gb failed: no driver; on_error = closed"
+    read = named(probed(reads, (0.0, 150.0)))["stuck-gate"]
+    assert read.remedy.startswith("[gates.vram] min = 1.4 would have opened it")
+    assert read.cause.endswith("nvml:memory_free_gb read 1.4, and it opens from 3")
+    failed = named(probed(fails, (0.0, 150.0)))["stuck-gate"]
+    assert 'on_error = "open"' in failed.remedy
+    assert not failed.is_endless
+
+
+@pytest.mark.parametrize("others", [0, 4])
+def test_a_gate_that_holds_tasks_of_a_run_that_goes_on_costs_it_its_end(others: int) -> None:
+    """Also where nothing else ran: nothing can be said of how much sooner it would end."""
+    whole = probed("nvml:memory_free_gb = 1.4 < 3", (0.0, 205.0))
+    held = [replace(record, state=State.QUEUED, ended_at=None) for record in whole.tasks]
+    run = [Row(f"o{i}", 0.0, 0.1) for i in range(others)]
+    told = recording(run, plant=whole.plant, waits=whole.waits)
+    told = replace(told, begin=0.0, end=205.0, tasks=[*told.tasks, *held])
+    found = find(told)[0]
+    assert (found.name, str(found.severity), found.is_endless) == ("stuck-gate", "high", True)
+    assert found.as_record()["endless"] is True
+    gain = Diagnosis(told, [found]).gain(found)
+    assert gain == "the run does not end while this is so; it cost 3m25s so far"

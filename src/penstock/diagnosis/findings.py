@@ -49,6 +49,9 @@ class Finding:
     evidence: Evidence
     remedy: str  # a line of penstock.toml where one helps
     gain_s: float  # by how much the run would have ended sooner, about
+    is_endless: bool = (
+        False  # the run goes on, and does not end while this is so: the gain is what it cost so far
+    )
 
     def as_record(self) -> dict[str, Any]:
         return {
@@ -58,6 +61,7 @@ class Finding:
             "evidence": self.evidence.as_record(),
             "remedy": self.remedy,
             "gain_s": round(self.gain_s, 3),
+            "endless": self.is_endless,
         }
 
 

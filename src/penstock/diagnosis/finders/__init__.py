@@ -101,6 +101,6 @@ def find(recording: Recording, told: Callable[[str], None] = unheard) -> list[Fi
         return found
     for name, finder in FINDERS.items():
         told(name)
-        if scene.by_host or name == host_down.NAME:  # where nothing ran, that may be why
+        if scene.by_host or name in (host_down.NAME, stuck_gate.NAME):  # where nothing ran, that may be why
             found += finder.find(scene, tuple(found))
     return sorted(found, key=lambda f: (-f.gain_s, f.name, f.cause))

@@ -26,6 +26,7 @@ def finding(
     gates: Iterable[str] = (),
     facts: Iterable[str] = (),
     lost_s: float | None = None,
+    is_endless: bool = False,
 ) -> Finding:
     """`lost` are seconds and the task that lost them; all of them count, the greatest are named.
 
@@ -48,6 +49,7 @@ def finding(
         ),
         remedy=remedy,
         gain_s=gain_s,
+        is_endless=is_endless,
     )
 
 

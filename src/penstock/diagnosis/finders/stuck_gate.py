@@ -15,6 +15,7 @@ from penstock.diagnosis.finders.report import finding, key, seconds
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.steps import Span, Steps, joined
+from penstock.lifecycle import ENDED
 from penstock.model import Gate
 from penstock.scheduling.gates import THREAD
 
@@ -40,7 +41,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     for name, waits_of_gate in sorted(held.items()):
         gate = gates.get(name)
         of_run = _OF_RUN_BY_READINGS if gate is not None and _reads(gate, said[name]) else _OF_RUN
-        yield from _judge(scene, name, gate, waits_of_gate, of_run)
+        yield from _judge(scene, name, gate, waits_of_gate, of_run, _readings(gate, said[name]))
 
 
 def _reads(gate: Gate, said: Sequence[tuple[str, float]]) -> bool:
@@ -49,8 +50,23 @@ def _reads(gate: Gate, said: Sequence[tuple[str, float]]) -> bool:
     return by_value > 0.5 * sum(s for _, s in said)
 
 
+def _readings(gate: Gate | None, said: Sequence[tuple[str, float]]) -> list[float]:
+    """What its probe gave while it was closed, as `scheduling.gates` tells it; nothing if it mostly failed."""
+    if gate is None or not _reads(gate, said):
+        return []
+    told = (
+        detail.removeprefix(f"{gate.probe} = ") for detail, _ in said if detail.startswith(f"{gate.probe} = ")
+    )
+    return sorted({float(words.split()[0]) for words in told})
+
+
 def _judge(
-    scene: Scene, name: str, gate: Gate | None, held: Sequence[tuple[Span, str]], of_run: float
+    scene: Scene,
+    name: str,
+    gate: Gate | None,
+    held: Sequence[tuple[Span, str]],
+    of_run: float,
+    readings: Sequence[float],
 ) -> Iterator[Finding]:
     stretches = joined((span for span, _ in held), scene.near_s)
     longest = max(stretches, key=lambda span: span[1] - span[0])
@@ -58,6 +74,8 @@ def _judge(
     if closed_s < _MOST * sum(b - a for a, b in stretches) or closed_s < of_run * scene.makespan_s:
         return
     what = "its probe never let it open"
+    if gate is not None and readings:
+        what = f"{gate.probe} read {_range(readings)}, and it opens {_limits(gate)}"
     if gate is not None and gate.lane is not None and gate.max_running is not None:
         spans = _open_spans(scene, gate, longest)
         open_s = sum(b - a for a, b in spans)
@@ -67,13 +85,15 @@ def _judge(
         what = f"lane {gate.lane} ran no more than {gate.max_running} for {seconds(open_s)} of it"
     lost = [(end - start, task) for (start, end), task in held]
     tasks = len({task for _, task in held})
+    is_endless = _holds_still(scene, held)
     yield finding(
         scene,
         NAME,
         f"gate {name} stayed closed for {seconds(closed_s)} while up to {tasks} tasks waited for it: {what}",
-        remedy=_remedy(name, gate),
+        remedy=_remedy(name, gate, readings),
         lost=lost,
-        gain_s=_gain_s(scene, held),
+        gain_s=stretches[-1][1] - stretches[-1][0] if is_endless else _gain_s(scene, held),
+        is_endless=is_endless,
         spans=stretches,
         gates=[name],
         lanes=gate.holds_lanes if gate is not None else (),
@@ -82,6 +102,12 @@ def _judge(
             f"the longest is {closed_s / scene.makespan_s:.0%} of the run",
         ],
     )
+
+
+def _holds_still(scene: Scene, held: Sequence[tuple[Span, str]]) -> bool:
+    """Whether tasks wait for it where the record breaks off."""
+    live = {record.task.id for record in scene.recording.tasks if record.state not in ENDED}
+    return any(task in live and end >= scene.end - scene.near_s for (_, end), task in held)
 
 
 def _gain_s(scene: Scene, held: Sequence[tuple[Span, str]]) -> float:
@@ -108,10 +134,30 @@ def _open_spans(scene: Scene, gate: Gate, span: Span) -> list[Span]:
     return [(a, b) for a, b in few if b - a > scene.near_s]
 
 
-def _remedy(name: str, gate: Gate | None) -> str:
+def _remedy(name: str, gate: Gate | None, readings: Sequence[float]) -> str:
     table = f"[gates.{key(name)}]"
+    if gate is not None and readings:
+        below = [reading for reading in readings if gate.min is not None and reading < gate.min]
+        above = [reading for reading in readings if gate.max is not None and reading > gate.max]
+        wanted = [f"min = {reading:g}" for reading in below[-1:]]
+        wanted += [f"max = {reading:g}" for reading in above[:1]]
+        return f"{table} {' and '.join(wanted)} would have opened it; or mend what {gate.probe} reads"
     if gate is not None and gate.probe is not None:
         return f'{table} on_error = "open"; and look at what {gate.probe} says: penstock check tries it'
     if gate is not None and gate.max_running is not None:
         return f"{table} max_running = {gate.max_running + 1}"
     return f"remove {table}, or give it a condition that can come true"
+
+
+def _range(readings: Sequence[float]) -> str:
+    least, most = readings[0], readings[-1]
+    return f"{least:g}" if least == most else f"{least:g} to {most:g}"
+
+
+def _limits(gate: Gate) -> str:
+    told = [
+        f"{words} {limit:g}"
+        for words, limit in (("from", gate.min), ("up to", gate.max))
+        if limit is not None
+    ]
+    return " and ".join(told)
