@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -45,12 +46,14 @@ holds = { hosts = ["surtr"] }
 
 
 @asynccontextmanager
-async def running(tmp_path: Path) -> AsyncIterator[tuple[Live, Client]]:
+async def running(
+    tmp_path: Path, wall_clock: Callable[[], float] = time.time
+) -> AsyncIterator[tuple[Live, Client]]:
     file = tmp_path / "penstock.toml"
     file.write_text(CONFIG)
     async with penstock.client.open(file, dispatch=False) as client:
         news = News(client.bell)
-        live = Live(client, news)
+        live = Live(client, news, wall_clock=wall_clock)
         async with asyncio.TaskGroup() as group:
             owned = [group.create_task(news.run()), group.create_task(live.run())]
             yield live, client
@@ -60,10 +63,26 @@ async def running(tmp_path: Path) -> AsyncIterator[tuple[Live, Client]]:
 
 async def taken(frames: AsyncGenerator[bytes, None]) -> tuple[str, dict[str, Any]]:
     """The next frame: its event, and what it tells."""
+    return (await all_taken(frames))[-1]
+
+
+async def all_taken(frames: AsyncGenerator[bytes, None]) -> list[tuple[str, dict[str, Any]]]:
+    """Those that came at once."""
     async with asyncio.timeout(PATIENCE_S):
         text = (await anext(frames)).decode()
-    event, data = text.strip().rsplit("\n\n", 1)[-1].split("\n")
-    return event.removeprefix("event: "), msgspec.json.decode(data.removeprefix("data: "))
+    if text.startswith(":"):  # a remark, so that the line is not silent
+        return [("", {})]
+    pairs = [frame.split("\n") for frame in text.strip().split("\n\n")]
+    return [
+        (event.removeprefix("event: "), msgspec.json.decode(data.removeprefix("data: ")))
+        for event, data in pairs
+    ]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - what is watched rings no bell
+            await asyncio.sleep(0)
 
 
 async def record(client: Client, *decisions: Decision) -> None:
@@ -122,7 +141,7 @@ async def test_a_reader_gets_the_whole_picture_and_then_what_differs(tmp_path: P
             assert "gates" not in changes
             await record(client, GateChange("vram", 2.0, False, "95 of 90"))
             _, changes = await taken(frames)
-            assert set(changes) == {"at", "gates"}
+            assert set(changes) == {"gates"}
             assert changes["gates"]["vram"]["holds"] == "hosts surtr"
 
 
@@ -144,11 +163,36 @@ async def test_nobody_looks_when_nobody_reads(tmp_path: Path, monkeypatch: pytes
             assert await taken(frames) == await taken(others), "encoded once for both"
         assert live.readers == 0
         await client.submit(Task("count"))
+        await until(lambda: not live._news.readers)
+        before = looks
+        await client.submit(Task("count"))
+        assert looks == before
         async with aclosing(live.frames()) as frames:
             event, picture = await taken(frames)
-            assert event == "picture"
-            while picture.get("totals", {}).get("queued") != 2:  # it may have gone on for a moment
-                _, picture = await taken(frames)
+            assert (event, picture["totals"]["queued"]) == ("picture", 3)
+
+
+async def test_a_picture_is_told_with_the_time_that_it_is_sent_at(tmp_path: Path) -> None:
+    """E7: elapsed times go by it, also when nothing has happened since the picture was made."""
+    at = 1000.0
+    async with running(tmp_path, lambda: at) as (live, _), aclosing(live.frames()) as first:
+        told, picture = await all_taken(first)
+        assert (told, picture[0]) == (("clock", {"at": 1000.0}), "picture")
+        at = 5000.0
+        async with aclosing(live.frames(heartbeat_s=0.01)) as later:
+            told, again = await all_taken(later)  # there is a picture, so that it comes at once
+            assert (told, again[0]) == (("clock", {"at": 5000.0}), "picture")
+            while told[0] != "beat":
+                told = (await all_taken(later))[-1]
+            assert told == ("beat", {"at": 5000.0})
+
+
+async def test_waits_that_nobody_has_worked_out_are_not_called_none(tmp_path: Path) -> None:
+    async with running(tmp_path) as (live, _), aclosing(live.frames()) as frames:
+        _, picture = await taken(frames)
+        assert (picture["hour"]["is_known"], picture["waits"]) == (False, {})
+        _, changes = await taken(frames)
+        assert changes["hour"]["is_known"]
 
 
 async def test_a_reader_who_fell_behind_gets_a_whole_picture(

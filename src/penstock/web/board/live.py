@@ -12,8 +12,9 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
+from typing import Any
 
 import msgspec
 from starlette.responses import PlainTextResponse, Response
@@ -42,10 +43,17 @@ log = logging.getLogger("penstock.board")
 class Live:
     """Its owner runs `run()`, and cancels it at the end."""
 
-    def __init__(self, client: Client, news: News, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        client: Client,
+        news: News,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
         self._client = client
         self._news = news
         self._clock = clock
+        self._wall_clock = wall_clock
         self._wanted = asyncio.Event()
         self._told = asyncio.Event()
         self._places = Places()
@@ -57,7 +65,6 @@ class Live:
         self._frames: deque[bytes] = deque(maxlen=_KEPT)
         self._number = 0  # of the newest frame
         self._whole: tuple[int, bytes] = (0, b"")
-        self._at = 0.0
         self._is_current = False  # a picture from when nobody looked is not this moment's
         self.readers = 0
 
@@ -68,15 +75,19 @@ class Live:
                 await self._drawn()
 
     async def _drawn(self) -> None:
-        """While somebody reads."""
+        """While somebody reads. Whoever comes after that waits for a look of his own."""
         told = -1
-        self._is_current = False
-        while self.readers:
-            began = self._clock()
-            size_bytes = await self._look()
-            rest_s = max(LEAST_S, size_bytes / BYTES_PER_S) - (self._clock() - began)
-            await asyncio.sleep(max(0.0, rest_s))
-            told = await self._news.beyond(told)
+        if self._is_look_back_due():
+            self._waiting = None  # of another hour than this
+        try:
+            while self.readers:
+                began = self._clock()
+                size_bytes = await self._look()
+                rest_s = max(LEAST_S, size_bytes / BYTES_PER_S) - (self._clock() - began)
+                await asyncio.sleep(max(0.0, rest_s))
+                told = await self._news.beyond(told)
+        finally:
+            self._is_current = False
 
     async def _look(self) -> int:
         """The size of what there is to tell."""
@@ -84,7 +95,6 @@ class Live:
             self._seen = await self._client.now(self._seen)
             await self._look_back()
             picture = picture_of(self._client.config, self._seen, self._places, self._waiting)
-            self._at = self._seen.at
         except PenstockError as error:
             log.warning("the board cannot read the store: %s", error)
             picture = {**self._picture, "who": {**self._picture.get("who", {}), "trouble": str(error)}}
@@ -102,17 +112,18 @@ class Live:
 
     async def _look_back(self) -> None:
         """At the last hour: seldom, as seldom as it takes long, and not before there is a picture at all."""
-        if not self._is_current or self._clock() < self._waits_at + max(
-            _WAITS_S, self._waits_cost_s / _WAITS_SHARE
-        ):
+        if not self._is_current or not self._is_look_back_due():
             return
         began = self._clock()
         self._waiting = await self._client.waits_of_late()
         self._waits_at = self._clock()
         self._waits_cost_s = self._waits_at - began
 
-    def _frame(self, event: bytes, picture: Picture) -> bytes:
-        return b"event: %s\ndata: %s\n\n" % (event, _encode({"at": self._at, **picture}))
+    def _is_look_back_due(self) -> bool:
+        return self._clock() >= self._waits_at + max(_WAITS_S, self._waits_cost_s / _WAITS_SHARE)
+
+    def _frame(self, event: bytes, told: Mapping[str, Any]) -> bytes:
+        return b"event: %s\ndata: %s\n\n" % (event, _encode(told))
 
     # ---- reading
 
@@ -138,18 +149,22 @@ class Live:
                 behind = self._number - sent
                 if sent == 0 or behind > len(self._frames):
                     sent = self._number
-                    yield self._all()
+                    yield self._time(b"clock") + self._all()
                 elif behind:
                     missed = [self._frames[-n] for n in range(behind, 0, -1)]
                     sent = self._number
                     yield b"".join(missed)
                 elif not await self._news_within(heartbeat_s):
-                    yield b"event: beat\ndata: {}\n\n"
+                    yield self._time(b"beat")
 
     def _all(self) -> bytes:
         if self._whole[0] != self._number:
             self._whole = self._number, self._frame(b"picture", self._picture)
         return self._whole[1]
+
+    def _time(self, event: bytes) -> bytes:
+        """This moment, as it is sent: a picture may be old and still true."""
+        return self._frame(event, {"at": self._wall_clock()})
 
     async def _news_within(self, seconds: float) -> bool:
         with suppress(TimeoutError):

@@ -94,6 +94,7 @@ def picture_of(config: Config, now: Now, places: Places, waiting: Waiting | None
         "ended": _ended(now),
         "waits": {} if waiting is None else {one.reason: round(one.seconds) for one in waiting.reasons},
         "hour": {
+            "is_known": waiting is not None,
             "ended_since": round(now.ended_since / 60) * 60,
             "cut_short": waiting is not None and waiting.cut_short,
             "tasks": 0 if waiting is None else sum(waiting.states.values()),

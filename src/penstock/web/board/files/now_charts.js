@@ -42,6 +42,7 @@ export function byReason(reasons) {
 }
 
 export function waitsOfHour(waits, hour) {
+  if (!hour.is_known) return h("p", { class: "soft" }, "Being worked out…");
   const all = Object.entries(waits).filter(([, seconds]) => seconds >= 1).sort(([, a], [, b]) => b - a);
   if (!all.length) return h("p", { class: "soft" }, "No task waited in the last hour.");
   const rows = all.slice(0, 8).map(([reason, value]) => ({ key: reason, value, told: spoken(value), colour: waitColour(reason), name: [swatch(reason), reason] }));

@@ -36,11 +36,12 @@ export function followPlant(address) {
   let source = null;
   const open = () => {
     source = new EventSource(address);
+    const time = (event) => setClock(JSON.parse(event.data).at);
+    source.addEventListener("clock", time);
+    source.addEventListener("beat", time);
     source.addEventListener("picture", (event) => {
-      const told = JSON.parse(event.data);
-      setClock(told.at);
       Object.assign(plant, emptyPlant(), { known: true, live: true });
-      put(plant, told);
+      put(plant, JSON.parse(event.data));
     });
     source.addEventListener("changes", (event) => put(plant, JSON.parse(event.data)));
     source.onopen = () => (plant.live = true);
