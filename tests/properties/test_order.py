@@ -5,10 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model import Lane, Rate
+from penstock.model import Host, Lane, Outcome, Plant, Rate, Task, Verdict
+from penstock.scheduling import messages as m
 from penstock.scheduling.capacity import ONE_SLOT, LaneState
 from penstock.scheduling.order import GONE, Entry, Shape, WorkClass
 from penstock.scheduling.rates import WINDOW_S, RateWindow
+from penstock.scheduling.scheduler import Scheduler
 
 AGING_S = 10.0
 
@@ -50,8 +52,55 @@ def test_a_class_is_a_sorted_list(steps: list[tuple[str, int, int]]) -> None:
         if reference:
             assert queue.head is min(reference, key=lambda e: (e.key, e.seq))
             assert abs(queue.oldest(AGING_S) - min(e.key - e.priority * AGING_S for e in reference)) < 1e-6
+            assert len(queue._heads()) <= 10, "whoever has waited longest is found without a look at all"
         else:
             assert queue.head is None
+
+
+def test_how_many_go_before_is_about_right_also_of_many_out_of_order() -> None:
+    queue = empty_class()
+    last = Entry("last", queue.shape, 2, 0, 0)
+    last.key = 1e9
+    queue.push(last)
+    for seq in range(1, 20_001):
+        entry = Entry(f"t{seq}", queue.shape, 2, 0, seq)
+        entry.key = float(seq * 7919 % 20_011)
+        queue.push(entry)
+    for place in (0.0, 5_000.0, 15_000.0):
+        assert abs(queue.ahead(place, 0) - place) < 1_000
+    assert queue.ahead(2e9, 0) == 20_001
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("submit", "move", "move", "finish")), st.integers(0, 4), st.integers(0, 30)
+        ),
+        max_size=60,
+    )
+)
+def test_whoever_is_moved_goes_when_his_place_in_the_lane_says_so(steps: list[tuple[str, int, int]]) -> None:
+    """C2, D6: classes with free hosts of their own wait for one full lane; its first is the least key of all."""
+    hosts = tuple(Host(kind, "none", 1, serves=(kind,)) for kind in "abc")
+    s = Scheduler(Plant(hosts, lanes=(Lane("default", max_running=1),), aging_s=AGING_S))
+    queued: dict[str, tuple[float, int, int]] = {}  # id -> since when, priority, number
+    running, now = "first", 1.0
+    s.apply(m.Submitted([Task("a", id="first")]), now)
+    for number, (what, priority, which) in enumerate(steps):
+        now += 1.0
+        chosen = sorted(queued)[which % len(queued)] if queued else ""
+        if what == "submit":
+            s.apply(m.Submitted([Task("abc"[which % 3], id=f"t{number}", priority=priority)]), now)
+            queued[f"t{number}"] = now, priority, number
+        elif what == "move" and queued:
+            s.apply(m.PriorityAsked(chosen, priority), now)
+            queued[chosen] = queued[chosen][0], priority, queued[chosen][2]
+        elif what == "finish" and queued:
+            out = s.apply(m.Finished(running, 1, Outcome(Verdict.DONE)), now)
+            best = min(queued, key=lambda one: (queued[one][0] + queued[one][1] * AGING_S, queued[one][2]))
+            (running,) = (one.task for one in out if isinstance(one, m.Start))
+            assert running == best
+            del queued[running]
 
 
 @given(

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 # What the scheduler knows of a task's place; `lifecycle.State` is the users' view of it.
 PENDING, READY, RUNNING, GONE = range(4)
 
-_MANY_LATE = 1024  # more than this that came back are not looked at one by one
-_LATE = 5  # the sixth source of a class: entries that came back out of order
+_MANY_LATE = 1024  # of more than this that came out of order only so many are looked at
+_LEVELS = 5  # sources of a class: a deque for each priority, then for each a heap of what came out of order
 
 
 class Shape:
@@ -121,12 +121,14 @@ class WorkClass:
     """A queue of tasks with one answer to "what are you waiting for?".
 
     Each priority is first come, first served, so a deque holds it and taking the head costs the same at any
-    length; only tasks that come back (a retry keeps its place) need a heap.
+    length; only tasks that come out of order (a retry keeps its place, one that was moved takes its own) need a
+    heap. That is one for each priority too: within one, who is first has also waited longest.
     """
 
     __slots__ = (
         "_dead",
         "_fifos",
+        "_lates",
         "claim",
         "detail",
         "head",
@@ -153,7 +155,7 @@ class WorkClass:
         self.head: Entry | None = None
         self.source = 0  # where the head came from
         self.sources: list[tuple[int, deque[Entry]]] = []
-        self.late: list[tuple[float, int, Entry]] = []
+        self.late: list[tuple[int, list[tuple[float, int, Entry]]]] = []
         self.registered = False
         self.lined_up = 0  # the arrival number under which it stands in its lane's line
         self.reason: str | None = None
@@ -162,7 +164,8 @@ class WorkClass:
         self.noted = ""  # the detail that was recorded with it
         self.claim: HostState | None = None  # the host whose freed units are kept for its head
         self.timer_at: float | None = None
-        self._fifos: list[deque[Entry] | None] = [None] * 5
+        self._fifos: list[deque[Entry] | None] = [None] * _LEVELS
+        self._lates: list[list[tuple[float, int, Entry]] | None] = [None] * _LEVELS
         self._dead = 0
 
     def open_tiers(self) -> tuple[Tier, ...]:
@@ -189,8 +192,8 @@ class WorkClass:
             self.timer_at = None  # it may have waited longer than those the timer was set for
         key = entry.key
         if fifo and (fifo[-1].key > key or (fifo[-1].key == key and fifo[-1].seq > entry.seq)):
-            heapq.heappush(self.late, (key, entry.seq, entry))
-            source = _LATE
+            heapq.heappush(self._late(priority), (key, entry.seq, entry))
+            source = _LEVELS + priority
         else:
             fifo.append(entry)
             source = priority
@@ -200,12 +203,20 @@ class WorkClass:
             self.head = entry
             self.source = source
 
+    def _late(self, priority: int) -> list[tuple[float, int, Entry]]:
+        late = self._lates[priority]
+        if late is None:
+            late = self._lates[priority] = []
+            self.late.append((_LEVELS + priority, late))
+        return late
+
     def pop(self) -> Entry:
         """Take the head out."""
         entry = self.head
         assert entry is not None
-        if self.source == _LATE:
-            while heapq.heappop(self.late)[2] is not entry:
+        if self.source >= _LEVELS:
+            late = self._late(self.source - _LEVELS)
+            while heapq.heappop(late)[2] is not entry:
                 pass  # one that was discarded
         else:
             fifo = self._fifos[self.source]
@@ -240,10 +251,11 @@ class WorkClass:
         for _, fifo in self.sources:
             held += len(fifo)
             before += bisect_left(fifo, place, key=_place)
-        late = self.late
-        held += len(late)
-        # Those that came back are older than most.
-        before += len(late) if len(late) > _MANY_LATE else sum((k, s) < place for k, s, _ in late)
+        for _, late in self.late:
+            held += len(late)
+            some = late[:: len(late) // _MANY_LATE + 1]
+            if some:
+                before += len(late) * sum((k, s) < place for k, s, _ in some) // len(some)
         return before * self.n / held if held else 0.0
 
     def _heads(self) -> list[Entry]:
@@ -254,14 +266,18 @@ class WorkClass:
                 fifo.popleft()
             if fifo:
                 heads.append(fifo[0])
-        # Those that came back are sorted by urgency, not by age: any of them may have waited longest.
-        heads += {e: None for _, _, e in self.late if self._counts(e) and e not in heads}
+        for _, late in self.late:
+            while late and not self._counts(late[0][2]):
+                heapq.heappop(late)
+            if late and late[0][2] not in heads:
+                heads.append(late[0][2])
         return heads
 
     def __iter__(self) -> Iterator[Entry]:
         for _, fifo in self.sources:
             yield from (e for e in fifo if self._counts(e))
-        yield from (e for _, _, e in self.late if self._counts(e))
+        for _, late in self.late:
+            yield from (e for _, _, e in late if self._counts(e))
 
     def _counts(self, entry: Entry) -> bool:
         return entry.status == READY and entry.work_class is self
@@ -270,9 +286,10 @@ class WorkClass:
         if not self.n:
             self.head = None
             self._dead = 0
-            self.late.clear()
             for _, fifo in self.sources:
                 fifo.clear()
+            for _, late in self.late:
+                late.clear()
             return
         best: Entry | None = None
         least = float("inf")
@@ -286,15 +303,12 @@ class WorkClass:
                         self.source = priority
                     break
                 fifo.popleft()
-        if not self.late:
-            self.head = best
-            return
-        late = self.late
-        while late and not self._counts(late[0][2]):
-            heapq.heappop(late)
-        if late and (best is None or late[0][:2] < (best.key, best.seq)):
-            best = late[0][2]
-            self.source = _LATE
+        for source, late in self.late:
+            while late and not self._counts(late[0][2]):
+                heapq.heappop(late)
+            if late and (best is None or late[0][:2] < (best.key, best.seq)):
+                best = late[0][2]
+                self.source = source
         self.head = best
 
     def _sweep(self) -> None:
@@ -303,7 +317,8 @@ class WorkClass:
             kept = [e for e in fifo if self._counts(e)]
             fifo.clear()
             fifo.extend(kept)
-        self.late = [item for item in self.late if self._counts(item[2])]
-        heapq.heapify(self.late)
+        for _, late in self.late:
+            late[:] = [item for item in late if self._counts(item[2])]
+            heapq.heapify(late)
         self._dead = 0
         self._find_head()
