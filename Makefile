@@ -46,8 +46,8 @@ bench: $(WITH_BENCH) ## measure against the peers and the limit (BENCH="--quick 
 	$(BIN)/python -m benchmarks $(BENCH)
 
 soak: $(DEV) $(RESEARCHER) system-packages ## many more simulations, and the slow proofs
-	PENSTOCK_SOAK=1 $(PYTEST) tests/simulation
-	PENSTOCK_SOAK=1 $(PYTEST) -m slow --ignore tests/simulation
+	PENSTOCK_SOAK=1 $(PYTEST) tests/simulation tests/properties
+	PENSTOCK_SOAK=1 $(PYTEST) -m slow --ignore tests/simulation --ignore tests/properties
 
 docs: $(WITH_DOCS) ## write the generated pages and build the site into site/
 	$(BIN)/python -m tools.generate_docs

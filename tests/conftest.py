@@ -17,7 +17,13 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # On a busy machine an example is made or tried as slowly as it may be: that says nothing of what it proves.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# `make soak` tries as many of them as Hypothesis would.
+settings.register_profile(
+    "patient",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=100 if os.environ.get("PENSTOCK_SOAK") else 50,
+)
 settings.load_profile("patient")
 
 REQUIRE_ALL = os.environ.get("PENSTOCK_REQUIRE_ALL") == "1"

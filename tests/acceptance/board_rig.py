@@ -304,6 +304,13 @@ def chromium() -> Iterator[Chromium]:
         asyncio._set_running_loop(shared._loop)
 
 
+@pytest.fixture
+def browser(chromium: Chromium) -> Iterator[Browser]:
+    """The same one, for pages that are files."""
+    with chromium.used() as started:
+        yield started
+
+
 @dataclass
 class Watch:
     """What pages did behind one's back."""
@@ -356,7 +363,7 @@ def looking(
         watch = Watch(board if isinstance(board, str) else board.origin)
         try:
             watch.over(context)
-            context.set_default_timeout(20_000)
+            context.set_default_timeout(browser_rig.PATIENCE_MS)
             page = context.new_page()
             yield page, watch
             watch.check(context)

@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, sync_playwright
+from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+# Beside other tests a page is as slow as it may be, and so is what it has to start first.
+PATIENCE_MS = 60_000
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @dataclass
@@ -43,7 +46,7 @@ def opened(
 ) -> Iterator[tuple[Page, Watched]]:
     watched = Watched()
     page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(PATIENCE_MS)
 
     def note(request: Request) -> None:
         watched.requests.append(request.url)

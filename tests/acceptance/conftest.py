@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.acceptance.board_rig import board, chromium, page, watch_page
+from tests.acceptance.board_rig import board, browser, chromium, page, watch_page
 from tests.acceptance.containers import container_engine
 
-__all__ = ["board", "chromium", "container_engine", "page", "watch_page"]
+__all__ = ["board", "browser", "chromium", "container_engine", "page", "watch_page"]

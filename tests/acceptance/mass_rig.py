@@ -26,7 +26,7 @@ from tests.acceptance.containers import PYTHON_IMAGE, ContainerEngine
 from tests.acceptance.serve_rig import PATIENCE_S, Serve, raise_file_limit, serving, until
 
 AGENT = "crowd"
-CONCURRENCY = 8
+CONCURRENCY = 8 if os.environ.get("PENSTOCK_SOAK") == "1" else 4
 LONG_S = 5 * PATIENCE_S
 CONFIG = f"""
 [server]

@@ -12,14 +12,11 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import expect
-
 from penstock.cli.app import main
 from tests.acceptance.board_rig import Board
 
 RUN = "serial-pages"
 KEY = "lanes.pages.max_running"
-expect.set_options(timeout=20_000)  # the analyst has to start, beside other tests
 _FILE = Path(__file__).parent / "recorded" / f"{RUN}.jsonl"
 
 

@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.acceptance.board_rig import Board
 from tests.acceptance.recorded_run import RUN, record, take_in
+from tests.acceptance.serve_rig import PATIENCE_S
 
 HOSTILE = '<img src=x onerror="alert(1)">'
 LOGS = Path(__file__).parents[2] / "examples" / "records"
@@ -119,9 +120,9 @@ def test_the_analyst_is_begun_again_and_goes_with_the_board(board: Board, run: s
         (one,) = [child for child in children if "penstock.web.board.analyst" in child.cmdline()]
         return one
 
-    assert '"findings"' in httpx.get(path, timeout=30, verify=False).text
+    assert '"findings"' in httpx.get(path, timeout=PATIENCE_S, verify=False).text
     first = found()
     first.kill()
     first.wait(10)
-    assert '"findings"' in httpx.get(path, timeout=30, verify=False).text
+    assert '"findings"' in httpx.get(path, timeout=PATIENCE_S, verify=False).text
     assert found().pid != first.pid

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from playwright.sync_api import Browser
 
 import penstock
 from penstock.compare.contenders import CONTENDERS, LEGACY, OURS
-from tests.acceptance.browser_rig import browser, opened
+from tests.acceptance.browser_rig import opened
 
 COMMAND = [sys.executable, "-m", "penstock", "compare"]
 STORIES = ("death",)
@@ -103,17 +102,11 @@ def test_d9_processes_cost_memory_where_nothing_computes(played: Played) -> None
 # ---- the page
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as started:
-        yield started
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_shows_every_way_of_every_story_and_fetches_nothing(
-    played: Played, chromium: Browser, scheme: Any
+    played: Played, browser: Browser, scheme: Any
 ) -> None:
-    with opened(chromium, played.page.as_uri(), scheme=scheme) as (page, watched):
+    with opened(browser, played.page.as_uri(), scheme=scheme) as (page, watched):
         assert page.locator("article").count() == len(STORIES)
         assert f"Penstock {penstock.__version__} on " in page.locator("header .machine").inner_text()
         assert page.locator("#death > p").first.inner_text() == played.by_name["death"]["shows"]
@@ -133,8 +126,8 @@ def test_the_page_shows_every_way_of_every_story_and_fetches_nothing(
         assert watched.complaints == []
 
 
-def test_the_page_fits_a_narrow_screen(played: Played, chromium: Browser) -> None:
-    with opened(chromium, played.page.as_uri(), width=400) as (page, _):
+def test_the_page_fits_a_narrow_screen(played: Played, browser: Browser) -> None:
+    with opened(browser, played.page.as_uri(), width=400) as (page, _):
         assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from penstock.council.recorded import read_record
 from penstock.council.report_page import page as report_page
@@ -24,22 +24,21 @@ def hostile() -> str:
     return report_page(read_record(told, "here"))
 
 
-def test_a_report_is_readable_and_does_nothing_behind_ones_back(tmp_path: Path) -> None:
+def test_a_report_is_readable_and_does_nothing_behind_ones_back(tmp_path: Path, browser: Browser) -> None:
     """D8: nothing is fetched, nothing runs, nothing is wider than a phone, and marks lead to their passages."""
     file = tmp_path / "report.html"
     file.write_text(hostile(), encoding="utf-8")
-    with browser_rig.browser() as chromium:
-        grounds = set()
-        for scheme, width in (("light", 1200), ("dark", 360)):
-            with browser_rig.opened(chromium, file.as_uri(), scheme=scheme, width=width) as (page, watched):  # type: ignore[arg-type]
-                expect(page.locator("h2").first).to_have_text("Answer")
-                expect(page.locator(".answer img, .answer script, .answer a[href^=http]")).to_have_count(0)
-                expect(page.locator("svg rect")).to_have_count(5)
-                assert page.title().startswith("Does it hold? <img")
-                assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
-                page.get_by_role("link", name="[1]", exact=True).first.click()
-                assert page.evaluate("location.hash") == "#passage-1"
-                grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-                assert watched.requests == [file.as_uri()]
-                assert watched.complaints == []
-        assert len(grounds) == 2, "light and dark look the same"
+    grounds = set()
+    for scheme, width in (("light", 1200), ("dark", 360)):
+        with browser_rig.opened(browser, file.as_uri(), scheme=scheme, width=width) as (page, watched):  # type: ignore[arg-type]
+            expect(page.locator("h2").first).to_have_text("Answer")
+            expect(page.locator(".answer img, .answer script, .answer a[href^=http]")).to_have_count(0)
+            expect(page.locator("svg rect")).to_have_count(5)
+            assert page.title().startswith("Does it hold? <img")
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+            page.get_by_role("link", name="[1]", exact=True).first.click()
+            assert page.evaluate("location.hash") == "#passage-1"
+            grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+            assert watched.requests == [file.as_uri()]
+            assert watched.complaints == []
+    assert len(grounds) == 2, "light and dark look the same"

@@ -29,7 +29,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-CASES = 100 if os.environ.get("PENSTOCK_SOAK") else 15
+CASES = 100 if os.environ.get("PENSTOCK_SOAK") else 8
 CHECKS = [
     not_a_server_error,
     status_code_conformance,

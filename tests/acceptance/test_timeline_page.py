@@ -25,12 +25,6 @@ EVIL = "<img src=x onerror=\"document.title='taken'\">"
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser_rig.browser() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("pages")
 
@@ -103,14 +97,14 @@ class Show(Protocol):
 
 
 @pytest.fixture
-def show(chromium: Browser, folder: Path) -> Show:
+def show(browser: Browser, folder: Path) -> Show:
     """`with show(recording) as shown`: in a tab of its own."""
 
     @contextmanager
     def opened(source: Recording, scheme: Literal["light", "dark"] = "light") -> Iterator[Shown]:
         path = folder / f"{id(source)}.html"
         path.write_text(drawn(timeline_of(source)), encoding="utf-8")
-        with browser_rig.opened(chromium, path.as_uri(), scheme=scheme) as (page, watched):
+        with browser_rig.opened(browser, path.as_uri(), scheme=scheme) as (page, watched):
             yield Shown(page, watched, path.as_uri())
 
     return opened

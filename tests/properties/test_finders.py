@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -18,6 +19,7 @@ from penstock.model import Gate, Host, Lane, Plant, Task, Verdict, Wait
 from penstock.scheduling.messages import GateChange, HostChange, Submitted
 from tests.unit.recording_rig import Row, recording
 
+SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
 TIMES = st.one_of(st.integers(0, 40).map(float), st.floats(0, 40, allow_nan=False))
 
 
@@ -89,7 +91,7 @@ def recordings(draw: st.DrawFn) -> Recording:
     return recording(some, plant=plant, told=told, **more)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 if SOAK else 50, deadline=None)
 @given(recordings())
 def test_no_recording_makes_a_finder_fail(run: Recording) -> None:
     found = find(run)
@@ -103,7 +105,7 @@ def test_no_recording_makes_a_finder_fail(run: Recording) -> None:
     assert [f.gain_s for f in found] == sorted((f.gain_s for f in found), reverse=True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 if SOAK else 50, deadline=None)
 @given(recordings())
 def test_no_host_is_told_to_be_down_for_whom_nobody_waited_and_that_failed_nobody(run: Recording) -> None:
     """host-down: hosts may go down and come up, tasks may wait for all else, attempts may end in any other way."""
@@ -119,7 +121,7 @@ def test_no_host_is_told_to_be_down_for_whom_nobody_waited_and_that_failed_nobod
         assert set(told.evidence.tasks) <= waited | failed
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if SOAK else 30, deadline=None)
 @given(recordings(), st.randoms(use_true_random=False))
 def test_the_order_of_attempts_does_not_matter(run: Recording, chance: Random) -> None:
     mixed = list(run.attempts)
@@ -127,7 +129,7 @@ def test_the_order_of_attempts_does_not_matter(run: Recording, chance: Random) -
     assert find(replace(run, attempts=mixed)) == find(run)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if SOAK else 30, deadline=None)
 @given(rows(), PLANTS)
 def test_a_shift_of_the_clock_changes_nothing(some: list[Row], plant: Plant | None) -> None:
     # Whole quarters of a second, so that a shift by a power of two rounds nothing.
@@ -159,7 +161,7 @@ def names(some: Sequence[Row], plant: Plant | None) -> list[tuple[str, tuple[str
     return [(f.name, f.evidence.tasks) for f in find(recording(some, plant=plant))]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40 if SOAK else 20, deadline=None)
 @given(
     st.tuples(st.integers(1, 3), st.integers(1, 4)),
     st.integers(1, 60),

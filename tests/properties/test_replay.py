@@ -6,6 +6,7 @@ dependencies, time-outs, deadlines, cancels, changes of priority, pauses, hosts 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 
 import pytest
@@ -39,6 +40,7 @@ from penstock.scheduling.messages import (
     Submitted,
 )
 
+SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
 KINDS = ("a", "b")
 LANES = ("default", "red", "blue")
 quarters = st.integers(0, 160).map(lambda n: n / 8)
@@ -163,7 +165,7 @@ def lives(recording: Recording) -> dict[tuple[str, int], tuple[str, float, float
     return {(a.task, a.number): (a.host, a.started_at, a.ended_at) for a in recording.attempts}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if SOAK else 100, deadline=None)
 @given(stories())
 def test_a_replay_under_the_same_plant_is_the_same_run(story: Story) -> None:
     record = told(story)
@@ -178,7 +180,7 @@ def test_a_replay_under_the_same_plant_is_the_same_run(story: Story) -> None:
     assert sorted(c[::2] for c in record.priorities) == sorted(c[::2] for c in again.priorities)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25 if SOAK else 12, deadline=None)
 @given(
     works=st.lists(st.integers(8, 40).map(lambda n: n / 8), min_size=25, max_size=60),
     slots=st.integers(3, 8),

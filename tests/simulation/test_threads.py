@@ -14,7 +14,7 @@ from tests.simulation.worlds import play
 
 BLOCKS = 4
 SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
-PER_BLOCK = 1250 if SOAK else 25
+PER_BLOCK = 1250 if SOAK else 12
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
