@@ -38,7 +38,8 @@ class TaskScreen(Reads):
         Binding("escape,backspace", "app.pop_screen", "Back", key_display="Esc"),
         Binding("c", "cancel", "Cancel"),
         Binding("r", "retry", "Retry"),
-        *(Binding(digit, f"priority({digit})", show=False) for digit in PRIORITIES),
+        Binding("0", "priority(0)", "Priority", key_display="0-4"),
+        *(Binding(digit, f"priority({digit})", show=False) for digit in PRIORITIES[1:]),
     ]
 
     def __init__(self, task_id: str) -> None:
@@ -54,6 +55,7 @@ class TaskScreen(Reads):
 
     def on_mount(self) -> None:
         self.query_one("#task").focus()  # so that the arrows scroll it
+        self.run_worker(self.app.look(), name="penstock look")  # type: ignore[attr-defined] # not at the next ring
 
     async def read(self, client: Client) -> None:
         record = await client.get(self._task_id)

@@ -9,10 +9,11 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.cli import render
+from penstock.store.keys import known_as
 from penstock.store.status import status_record
 
 if TYPE_CHECKING:
-    from penstock.model import Plant, TaskRecord
+    from penstock.model import Plant, Task, TaskRecord
     from penstock.store.now import Now, Running
 
 HOST_COLUMNS = ("host", "state", "slots", "queued", "detail")
@@ -143,9 +144,9 @@ def running_rows(record: Mapping[str, Any], now: float) -> list[tuple[str, Seque
 def task_cells(of: str, record: TaskRecord, now: float) -> Sequence[Text]:
     """Of a queued or an ended task."""
     task = record.task
-    name = _short(task.key or "")
+    name = _short(_name(task))
     if of == "queued":
-        waited = Text(_age(now - task.queued_at), justify="right")
+        waited = Text("" if record.attempts else _age(now - task.queued_at), justify="right")
         return (
             Text(task.id),
             Text(str(task.priority)),
@@ -242,6 +243,14 @@ def spark(counts: Sequence[int]) -> str:
         _SPARKS[min(len(_SPARKS) - 1, count * len(_SPARKS) // (most + 1))] if count else " "
         for count in counts
     )
+
+
+def _name(task: Task) -> str:
+    """What its user calls it, as of those that run."""
+    if task.key is not None:
+        return known_as(task.key)
+    label = task.payload.get("id") if isinstance(task.payload, dict) else None
+    return str(label) if isinstance(label, str | int | float) and not isinstance(label, bool) else ""
 
 
 def _short(text: str) -> Text:

@@ -15,6 +15,9 @@ from penstock.store.base import Snapshot
 
 
 def status_record(plant: Plant, snapshot: Snapshot) -> dict[str, Any]:
+    """By the plant that is dispatched with; the config's own counts when nobody does."""
+    if snapshot.epoch is not None and snapshot.epoch.plant is not None:
+        plant = snapshot.epoch.plant
     host_usd: dict[str, float] = defaultdict(float)
     lane_usd: dict[str, float] = defaultdict(float)
     for (name, lane), amount in snapshot.spent.items():
