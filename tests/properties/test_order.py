@@ -21,7 +21,9 @@ def empty_class() -> WorkClass:
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(("push", "late", "pop", "discard")), st.integers(0, 4), st.integers(0, 50)),
+        st.tuples(
+            st.sampled_from(("push", "late", "pop", "discard", "move")), st.integers(0, 4), st.integers(0, 50)
+        ),
         max_size=200,
     )
 )
@@ -43,6 +45,15 @@ def test_a_class_is_a_sorted_list(steps: list[tuple[str, int, int]]) -> None:
             popped = queue.pop()
             assert popped is reference.pop(0)
             popped.status = GONE
+        elif reference and what == "move":
+            # As a changed priority does: what it left may lie there for a while, in a place that it comes back to.
+            left = reference.pop(number % len(reference))
+            entry = Entry(left.id, queue.shape, priority, 0, left.seq)
+            entry.key = left.key + (priority - left.priority) * AGING_S
+            left.status = GONE
+            queue.discard(left)
+            queue.push(entry)
+            reference.append(entry)
         elif reference:
             gone = reference.pop(number % len(reference))
             gone.status = GONE

@@ -523,6 +523,29 @@ def test_a_class_that_waits_for_its_full_lane_competes_with_its_new_head() -> No
         assert started(s.apply(m.Finished("run", 1, DONE), 4.0)) == [first], f"{moved} was moved"
 
 
+def test_a_task_is_moved_there_and_back_as_often_as_somebody_likes() -> None:
+    """What it left behind in a place must not be compared with it when it comes back to it."""
+    s = Scheduler(plant(Host("h", "none", 1)))
+    s.apply(m.Submitted(tasks("run", "first", "second", queued_at=1.0)), 1.0)
+    s.apply(m.Submitted(tasks("third", priority=1, queued_at=1.0)), 1.0)
+    for task, priority in (("first", 1), ("second", 1), *((("second", 2), ("second", 1)) * 3)):
+        s.apply(m.PriorityAsked(task, priority), 2.0)
+    order = []
+    for task in ("run", "first", "second", "third"):
+        order += started(s.apply(m.Finished(task, 1, DONE), 3.0))
+    assert order == ["first", "second", "third"]
+
+
+def test_a_task_made_more_urgent_than_a_claim_goes_at_once() -> None:
+    """Nothing else happens in that moment: the change itself must have it looked at."""
+    s = Scheduler(plant(Host("h", "none", 2), aging_s=10.0))
+    s.apply(m.Submitted(tasks("run", queued_at=1.0)), 1.0)
+    s.apply(m.Submitted(tasks("big", priority=3, needs={"slots": 2}, queued_at=1.0)), 1.0)
+    s.apply(m.Tick(), 12.0)  # it has waited for long: what is free is kept for it
+    assert started(s.apply(m.Submitted(tasks("small", priority=4, queued_at=12.0)), 12.0)) == []
+    assert started(s.apply(m.PriorityAsked("small", 0), 13.0)) == ["small"]
+
+
 def test_a_moved_task_still_keeps_its_deadline() -> None:
     s = Scheduler(plant(Host("h", "none", 1)))
     s.apply(m.Submitted(tasks("run", queued_at=1.0)), 1.0)

@@ -112,6 +112,10 @@ class Entry:
         self.host: HostState | None = None  # where it runs; while queued, the host that failed it last
         self.work_class: WorkClass | None = None
 
+    def __lt__(self, other: Entry) -> bool:
+        """For heaps: of two in one place one was discarded there, and which goes first is nobody's concern."""
+        return False
+
 
 def _place(entry: Entry) -> tuple[float, float]:
     return entry.key, entry.seq
