@@ -126,6 +126,8 @@ def test_e7_c5_it_shows_the_plant_looks_into_a_task_and_acts_on_it(plant: Serve,
         seen.shows("queued  f shows the others", second)
         seen.press("f")
         seen.shows("ended  f shows the others", done, "1 done")
+        seen.press("c")
+        seen.shows(f"{done} has ended already")
 
         # One task: what it waits for, and its payload as nothing but text.
         seen.press("f", "f")
@@ -158,11 +160,15 @@ def test_it_pauses_finds_and_shows_its_keys_on_a_small_terminal(plant: Serve, tm
     done = submit(plant, "draw")
     with terminal(plant.folder, tmp_path, width=80, height=24) as seen:
         seen.shows("fenrir", "skadi", "q Quit")
+        seen.press("Tab", "End")  # what has no room can be reached
+        seen.shows("in the last whole minute")
         seen.press("?")
         seen.shows("set a task's priority; 0 is the most urgent")
         seen.press("?")
         seen.hides("the most urgent")
         seen.press("p")
+        seen.shows("Start nothing more, on any host?", "Leave it")
+        seen.press("Tab", "Enter")
         seen.shows("everything is paused; p goes on")
         seen.press("p")
         seen.hides("everything is paused")

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import DataTable, Footer, Static
 
 from penstock.cli import top_text
@@ -22,11 +22,14 @@ from penstock.store.base import TaskFilter
 
 if TYPE_CHECKING:
     from penstock.client import Client
+    from penstock.model import TaskRecord
     from penstock.store.now import Now
 
 _ENDED = (State.DONE, State.FAILED, State.CANCELLED, State.BLOCKED)
 _LISTS = ("running", "queued", "ended")
 _MOST_ROWS = 200  # of tasks: what nobody scrolls through is not read
+_MOST_SORTED = 1000
+_HOUR_S = 3600.0
 
 
 class Rows(DataTable[Text]):
@@ -71,6 +74,23 @@ class Rows(DataTable[Text]):
         return self._order[self.cursor_row] if 0 <= self.cursor_row < len(self._order) else None
 
 
+async def _next(client: Client) -> list[TaskRecord]:
+    """Of the queued ones those that are the most urgent, and among them the first that came."""
+    found: list[TaskRecord] = []
+    for priority in range(len(PRIORITIES)):
+        left = _MOST_ROWS - len(found)
+        if left > 0:
+            found += await client.tasks(TaskFilter((State.QUEUED,), priorities=(priority,), limit=left))
+    return found
+
+
+async def _last(client: Client) -> list[TaskRecord]:
+    """Those that ended last, of the newest that ended within the hour."""
+    chosen = TaskFilter(_ENDED, limit=_MOST_SORTED, newest=True, since=time.time() - _HOUR_S)
+    found = await client.tasks(chosen)
+    return sorted(found, key=lambda one: one.ended_at or 0.0, reverse=True)[:_MOST_ROWS]
+
+
 class Overview(Reads):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open"),
@@ -98,7 +118,7 @@ class Overview(Reads):
                 yield Rows(top_text.HOST_COLUMNS, "hosts")
                 yield Static("running", classes="head", id="list")
                 yield Rows(top_text.TASK_COLUMNS[self._list], "tasks")
-            with Vertical(id="right"):
+            with VerticalScroll(id="right"):
                 for name in ("lanes", "gates", "queue", "waits", "ended"):
                     yield Static(id=name, classes="block")
         yield Footer()
@@ -110,6 +130,8 @@ class Overview(Reads):
 
     async def read(self, client: Client) -> None:
         self._now = await client.now(self._now)
+        if not self.is_attached:
+            return
         record = top_text.told(client.config.plant, self._now)
         self._record = record
         self.query_one("#who", Static).update(top_text.who(record))
@@ -132,10 +154,9 @@ class Overview(Reads):
         if shown == "running":
             rows = top_text.running_rows(record, time.time())
         else:
-            states = (State.QUEUED,) if shown == "queued" else _ENDED
-            found = await client.tasks(TaskFilter(states, limit=_MOST_ROWS, newest=shown == "ended"))
+            found = await (_next(client) if shown == "queued" else _last(client))
             rows = [(one.task.id, top_text.task_cells(shown, one, time.time())) for one in found]
-        if shown != self._list:
+        if shown != self._list or not self.is_attached:
             return  # another was asked for meanwhile, and is being read
         self.query_one("#list", Static).update(self._heading(len(rows)))
         self._tasks.fill(rows)
@@ -190,12 +211,25 @@ class Overview(Reads):
         name = self._hosts.chosen if self._hosts.has_focus else None
         scope = "all" if name is None else "host"
         paused = top_text.is_paused(self._record, name)
-        asked = self.client.resume if paused else self.client.pause
-        self.ask(asked(scope, name or ""), "resumed" if paused else "paused")
+        if paused:
+            self.ask(self.client.resume(scope, name or ""), "resumed")
+        elif name is not None:
+            self.ask(self.client.pause(scope, name), "paused")
+        else:
+            self.app.push_screen(
+                Confirm("Start nothing more, on any host?", "Pause everything"), self._pause_all
+            )
+
+    def _pause_all(self, said: str | None) -> None:
+        if said == "yes":
+            self.ask(self.client.pause(), "paused")
 
     def action_cancel(self) -> None:
         task = self._tasks.chosen
         if task is None:
+            return
+        if self._list == "ended":
+            self.notify(f"{task} has ended already", severity="warning", markup=False)
             return
 
         def answered(said: str | None) -> None:

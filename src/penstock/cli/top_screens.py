@@ -47,6 +47,8 @@ class Reads(Screen[None]):
     async def read(self, client: Client) -> None: ...
 
     def tell_trouble(self, text: str) -> None:
+        if not self.is_attached:
+            return
         line = self.query_one("#trouble", Static)
         line.display = bool(text)
         if text:

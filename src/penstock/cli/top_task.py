@@ -61,6 +61,8 @@ class TaskScreen(Reads):
         record = await client.get(self._task_id)
         attempts = await client.attempts(self._task_id)
         why = await client.why(self._task_id)
+        if not self.is_attached:
+            return  # somebody went back meanwhile
         self.query_one("#who", Static).update(Text(in_short(why)))
         self.query_one("#about", Static).update(about(record, attempts, why))
 
