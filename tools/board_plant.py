@@ -1,16 +1,18 @@
 """A plant at work, made up for pictures of the board: hosts that pretend, a run that is over, work that goes on.
 
-Nothing here is measured: hosts are simulated, and models say what they are asked to.
+Nothing here is measured: hosts are simulated, and models say what they are asked to. The run has a fault to be
+found: one of its lanes may run one at a time beside free slots. The agent's container is real, where Podman is.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +21,11 @@ from typing import Any
 import httpx
 
 from penstock.testing import ModelBehaviour, ModelServer
+from tests.acceptance.containers import PYTHON_IMAGE, CannotRun, own_engine
 
 PATIENCE_S = 90.0
 RUN = "nightly-reports"
+AGENT = "inspections"
 QUESTION = "Should the reservoir be lowered before the spring melt?"
 MEMBERS = {
     "GULLFAXI": "the direct thinker",
@@ -74,6 +78,14 @@ slots = 2
 duration_s = 0.4
 jitter = 0.5
 
+[hosts.idun]
+type = "simulated"
+serves = ["scan"]
+slots = 4
+duration_s = 0.7
+jitter = 0.3
+seed = 7
+
 [hosts.loki]
 type = "simulated"
 serves = ["convert"]
@@ -105,6 +117,9 @@ max_running = 4
 [lanes.bulk]
 weight = 0.5
 
+[lanes.archive]
+max_running = 1
+
 [gates.vram]
 probe = "python:plant:free_gb"
 min = 8
@@ -123,6 +138,16 @@ base_s = 0.2
 [councils.sages]
 chair = {{ name = "NORN", model = "sage-8b" }}
 {members}
+"""
+AGENT_CONFIG = """
+[agents.{agent}]
+image = "{image}"
+path = "{agent}"
+limits = {{ pids = 0 }}
+"""
+HANDLER = """
+echo "reading the record of $1" >&2
+printf '{"unit": "%s", "wear_mm": 0.4, "next": "in 9 months"}' "$1"
 """
 PLANT = "def free_gb():\n    return 5.5\n"
 
@@ -164,9 +189,10 @@ def _ended_run(plant: Plant) -> None:
     first = plant.submit(RUN, *(task("embed", n, id=f"embed-{n}") for n in range(6)))
     plant.submit(
         RUN,
-        *(task("summarize", n, lane="reports", priority=n % 4, after=first[n % 6]) for n in range(18)),
+        *(task("summarize", n, lane="reports", priority=n % 4, after=first[n % 6]) for n in range(12)),
         *(task("extract", n, lane="bulk", priority=3) for n in range(8)),
         *(task("convert", n, retries=0) for n in range(2)),
+        *(task("scan", n, lane="archive", id=f"scan-{n:02}") for n in range(14)),
     )
     plant.wait(lambda: not plant.tasks(run=RUN, state=["queued", "running"]), "the end of the run")
 
@@ -194,7 +220,31 @@ def _go_on(plant: Plant) -> None:
 
 
 @contextmanager
-def at_work(folder: Path) -> Iterator[Plant]:
+def _agent(folder: Path, is_wanted: bool) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Its part of the config, and where its engine is; nothing of both where there is none."""
+    with ExitStack() as stack:
+        try:
+            engine = stack.enter_context(own_engine(folder / "engine.users")) if is_wanted else None
+        except CannotRun as reason:
+            print(f"without an agent: {reason}", file=sys.stderr)
+            engine = None
+        if engine is None:
+            yield "", {}
+            return
+        handlers = folder / AGENT / "handlers"
+        handlers.mkdir(parents=True)
+        (handlers / "inspect.sh").write_text(HANDLER)
+        yield AGENT_CONFIG.format(agent=AGENT, image=PYTHON_IMAGE), engine.environ
+
+
+def _call(plant: Plant) -> None:
+    plant.post(f"/api/agents/{AGENT}/start", {})
+    for unit in ("turbine 1", "turbine 2", "turbine 3"):
+        plant.post(f"/api/agents/{AGENT}/call", {"command": "inspect", "params": [unit]})
+
+
+@contextmanager
+def at_work(folder: Path, *, has_agent: bool = False) -> Iterator[Plant]:
     behaviour = ModelBehaviour(models=("sage-8b",), talks=True, tokens=90, tokens_per_s=400)
     members = "".join(
         f'[[councils.sages.members]]\nname = "{name}"\nrole = "{role}"\nmodel = "sage-8b"\n'
@@ -203,10 +253,15 @@ def at_work(folder: Path) -> Iterator[Plant]:
     (folder / "plant.py").write_text(PLANT)
     with ExitStack() as stack:
         models = stack.enter_context(ModelServer.in_thread(behaviour))
-        (folder / "penstock.toml").write_text(CONFIG.format(models_url=models.url, members=members))
-        url = stack.enter_context(_serving(folder))
+        agent, environ = stack.enter_context(_agent(folder, has_agent))
+        config = CONFIG.format(models_url=models.url, members=members) + agent
+        (folder / "penstock.toml").write_text(config)
+        url = stack.enter_context(_serving(folder, environ))
         http = stack.enter_context(httpx.Client(base_url=url, timeout=PATIENCE_S))
         plant = Plant(url, http, threading.Event())
+        if agent:
+            _call(plant)
+            stack.callback(lambda: plant.http.post(f"/api/agents/{AGENT}/stop", json={"now": True}))
         _ended_run(plant)
         plant = replace(plant, question=_ask(plant))
         plant.submit("research", *(task("reasoning", n, lane="chat", priority=1 + n % 3) for n in range(7)))
@@ -222,11 +277,14 @@ def at_work(folder: Path) -> Iterator[Plant]:
 
 
 @contextmanager
-def _serving(folder: Path) -> Iterator[str]:
+def _serving(folder: Path, environ: Mapping[str, str]) -> Iterator[str]:
     log = folder / "serve.log"
     with log.open("w") as told:
         process = subprocess.Popen(
-            [sys.executable, "-m", "penstock", "serve", "--port", "0"], cwd=folder, stderr=told
+            [sys.executable, "-m", "penstock", "serve", "--port", "0"],
+            cwd=folder,
+            stderr=told,
+            env={**os.environ, **environ},
         )
         try:
             yield _url(process, log)

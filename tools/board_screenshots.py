@@ -1,6 +1,7 @@
-"""Takes the pictures of the board that the docs show: each page light, dark and narrow.
+"""Takes pictures of the board: each page light, dark and narrow.
 
-    python -m tools.board_screenshots                          all of them, into docs/assets/board
+    python -m tools.board_screenshots                          those that the docs show, into docs/assets/board
+    python -m tools.board_screenshots --out FOLDER             all of them
     python -m tools.board_screenshots --out FOLDER --page now  one page
 
 A real `penstock serve` is started with made-up work (`tools/board_plant.py`), and looked at with Chromium.
@@ -9,18 +10,20 @@ A real `penstock serve` is started with made-up work (`tools/board_plant.py`), a
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from tools.board_plant import RUN, Plant, at_work
 
-OUT = Path(__file__).parent.parent / "docs" / "assets" / "board"
+ROOT = Path(__file__).parent.parent
+OUT = ROOT / "docs" / "assets" / "board"
 MOST_BYTES = 150_000
 _SETTLE_MS = 1500  # for what is drawn after a page is there: pictures, curves, the first figures
 PAGES = {
@@ -70,11 +73,34 @@ def _path(plant: Plant, name: str) -> str:
     return PAGES[name].format(task=failed[0]["task_id"], question=plant.question)
 
 
-def take(out: Path, names: Sequence[str]) -> list[Path]:
-    """The files, each as small as the docs want them."""
+def in_docs() -> set[str]:
+    """The names of pictures that some page shows."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    return {name for page in pages for name in re.findall(r"assets/board/([\w-]+\.png)", page.read_text())}
+
+
+def _act(page: Page, name: str) -> None:
+    """What somebody would do first on a page to see what it is for."""
+    if name == "diagnose":
+        page.locator(".finding-head").first.wait_for()
+        if page.locator(".finding-head").first.get_attribute("aria-expanded") != "true":
+            page.locator(".finding-head").first.click()
+    elif name == "whatif":
+        group = page.get_by_role("group", name="lane archive")
+        group.get_by_label("max_running", exact=True).press("ArrowRight")
+        page.locator(".chart .knee").wait_for()
+
+
+def take(out: Path, wanted: Collection[str]) -> list[Path]:
+    """The files of these names, each as small as the docs want them."""
     out.mkdir(parents=True, exist_ok=True)
     taken = []
-    with tempfile.TemporaryDirectory() as folder, at_work(Path(folder)) as plant, _browser() as browser:
+    has_agent = any(name.startswith("agents") for name in wanted)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        at_work(Path(folder), has_agent=has_agent) as plant,
+        _browser() as browser,
+    ):
         for look in LOOKS:
             context = browser.new_context(
                 viewport={"width": look.width, "height": look.height},
@@ -82,11 +108,14 @@ def take(out: Path, names: Sequence[str]) -> list[Path]:
                 reduced_motion="reduce",
             )
             page = context.new_page()
-            for name in names:
+            for name in PAGES:
+                file = out / f"{name}-{look.name}.png"
+                if file.name not in wanted:
+                    continue
                 page.goto(f"{plant.url}/board{_path(plant, name)}")
                 page.locator("header [data-state=live]").wait_for()
+                _act(page, name)
                 page.wait_for_timeout(_SETTLE_MS)
-                file = out / f"{name}-{look.name}.png"
                 page.screenshot(path=file)
                 taken.append(file)
             context.close()
@@ -95,10 +124,12 @@ def take(out: Path, names: Sequence[str]) -> list[Path]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.board_screenshots")
-    parser.add_argument("--out", type=Path, default=OUT, help="the folder for them")
+    parser.add_argument("--out", type=Path, help="a folder for all of them, not only for what the docs show")
     parser.add_argument("--page", choices=PAGES, action="append", help="only this page; may be repeated")
     given = parser.parse_args()
-    taken = take(given.out, given.page or list(PAGES))
+    pages = given.page or list(PAGES)
+    wanted = {f"{name}-{look.name}.png" for name in pages for look in LOOKS}
+    taken = take(given.out or OUT, wanted if given.out else wanted & in_docs())
     for file in taken:
         print(f"{file} {file.stat().st_size / 1000:.0f} KB")
     large = [file.name for file in taken if file.stat().st_size > MOST_BYTES]

@@ -34,6 +34,7 @@ from penstock.diagnosis.whatif.inferred import inferred_plant, playable
 from penstock.diagnosis.whatif.replay import Played, Replay, unwatched
 from penstock.diagnosis.words import counted, percent
 from penstock.errors import UsageError
+from penstock.lifecycle import ENDED
 from penstock.model import Plant
 
 _WRONG = 0.05  # a replay error that is worth a warning
@@ -71,6 +72,7 @@ class Answer:
     words: tuple[str, str]  # what these two are
     notes: list[str] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
+    is_over: bool = True  # else both are replays, of what is known so far
     explanation: Explanation | None = None
 
     def as_record(self) -> dict[str, Any]:
@@ -81,6 +83,7 @@ class Answer:
             "unset": list(asked.unset),
             "dispatcher": asked.dispatcher,
             "recorded_s": round(self.recording.makespan_s, 3),
+            "over": self.is_over,
             "replay_error": None if self.error is None else round(self.error, 5),
             "before": self.before.as_record(),
             "after": self.after.as_record(),
@@ -132,6 +135,12 @@ class Plays:
         self._replay = Replay(self.recording, self.plant, self._instead) if self._instead else replay
         logged = None if self._inferred else _as_logged(self.recording)
         self._error = replay_error(self.recording, logged or self._as_it_was)
+        self._is_over = all(record.state in ENDED for record in self.recording.tasks)
+        if not self._is_over:
+            self._notes.insert(
+                0,
+                "the run is not over: what is known of it so far is played to its end, before as after the change",
+            )
 
     @cached_property
     def _before(self) -> Figures:
@@ -155,18 +164,23 @@ class Plays:
         changed = asked.changed(self.plant) if has_changes else self.plant
         is_played = has_changes or bool(self._instead)
         after = (played or self.played(asked)[1]).recording() if is_played else self._as_it_was
+        from_replay = has_changes or not self._is_over
         answer = Answer(
             asked,
             self.recording,
             self._error,
-            self._before if has_changes else self._recorded,
+            self._before if from_replay else self._recorded,
             figures_of(after, changed),
-            ("before" if has_changes else "recorded", "after" if is_played else "replayed"),
+            (
+                "before" if from_replay else "recorded",
+                "after" if is_played or not self._is_over else "replayed",
+            ),
             self._notes + guesses(self._replay, after),
+            is_over=self._is_over,
         )
         _warn(answer)
         if asked.explain:
-            answer.explanation = explain(self._as_it_was if has_changes else self.recording, after)
+            answer.explanation = explain(self._as_it_was if from_replay else self.recording, after)
         return answer
 
     def curve(

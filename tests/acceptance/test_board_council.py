@@ -38,6 +38,8 @@ def test_d6_six_answers_are_watched_as_they_come_and_cancelled(board: Board, pag
     page.get_by_label("Question", exact=True).fill(f"Does the dam {HUSH} hold?")
     page.keyboard.press("Control+Enter")
     expect(cards(page)).to_have_count(6)
+    expect(page.locator(".question .query")).to_be_focused()
+    expect(cards(page).first).to_be_in_viewport()
     for name in NAMES:
         card = page.get_by_role("region", name=name, exact=True)
         expect(card.get_by_role("group", name=f"What {name} says")).not_to_be_empty()
@@ -48,10 +50,13 @@ def test_d6_six_answers_are_watched_as_they_come_and_cancelled(board: Board, pag
     expect(page.locator(".members .count")).to_have_text("0 of 6 answered")
     expect(page.get_by_role("region", name="Answer", exact=True)).to_contain_text("have not answered yet")
     question = id_in(page)
+    listed = page.get_by_role("region", name="History").get_by_role("listitem").first
+    expect(listed).to_contain_text("running")
     page.get_by_role("button", name="Cancel", exact=True).click()
     expect(page.locator(".question-state")).to_contain_text("cancelled")
     expect(cards(page).locator(".state").first).to_contain_text("cancelled")
     assert board.state(question) == "cancelled"
+    expect(listed).to_contain_text("cancelled")
     page.reload()
     expect(page.locator(".question-state")).to_contain_text("cancelled")
 

@@ -158,6 +158,9 @@ def test_the_last_minutes_and_the_runs_to_choose_from(board: Board, page: Page) 
     drawn(page, board, "/timeline?since=5m")
     assert ids[0] in {row[0] for row in rows_of(page)}
     expect(page.get_by_role("link", name="Last 5 min")).to_have_attribute("aria-current", "true")
+    drawn(page, board, "/timeline?since=6h")
+    told = page.locator("#timeline-bars").evaluate("(one) => one.dataset.to - one.dataset.from")
+    assert float(told) < 3600, "from the first thing in it on, and not six hours"
     page.get_by_label("Name begins with").fill("drawn-cho")
     page.get_by_role("button", name="Find").click()
     page.get_by_role("link", name="drawn-chosen").click()

@@ -47,7 +47,7 @@ def test_a_slider_moved_by_keyboard_gives_the_figures_of_the_command(board: Boar
     expect(makespan(asked)).to_contain_text(told[2])
     expect(answered(asked)).to_be_visible()
     words = " ".join(printed.split())
-    for row in asked.locator(".answers tbody tr").all()[:3]:
+    for row in asked.locator(".tables tbody tr").all()[:3]:
         cells = [cell for cell in row.locator("th, td").all_inner_texts() if cell]
         assert " ".join(" ".join(cells).split()) in words
 
@@ -85,9 +85,9 @@ def test_the_same_can_be_had_as_a_command(board: Board, asked: Page) -> None:
     asked.keyboard.press("Enter")
     asked.get_by_text("Copy as command").click()
     told = asked.get_by_role("region", name="The same as a command")
-    expect(told).to_have_text(f"penstock whatif {RUN} --set hosts.quill.slots=6 --unset {KEY}")
+    expect(told).to_have_text(f"penstock whatif {RUN} --unset {KEY} --set hosts.quill.slots=6")
     lines = asked.get_by_role("region", name="Lines for penstock.toml")
-    expect(lines).to_have_text(f"hosts.quill.slots = 6\n# leave out {KEY}")
+    expect(lines).to_have_text(f"# leave out {KEY}\nhosts.quill.slots = 6")
     after = record(board, *(told.inner_text().split()[1:]))["after"]["makespan_s"]
     expect(makespan(asked)).to_contain_text(f"→ {after:.1f} s")
 
@@ -95,6 +95,7 @@ def test_the_same_can_be_had_as_a_command(board: Board, asked: Page) -> None:
 def test_what_cannot_be_is_told_in_words(board: Board, asked: Page) -> None:
     """A reserve that no longer fits its host: the words of the command."""
     group = asked.get_by_role("group", name="lane chat")
+    expect(group.locator("details")).to_have_count(0)  # what is reserved is not folded away
     group.get_by_role("spinbutton", name="lane chat, reserve on quill, as a number").fill("4")
     asked.keyboard.press("Enter")
     asked.get_by_role("spinbutton", name="host quill, slots, as a number").fill("2")
@@ -103,3 +104,27 @@ def test_what_cannot_be_is_told_in_words(board: Board, asked: Page) -> None:
     asked.get_by_role("button", name="As it was").click()
     expect(asked.get_by_role("alert")).to_have_count(0)
     expect(answered(asked)).to_be_visible()
+
+
+def test_a_run_that_never_ends_is_told_so_and_its_waits_are_drawn(board: Board, page: Page) -> None:
+    """E3: of a run that goes on replay is compared with replay; reserves of nothing are folded."""
+    tasks = [{"kind": "quick", "lane": "bulk"} for _ in range(3)]
+    ids = board.submit_all([*tasks, {"kind": "held", "lane": "bulk"}], run="whatif-held")
+    for task_id in ids[:3]:
+        board.wait_for(task_id, "done")
+    page.goto(board.at("/whatif?run=whatif-held"))
+    expect(page.locator("main").get_by_role("status").first).to_contain_text("the run is not over")
+    expect(page.locator("[data-figure='mean wait']")).to_contain_text("no change")
+    expect(page.get_by_role("list", name="Notes")).to_contain_text("the run is not over")
+    group = page.get_by_role("group", name="lane bulk")
+    slots = page.get_by_role("spinbutton", name="host birch, slots, as a number")
+    expect(group.get_by_label("reserve on birch", exact=True)).to_be_hidden()
+    group.locator("summary").click()
+    expect(group.get_by_label("reserve on birch", exact=True)).to_be_visible()
+    slots.fill("90")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Mean wait by slots of host birch")).to_be_visible()
+    expect(page.get_by_text("With none of these values the run would end")).to_be_visible()
+    expect(page.locator(".chart .dot")).not_to_have_count(0)
+    expect(page.locator(".chart text.strong")).to_have_attribute("text-anchor", "end")
+    board.post(f"/api/tasks/{ids[3]}/cancel")

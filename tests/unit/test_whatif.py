@@ -33,6 +33,7 @@ from penstock.scheduling.messages import (
     Start,
     Submitted,
 )
+from penstock.whatif import Asked, Plays
 
 
 def plant(slots: int) -> Plant:
@@ -224,3 +225,16 @@ def test_a_dispatcher_is_there_when_it_has_taken_the_first_in() -> None:
     assert gaps_of(record) == [(1.0, 4.25)]
     other = [Wait("dispatcher-down", "", 1.0, 4.0), Wait("slots:h", "", 4.0, 6.0)]
     assert gaps_of(replace(record, waits={"a": waits(4.5), "b": other})) == [(1.0, 4.0)]
+
+
+def test_a_run_that_is_not_over_is_compared_with_its_own_replay() -> None:
+    """Else the time that it still takes would look like what a change brings."""
+    whole = run(2, [4.0, 2.0, 3.0, 5.0])
+    tasks = [replace(r, state=State.RUNNING, ended_at=None) if r.task.id == "t3" else r for r in whole.tasks]
+    attempts = [replace(a, ended_at=None, verdict=None) if a.task == "t3" else a for a in whole.attempts]
+    answer = Plays(replace(whole, tasks=tasks, attempts=attempts)).answer(Asked())
+    assert (answer.is_over, answer.as_record()["over"], answer.words) == (False, False, ("before", "after"))
+    assert answer.before.as_record() == answer.after.as_record()
+    assert answer.notes[0].startswith("the run is not over")
+    over = Plays(whole).answer(Asked())
+    assert (over.is_over, over.words) == (True, ("recorded", "replayed"))

@@ -84,7 +84,6 @@ def _has(record: TaskRecord, council: Council, words: str) -> bool:
 
 def show(council: Council, sought: Sought, found: Found, current: str | None) -> None:
     """Into the element that is open."""
-    _seek(sought)
     if sought.conversation is not None:
         with tag("p", "Of one conversation. ", class_="told"):
             tag("a", "All questions", href=sought.address(conversation=None, before=None))
@@ -100,7 +99,7 @@ def show(council: Council, sought: Sought, found: Found, current: str | None) ->
         tag("a", "Older questions", href=sought.address(before=found.more), class_="older")
 
 
-def _seek(sought: Sought) -> None:
+def search_form(sought: Sought) -> None:
     """A form of its own, which works by address alone."""
     with tag("form", method="get", action="/board/council", role="search", class_="seek"):
         tag("input", type="hidden", name_="council", value=sought.council)

@@ -15,7 +15,7 @@ _MOST_PAIRS = 48  # of lanes and hosts: beyond, only reserves that there are
 
 
 def knobs_of(plant: Plant, recording: Recording) -> list[dict[str, Any]]:
-    """By what they belong to. A value of None is no limit; what has none goes one beyond its range for it."""
+    """Lanes first, then hosts. A value of None is no limit; what has none goes one beyond its range for it."""
     asking = asking_hosts(plant)
     hosts = [host for host in plant.hosts if host.name not in asking]
     used = {record.task.lane for record in recording.tasks}
@@ -24,11 +24,11 @@ def knobs_of(plant: Plant, recording: Recording) -> list[dict[str, Any]]:
     ]
     every = len(lanes) * len(hosts) <= _MOST_PAIRS
     slots = sum(_slots(host) for host in hosts)
-    knobs = [_of_host(host) for host in hosts]
+    knobs = []
     for lane in lanes:
         knobs.append(_limit(lane, slots))
-        knobs += [_reserve(lane, host) for host in hosts if every or host.name in lane.reserve]
-    return knobs
+        knobs += [_reserve(lane, host, len(hosts)) for host in hosts if every or host.name in lane.reserve]
+    return knobs + [_of_host(host) for host in hosts]
 
 
 def _slots(host: Host) -> int:
@@ -62,7 +62,8 @@ def _limit(lane: Lane, slots: int) -> dict[str, Any]:
     }
 
 
-def _reserve(lane: Lane, host: Host) -> dict[str, Any]:
+def _reserve(lane: Lane, host: Host, hosts: int) -> dict[str, Any]:
+    """Of all so many hosts; those on which nothing is reserved are folded away."""
     was = int(lane.reserve.get(host.name, {}).get("slots", 0))
     return {
         "key": f"lanes.{key(lane.name)}.reserve.{key(host.name)}",
@@ -73,4 +74,6 @@ def _reserve(lane: Lane, host: Host) -> dict[str, Any]:
         "most": max(was, _slots(host)),
         "endless": False,
         "note": "",
+        "folded": was == 0,
+        "hosts": hosts,
     }

@@ -109,6 +109,18 @@ function drawLegend(picture) {
   }
   put(part.running, coloured === "host" ? "Running, by host" : `Running on ${used[0].host}, by ${coloured}`);
   part["legend-hosts"].replaceChildren(...hosts);
+  const signs = [
+    ...(data.outliers.size ? [signItem("◆ or ▬", "beside a name: an outlier")] : []),
+    ...(data.raw.failed.some((failed) => failed) ? [signItem("✕", "an attempt that failed")] : []),
+  ];
+  part.signs.hidden = !signs.length;
+  part["legend-signs"].replaceChildren(...signs);
+}
+
+function signItem(sign, text) {
+  const item = element("li");
+  item.append(element("span", sign, "mark"), element("span", text));
+  return item;
 }
 
 function legendItem(look, text, ratio) {

@@ -31,9 +31,10 @@ function readData(raw) {
   }
   first[count] = piece;
   const outliers = new Map(raw.outliers), thin = new Set(raw.thin);
-  const span = Math.max(raw.span * raw.unit, windowOf(raw) ? windowOf(raw)[1] - raw.begin : 0), open = new Set(raw.open), home = homeOf(raw, span);
+  const span = Math.max(raw.span * raw.unit, windowOf(raw) ? windowOf(raw)[1] - raw.begin : 0), open = new Set(raw.open);
+  const windowFrom = windowOf(raw) ? windowOf(raw)[0] - raw.begin : 0, home = homeOf(raw, span, begun);
   return {
-    raw, count, first, start, end, what, sorts, waited, ran, begun, ended, firstRun, outliers, thin, span, home, open,
+    raw, count, first, start, end, what, sorts, waited, ran, begun, ended, firstRun, outliers, thin, span, home, windowFrom, open,
     isOpen: (task) => open.has(task),
     places: () => new Map(tasks.id.map((id, place) => [id, place])),
   };
@@ -41,9 +42,13 @@ function readData(raw) {
 
 const windowOf = (raw) => raw.excerpt?.window;
 
-// The stretch of time that is shown at first: a window, or all of it.
-function homeOf(raw, span) {
-  return windowOf(raw) ? windowOf(raw).map((at) => at - raw.begin) : [0, span];
+const LEAST_HOME_S = 10;
+
+// The stretch of time that is shown at first: all of it; of a window what is not empty before the first thing in it.
+function homeOf(raw, span, begun) {
+  if (!windowOf(raw)) return [0, span];
+  const [from, to] = windowOf(raw).map((at) => at - raw.begin);
+  return begun.length ? [Math.max(from, Math.min(begun.reduce((a, b) => Math.min(a, b)), to - LEAST_HOME_S)), to] : [from, to];
 }
 
 // What has not ended goes on to this time, in seconds since 1970. False where nothing is to be drawn anew.
@@ -59,7 +64,8 @@ function growData(data, now) {
     if (sort === RUNNING) data.ran[task] += by;
   }
   for (const host of data.raw.hosts) for (const steps of [host.used, host.others]) holdLast(steps, data.span, at);
-  data.home = windowOf(data.raw) ? [data.home[0] + at - data.home[1], at] : [0, at];
+  data.windowFrom += at - data.home[1];
+  data.home = windowOf(data.raw) ? [Math.max(data.windowFrom, data.home[0]), at] : [0, at];
   data.span = at;
   return true;
 }

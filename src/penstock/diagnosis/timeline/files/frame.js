@@ -73,7 +73,8 @@ function makeFoot(make, how) {
     make("section", { id: "evidence", class: "evidence", "aria-label": "Marked", hidden: "" }, make("h2", {}, "Marked"), make("ol", { id: "evidence-list" })),
     make("section", { "aria-label": "Legend" },
       make("div", { class: "group" }, make("h2", {}, "Waiting"), make("ul", { id: "legend-waits", class: "legend" })),
-      make("div", { class: "group" }, make("h2", { id: "running" }, "Running"), make("ul", { id: "legend-hosts", class: "legend" }))),
+      make("div", { class: "group" }, make("h2", { id: "running" }, "Running"), make("ul", { id: "legend-hosts", class: "legend" })),
+      make("div", { class: "group", id: "signs" }, make("h2", {}, "Signs"), make("ul", { id: "legend-signs", class: "legend" }))),
     make("details", { id: "marked", hidden: "" }, make("summary"), make("ul"), make("p")),
     make("details", { id: "table" }, make("summary", {}, "As a table"), make("p", { id: "table-told" }), make("div", { id: "table-rows", class: "table" })),
     make("details", {}, make("summary", {}, "Keys and mouse"), make("p", { id: "keys" }, how.open ? KEYS_OPENING : KEYS_TOLD)));

@@ -53,8 +53,9 @@ function spanOnScreen(view, mark) {
   return right < view.left || left > view.left + view.plot ? null : { x: left, width: Math.max(2, right - left) };
 }
 
-// Over the bars: frames of tasks, and stretches of time from top to bottom.
+// Over the bars: frames of tasks, and stretches of time from top to bottom. Numbers for which there is no room are left out.
 function drawMarks(pen, data, view, colours, marks) {
+  const numbered = [];
   for (const mark of marks) {
     if (mark.host !== undefined) continue;
     const span = spanOnScreen(view, mark);
@@ -68,7 +69,10 @@ function drawMarks(pen, data, view, colours, marks) {
     if (y + height < AXIS || y > view.height) continue;
     const top = y + view.rowHeight / 2 - height / 2;
     if (span) dashedFrame(pen, colours, span.x - MARK_INSET, top, span.width + 2 * MARK_INSET, height - 1);
-    markNumber(pen, colours, mark.number, 2, Math.max(AXIS, top + height / 2 - 7));
+    const at = Math.max(AXIS, top + height / 2 - 7);
+    if (numbered.some((other) => Math.abs(other - at) < 15)) continue;
+    numbered.push(at);
+    markNumber(pen, colours, mark.number, 2, at);
   }
 }
 

@@ -25,6 +25,7 @@ export default {
     mayCancel: Boolean,
     mayAsk: Boolean,
     cancelling: Boolean,
+    fresh: Boolean, // just asked here: it comes into sight, with the focus on it
   },
   emits: ["cancel", "follow", "over", "begun"],
   data: () => ({ drawn: 0, trouble: "", announced: "" }),
@@ -40,6 +41,10 @@ export default {
     window.addEventListener("popstate", this.onPopState);
     this.ticker = setInterval(() => isLive(this.course) && this.draw(), TICK_MS);
     this.follow();
+    if (this.fresh) {
+      this.$el.querySelector(".query").focus({ preventScroll: true });
+      this.$el.scrollIntoView({ block: "start" });
+    }
   },
   beforeUnmount() {
     window.removeEventListener("popstate", this.onPopState);
@@ -100,7 +105,7 @@ export default {
           h("a", { href: `/board/tasks/${encodeURIComponent(this.question)}`, class: "where" }, "task of the question"),
           h("div", { class: "question-buttons" }, buttons),
         ]),
-        h(AnswerText, { class: "query", text: this.query }),
+        h(AnswerText, { class: "query", text: this.query, role: "heading", "aria-level": "2", tabindex: "-1" }),
       ]);
     },
     reports() {

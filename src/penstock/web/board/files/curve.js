@@ -1,9 +1,11 @@
 // The curve of one knob: its value against the makespan, the knee marked; hover or focus tells a point, a table all of them.
+// Where no value lets the run end, the mean wait is drawn.
 const { h } = Vue;
 import { seconds } from "/board/files/spans_of_time.js";
 
-const HEIGHT = 260, LEFT = 64, RIGHT = 16, TOP = 22, BOTTOM = 40;
-const MOST = 16;
+const HEIGHT = 260, LEFT = 64, RIGHT = 24, TOP = 22, BOTTOM = 40;
+const MOST = 16, NEAR_EDGE = 40;
+const MAKESPAN = { key: "makespan_s", words: "Makespan" }, WAIT = { key: "waited_s", words: "Mean wait" };
 
 // The values that a curve is drawn of, those near where the knob stands first.
 export function stops(knob, at) {
@@ -24,12 +26,14 @@ export function curve(page) {
   if (!knob) return h("section", { class: "part" }, [h("p", { class: "soft" }, "Move a slider: what its other values would bring is drawn here.")]);
   const points = Object.values(page.points[page.curveName] || {}).sort((a, b) => a.value - b.value);
   const { knee = null, notes = [] } = page.known[page.curveName] || {};
-  const title = `Makespan by ${knob.label} of ${knob.group}`;
+  const measure = !points.length || points.some((point) => point.makespan_s !== null) ? MAKESPAN : WAIT;
+  const title = `${measure.words} by ${knob.label} of ${knob.group}`;
   const coming = page.drawing ? `${points.length} of ${page.drawing.wanted.length} values played…` : "";
   return h("section", { class: "part curve stack", "aria-label": title }, [
     h("div", { class: "part-head" }, [h("h2", title), h("p", { class: "soft", role: "status" }, coming || reading(page, points, knee))]),
     page.curveError ? h("p", { class: "problem", role: "alert" }, page.curveError) : null,
-    points.length ? chart(page, knob, points, knee, title) : null,
+    measure === WAIT && !coming ? h("p", { class: "soft" }, "With none of these values the run would end, so the mean wait is drawn.") : null,
+    points.length ? chart(page, knob, points, knee, title, measure.key) : null,
     notes.length ? h("ul", { class: "notes" }, notes.map((words) => h("li", words))) : null,
     asTable(knob, points, knee),
   ]);
@@ -41,10 +45,10 @@ function reading(page, points, knee) {
   return knee === null ? "" : `the knee is at ${knee}`;
 }
 
-function chart(page, knob, points, knee, title) {
+function chart(page, knob, points, knee, title, key) {
   const width = page.width;
-  const known = points.filter((point) => point.makespan_s !== null);
-  const top = Math.max(...known.map((point) => point.makespan_s), 1e-9) * 1.08;
+  const known = points.filter((point) => point[key] !== null);
+  const highest = Math.max(...known.map((point) => point[key]), 0), top = (highest || 1) * 1.08;
   const values = points.map((point) => Number(point.value));
   const low = Math.min(knob.least, ...values), high = Math.max(knob.most, ...values);
   const x = (value) => LEFT + ((value - low) / Math.max(1, high - low)) * (width - LEFT - RIGHT);
@@ -52,14 +56,14 @@ function chart(page, knob, points, knee, title) {
   const at = page.values[knob.key];
   return h("svg", { class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `${title}${knee === null ? "" : `; the knee is at ${knee}`}. The table below has the figures.`,
     onMousemove: (event) => (page.hovered = nearest(event, values, x, width)), onMouseleave: () => (page.hovered = null) }, [
-    ...[0, 0.25, 0.5, 0.75, 1].map((share) => levelLine(width, y(top * share), seconds(top * share))),
+    ...(highest ? [0, 0.25, 0.5, 0.75, 1] : [0]).map((share) => levelLine(width, y(top * share), seconds(top * share))),
     ...ticks(low, high, Math.min(16, width / 40)).map((value) => h("text", { x: x(value), y: HEIGHT - BOTTOM + 18, class: "tick", "text-anchor": "middle" }, value)),
     h("text", { x: LEFT + (width - LEFT - RIGHT) / 2, y: HEIGHT - 4, class: "tick", "text-anchor": "middle" }, knob.label),
     at !== null && at <= high ? h("line", { x1: x(at), x2: x(at), y1: TOP, y2: HEIGHT - BOTTOM, class: "at" }) : null,
-    at !== null && at <= high ? h("text", { x: x(at), y: TOP - 8, class: "tick strong", "text-anchor": "middle" }, `set to ${at}`) : null,
-    h("polyline", { class: "line", points: known.map((point) => `${x(point.value)},${y(point.makespan_s)}`).join(" ") }),
-    ...known.map((point) => dot(point, x, y, knob, page.hovered)),
-    knee === null ? null : kneeMark(known.find((point) => Number(point.value) === knee), x, y),
+    at !== null && at <= high ? h("text", { x: x(at), y: TOP - 8, class: "tick strong", "text-anchor": anchor(x(at), width) }, `set to ${at}`) : null,
+    h("polyline", { class: "line", points: known.map((point) => `${x(point.value)},${y(point[key])}`).join(" ") }),
+    ...known.map((point) => dot(point, x(point.value), y(point[key]), knob, page.hovered)),
+    knee === null ? null : kneeMark(known.find((point) => Number(point.value) === knee), x, y, width),
   ]);
 }
 
@@ -67,19 +71,24 @@ function levelLine(width, at, words) {
   return h("g", [h("line", { x1: LEFT, x2: width - RIGHT, y1: at, y2: at, class: "level" }), h("text", { x: LEFT - 8, y: at + 4, class: "tick", "text-anchor": "end" }, words)]);
 }
 
+// Words at the edge stay inside.
+function anchor(x, width) {
+  return x > width - NEAR_EDGE ? "end" : x < NEAR_EDGE ? "start" : "middle";
+}
+
 function dot(point, x, y, knob, hovered) {
   const value = Number(point.value);
-  return h("circle", { class: ["dot", { guess: point.is_guess, was: value === knob.was, hovered: value === hovered }], cx: x(value), cy: y(point.makespan_s), r: value === hovered ? 6 : 4, "data-value": value }, [
+  return h("circle", { class: ["dot", { guess: point.is_guess, was: value === knob.was, hovered: value === hovered }], cx: x, cy: y, r: value === hovered ? 6 : 4, "data-value": value }, [
     h("title", `${value}: ${point.makespan}, mean wait ${point.waited}${point.is_guess ? " (a guess)" : ""}`),
   ]);
 }
 
-function kneeMark(point, x, y) {
+function kneeMark(point, x, y, width) {
   if (!point) return null;
   const left = x(point.value), top = y(point.makespan_s) + 10;
   return h("g", { class: "knee" }, [
     h("path", { d: `M${left},${top} l6,10 h-12 z` }),
-    h("text", { x: left, y: top + 23, "text-anchor": "middle" }, "the knee"),
+    h("text", { x: left, y: top + 23, "text-anchor": anchor(left, width) }, "the knee"),
   ]);
 }
 

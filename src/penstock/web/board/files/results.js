@@ -1,15 +1,19 @@
-// Before beside after: what matters most in figures, then by lane and by host, and what is to be known about it.
+// Before beside after: what matters most in figures with what is to be known about it; then by lane and by host.
 const { h } = Vue;
 
 export function results(page) {
   if (!page.answer) return h("section", { class: "part", "aria-label": "What it would bring" }, [h("p", { class: "soft" }, "…")]);
-  const [figures, lanes, hosts] = page.answer.tables;
+  const [figures] = page.answer.tables;
   return h("section", { class: ["part stack", { stale: page.stale }], "aria-label": "What it would bring", "aria-busy": page.stale ? "true" : "false" }, [
     h("div", { class: "figures" }, figures.rows.map((row) => figure(page, figures.columns, row))),
-    table("Waits by lane", lanes),
-    table("Hosts", hosts),
     page.answer.notes.length ? h("ul", { class: "notes", "aria-label": "Notes" }, page.answer.notes.map((words) => h("li", words))) : null,
   ]);
+}
+
+export function tables(page) {
+  if (!page.answer) return null;
+  const [, lanes, hosts] = page.answer.tables;
+  return h("section", { class: ["part tables stack", { stale: page.stale }], "aria-label": "By lane and host" }, [table("Waits by lane", lanes), table("Hosts", hosts)]);
 }
 
 // While all of an answer is not there, its first figures are.

@@ -5,7 +5,7 @@ import { asCommand, asToml } from "/board/files/command.js";
 import { curve, stops } from "/board/files/curve.js";
 import { knob } from "/board/files/knob.js";
 import { lines } from "/board/files/lines.js";
-import { results } from "/board/files/results.js";
+import { results, tables } from "/board/files/results.js";
 
 const PAUSE_MS = 120;
 
@@ -135,29 +135,38 @@ export default {
     return h("div", { class: "whatif stack" }, [
       h("p", { class: "status", role: "status" }, this.step || told(this)),
       this.error ? h("p", { class: "problem", role: "alert" }, this.error) : null,
-      this.knobs.length ? h("div", { class: "asking" }, [turning(this), h("div", { class: "answers stack" }, [results(this), curve(this), asText(this)])]) : null,
+      this.knobs.length ? h("div", { class: "asking" }, [turning(this), h("div", { class: "answers stack" }, [results(this), curve(this), tables(this), asText(this)])]) : null,
     ]);
   },
 };
 
 function told(page) {
   if (!page.answer) return "";
-  const { tasks, took, error } = page.answer;
+  const { tasks, took, error, record } = page.answer;
   const wrong = error === null ? "" : `; replay error ${error}`;
-  return `${page.run}: ${tasks} task${tasks === 1 ? "" : "s"}; the run took ${took}${wrong}`;
+  return `${page.run}: ${tasks} task${tasks === 1 ? "" : "s"}; ${record.over ? `the run took ${took}` : `the run is not over, ${took} so far`}${wrong}`;
 }
 
 function turning(page) {
   const groups = [...new Set(page.knobs.map((one) => one.group))];
+  const of = (group) => page.knobs.filter((one) => one.group === group);
   return h("section", { class: "part knobs stack", "aria-label": "What to change" }, [
     h("h2", "Change"),
-    ...groups.map((group) => h("fieldset", [h("legend", group), ...page.knobs.filter((one) => one.group === group).map((one) => knob(page, one))])),
+    ...groups.map((group) => h("fieldset", [h("legend", group), ...of(group).filter((one) => !one.folded).map((one) => knob(page, one)), more(page, of(group).filter((one) => one.folded))])),
     h("label", { class: "check" }, [
       h("input", { type: "checkbox", checked: page.typical, onChange: (event) => { page.typical = event.target.checked; page.later(); } }),
       h("span", "attempts that a stalled loop kept from ending take the usual time"),
     ]),
     h("button", { type: "button", class: "button", disabled: !page.changed.length, onClick: page.reset }, "As it was"),
   ]);
+}
+
+// What is seldom turned takes no room until somebody asks for it.
+function more(page, folded) {
+  if (!folded.length) return null;
+  const changed = folded.filter((one) => page.values[one.key] !== one.was).length;
+  const words = `Reserve on ${folded.length} ${folded.length === folded[0].hosts ? "" : "more "}host${folded.length === 1 ? "" : "s"}`;
+  return h("details", { class: "more-knobs" }, [h("summary", changed ? `${words}, ${changed} changed` : words), ...folded.map((one) => knob(page, one))]);
 }
 
 function asText(page) {

@@ -83,7 +83,8 @@ class CouncilPage:
         self._form: AskForm | None = None
         self._question: Question | None = None
         self._record: TaskRecord | None = None
-        self._is_live = False
+        self._listed: dict[str, State] | None = None  # as the history shows them
+        self._current: str | None = None
 
     async def build(self, question: str | None, sought: Sought) -> None:
         self._sought = sought
@@ -94,8 +95,9 @@ class CouncilPage:
             tag("p", "Your token may read and not ask: it lacks the scope `submit`.", class_="told")
         self._shown = tag("div", class_="shown")
         with section("History"):
+            council_history.search_form(sought)
             self._history = tag("div", class_="stack")
-        self._visit.follow(self._look_if_live, least_s=_LOOK_S)
+        self._visit.follow(self._news, least_s=_LOOK_S)
         if question is not None:
             await self._open(question)
         await self._list()
@@ -114,7 +116,7 @@ class CouncilPage:
             return
         self._form.tell(busy=False, estimate="")
         self._form.count("asked")
-        await self._open(told["id"])
+        await self._open(told["id"], is_fresh=True)
         await self._list()
 
     async def _estimate(self, event: GenericEventArguments) -> None:
@@ -157,7 +159,8 @@ class CouncilPage:
 
     # ---- the question that is looked at
 
-    async def _open(self, id: str) -> None:
+    async def _open(self, id: str, *, is_fresh: bool = False) -> None:
+        """Fresh: just asked, so that whoever asked wants to see it."""
         self._shown.clear()
         self._question = None
         try:
@@ -170,15 +173,14 @@ class CouncilPage:
             return
         self._record = record
         with self._shown:
-            self._question = self._made(record)
+            self._question = self._made(record, is_fresh=is_fresh)
         await self._look()
-        self._is_live = record.state not in ENDED
 
     def _say(self, problem: str) -> None:
         with self._shown:
             tag("p", problem, class_="told warning")
 
-    def _made(self, record: TaskRecord) -> Question:
+    def _made(self, record: TaskRecord, *, is_fresh: bool) -> Question:
         council, viewer = self._council, self._visit.viewer
         payload = record.task.payload if isinstance(record.task.payload, dict) else {}
         asked = payload.get("members")
@@ -193,6 +195,7 @@ class CouncilPage:
             address=f"/board/council?{urlencode({'council': council.name, 'question': record.task.id})}",
             mayCancel=viewer.may("submit") or viewer.may("admin"),
             mayAsk=viewer.may("submit"),
+            fresh=is_fresh,
         )
         made.on("cancel", self._cancel).on("follow", self._follow).on("over", self._over)
         return made
@@ -211,14 +214,18 @@ class CouncilPage:
             self._say(str(error))
 
     async def _over(self) -> None:
-        """The browser has heard the last of it."""
-        self._is_live = False
+        """The browser has heard the last of it. The store may not have: then it rings once more."""
         await self._look()
         await self._list()
 
-    async def _look_if_live(self) -> None:
-        if self._is_live:
+    async def _news(self) -> None:
+        """Something was recorded: perhaps of the question, perhaps of one that is listed."""
+        record = self._record
+        if self._question is not None and record is not None and record.state not in ENDED:
+            self._record = await self._visit.desk.client.get(record.task.id)
             await self._look()
+        if any(state not in ENDED for state in (self._listed or {}).values()):
+            await self._list()
 
     async def _look(self) -> None:
         """Which task each step is; what those that are queued wait for."""
@@ -240,6 +247,10 @@ class CouncilPage:
     async def _list(self) -> None:
         found = await council_history.found(self._visit.desk.client, self._council, self._sought)
         current = None if self._record is None or self._question is None else self._record.task.id
+        states = {one.task.id: one.state for one in found.questions}
+        if states == self._listed and current == self._current:
+            return
+        self._listed, self._current = states, current
         self._history.clear()
         with self._history:
             council_history.show(self._council, self._sought, found, current)
