@@ -48,6 +48,13 @@ def test_the_board_lives_and_dies_with_its_server(tmp_path: Path) -> None:
         assert found.status_code == 200
         assert "Penstock" in found.text
         assert "'unsafe" not in found.headers["content-security-policy"]
+        for path in ("/board/nonsense", "/board/queue/"):
+            lost = get(server, path)
+            assert (lost.status_code, len(lost.headers.get_list("content-security-policy"))) == (404, 1)
+            assert "There is no such page" in lost.text
+            assert "<script" not in lost.text
+        assert get(server, f"/board/data/timeline?since=1h&after={'9' * 6000}").status_code == 200
+        assert "warning" not in server.log
         first = board_of(server)
         folder = folder_of(first)
         assert folder.stat().st_mode & 0o777 == 0o700

@@ -193,6 +193,16 @@ async def test_without_the_extra_the_remedy_is_told(web: Web, monkeypatch: pytes
     assert (error["type"], error["remedy"]) == ("board_missing", "pip install 'penstock[ui]'")
 
 
+async def test_pages_count_against_the_tokens_rate_and_what_they_load_does_not(tmp_path: Path) -> None:
+    made, secret = token("ada", "read", requests_per_min=2)
+    async with serving(tmp_path, tokens=[made], secret=secret) as web, asyncio.timeout(PATIENCE_S):
+        web.parts.board._command = CHILD
+        told = [(await web.http.get(path)).status_code for path in ("/board/", "/board/queue", "/board/x")]
+        assert told == [201, 201, 429]
+        for path in ("/board/files/board.css", "/board/data/timeline", "/board/_nicegui/x.js"):
+            await reached(web, path)
+
+
 async def test_streams_end_when_the_server_stops(web: Web) -> None:
     url = web.url.replace("http", "ws") + "/board/socket"
     async with web.http.stream("GET", "/board/stream") as response, websockets.connect(url) as socket:

@@ -23,7 +23,8 @@ _PAIR = re.compile(
     rf"""(?P<key>{_KEY}(?:\s*\.\s*{_KEY})*)(?P<is>\s*=\s*)(?P<value>"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|[^\s,\]}}#"'\[{{]+)"""
 )
 _BEGIN = re.compile(rf"^(?P<head>[\s#]*(?P<key>{_KEY}(?:\s*\.\s*{_KEY})*)\s*=\s*)(?P<value>.*)$")
-_HEADER = re.compile(r"^\s*#?\s*\[{1,2}(?P<key>[^\]]*)\]{1,2}")
+_OPENED = re.compile(rf"(?P<key>{_KEY}(?:\s*\.\s*{_KEY})*)\s*=\s*(?=[\[{{])")  # anywhere in a line
+_HEADER = re.compile(r"^\s*#?\s*\[{1,2}(?P<key>.*?)\]{1,2}\s*(?:#.*)?$")
 _LONG = ('"""', "'''")
 _USER = re.compile(r"(://)[^/\s\"'@]*@")
 _QUERY = re.compile(r"([?&](?P<key>[A-Za-z0-9_-]+)=)[^&\s\"'#]+")
@@ -44,6 +45,8 @@ def masked(text: str) -> str:
 def is_secret_name(name: str) -> bool:
     """Whether what a key of this name holds could be a secret."""
     lowered = name.strip("\"' ").lower()
+    if "\\" in lowered:  # written so that it cannot be read here
+        return True
     if lowered.endswith(_NAMES_ONE):
         return False
     words = set(re.split(r"[^a-z0-9]+", lowered))
@@ -74,6 +77,8 @@ class _Scan:
             return _plain(line)
         begin = _BEGIN.match(line)
         if begin is None:
+            if (hidden := self._inside(line)) is not None:
+                return hidden
             return _plain(line) if not self._all or line.strip().startswith("#") or not line.strip() else MASK
         return self._assigned(line, begin)
 
@@ -86,18 +91,31 @@ class _Scan:
     def _assigned(self, line: str, begin: re.Match[str]) -> str:
         names = _names(begin["key"])
         value = begin["value"]
-        hides = self._all or not names.isdisjoint(_WHOLE) or any(is_secret_name(name) for name in names)
+        hides = self._all or _hides(names)
         if value.startswith(_LONG) and value[:3] not in value[3:]:
             self._until, self._hides = value[:3], hides
         elif hides and value[:1] in "[{" and value:
             self._depth = max(0, _depth_of(value))
         if hides:
             return f"{begin['head']}{MASK}"
-        return _plain(line)
+        hidden = self._inside(line)
+        return _plain(line) if hidden is None else hidden
+
+    def _inside(self, line: str) -> str | None:
+        """A table within a table that is masked, with what follows it; None where there is none."""
+        for opened in _OPENED.finditer(line):
+            if _hides(_names(opened["key"])):
+                self._depth = max(0, _depth_of(line[opened.end() :]))
+                return f"{_plain(line[: opened.end()])}{MASK}"
+        return None
 
 
 def _names(key: str) -> set[str]:
     return {part.strip().strip("\"'").lower() for part in key.split(".")}
+
+
+def _hides(names: set[str]) -> bool:
+    return not names.isdisjoint(_WHOLE) or any(is_secret_name(name) for name in names)
 
 
 def _depth_of(text: str) -> int:
@@ -115,5 +133,4 @@ def _plain(line: str) -> str:
 
 def _pair(found: re.Match[str]) -> str:
     names = _names(found["key"])
-    hides = not names.isdisjoint(_WHOLE) or any(is_secret_name(name) for name in names)
-    return f'{found["key"]}{found["is"]}"{MASK}"' if hides else found[0]
+    return f'{found["key"]}{found["is"]}"{MASK}"' if _hides(names) else found[0]

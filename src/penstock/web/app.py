@@ -111,7 +111,7 @@ def build_app(parts: Parts) -> App:
     entry = None
     if parts.board is not None:
         app = parts.board_door = BoardDoor(
-            app, parts.board, parts.tokens, parts.sessions, server.body_limit_bytes
+            app, parts.board, parts.tokens, parts.sessions, parts.limits, server.body_limit_bytes
         )
         entry = Entry(parts.sessions, PATHS, lead_in)
     door = Door(

@@ -15,6 +15,7 @@ from penstock.web.board.viewer import Viewer, as_header
 from penstock.web.board_process import BoardProcess, Link
 from penstock.web.board_proxy import PREFIX, Exchange, Lost, Passing, Socket, request_headers
 from penstock.web.door import App, Message, Receive, Scope, Send, refuse
+from penstock.web.limits import Limits
 from penstock.web.login import PATHS, LogIn, to_login
 from penstock.web.plain_pages import HEADERS, failed_page, is_for_reading, page, starting_page
 from penstock.web.refusals import Refused
@@ -22,6 +23,7 @@ from penstock.web.sessions import COOKIE, Session, Sessions, set_cookie
 from penstock.web.shortcuts import Route
 
 _ROUTE = Route("/board")
+_OF_PAGES = frozenset({"_nicegui", "_nicegui_ws", "data", "files", "live", "palette.css"})
 _SESSION = f"{PREFIX}/session"
 _TRIES = 3  # a process that has just died is asked again when there is another
 _PATIENCE_S = 20.0  # of a person who waits for a page; a start takes 2 to 3 s where there is a core to spare
@@ -30,12 +32,19 @@ _STOPPING = 1012  # closes a WebSocket: come again
 
 class BoardDoor:
     def __init__(
-        self, app: App, board: BoardProcess, tokens: Tokens, sessions: Sessions, message_limit_bytes: int
+        self,
+        app: App,
+        board: BoardProcess,
+        tokens: Tokens,
+        sessions: Sessions,
+        limits: Limits,
+        message_limit_bytes: int,
     ) -> None:
         self._app = app
         self._board = board
         self._tokens = tokens
         self._sessions = sessions
+        self._limits = limits
         self._login = LogIn(tokens, sessions)
         self._limit = message_limit_bytes
         self._streams: set[Passing] = set()
@@ -80,6 +89,8 @@ class BoardDoor:
         if scope["path"] == _SESSION:  # pages ask, lest it ends while they are looked at
             await page(b"", 204, send, {})
             return
+        if is_page(scope):
+            self._limits.admit(caller)
         viewer = self._viewer(caller, session or self._sessions.stand_in(caller))
         await self._pass_on(scope, receive, send, caller, request_headers(scope, as_header(viewer)))
 
@@ -162,6 +173,12 @@ async def lead_in(scope: Scope, send: Send) -> bool:
         return False
     await page(b"", 303, with_headers(send), {"Location": to_login(scope)})
     return True
+
+
+def is_page(scope: Scope) -> bool:
+    """What costs the board most: not the files, data and streams of a page that is there."""
+    parts = scope["path"].split("/")
+    return scope["type"] == "http" and parts[2] not in _OF_PAGES
 
 
 def is_board(path: str) -> bool:

@@ -14,6 +14,7 @@ from nicegui import app
 from starlette.responses import StreamingResponse
 
 from penstock.errors import PenstockError, UsageError
+from penstock.web.board.address import whole
 from penstock.web.board.analysts import Analysts
 from penstock.web.board.viewer import viewer_of
 
@@ -54,7 +55,7 @@ def _settings(request: Request) -> dict[str, Any]:
         "settings": {key: value for key, _, value in pairs},
         "unset": query.getlist("unset")[:_MOST_SETTINGS],
         "typical": query.get("typical") == "1",
-        "at_event": int(event) if event.isdecimal() else None,
+        "at_event": whole(event),
     }
 
 
@@ -77,9 +78,10 @@ def _texts(request: Request, name: str) -> list[str]:
 
 def _slots(text: str) -> tuple[str, int]:
     host, _, count = text.rpartition("=")
-    if not host.strip() or not count.strip().isdecimal() or int(count) < 1:
+    slots = whole(count.strip())
+    if not host.strip() or slots is None or slots < 1:
         raise UsageError(f"slots: {text!r} must be HOST=N, such as gpu1=4")
-    return host.strip(), int(count)
+    return host.strip(), slots
 
 
 # ---- answering

@@ -76,8 +76,8 @@ class Analysts:
         if page and (before := self._latest.get(page)) in child.open and before is not None:
             child.tell({"drop": before})
         self._latest[page] = number
-        child.tell({"id": number, "do": do, **asked})
         try:
+            child.tell({"id": number, "do": do, **asked})
             while "end" not in (message := await line.get()):
                 yield message["say"]
             if message["end"] is not None:

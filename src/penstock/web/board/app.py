@@ -16,6 +16,7 @@ from penstock.web.board import council_reports
 from penstock.web.board.desk import Api, Desk
 from penstock.web.board.frame import Page, add_pages
 from penstock.web.board.live import Live, LiveStream
+from penstock.web.board.missing import add_missing
 from penstock.web.board.news import News
 from penstock.web.board.pages import PAGES
 from penstock.web.board.policy import Policy, keep_nonces
@@ -39,6 +40,7 @@ def build(
     add_picture(desk)
     council_reports.add_routes(desk)
     add_task_data(desk)
+    add_missing(nicegui_app, around)
     ui.run_with(
         around,
         title="Penstock",

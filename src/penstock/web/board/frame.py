@@ -34,6 +34,7 @@ from penstock.web.board.viewer import Viewer, viewer_of
 FILES = Path(__file__).parent / "files"
 # On every page; the last are for narrow screens and change what the others say.
 _LOOKS = ("files/board.css", "files/tables.css", "files/forms.css", "files/narrow.css")
+_MOST_UNSEEN = 64  # pages that no browser has connected to yet, of 0.7 MB each
 Build = Callable[["Visit"], Awaitable[Response | None]]  # a response is sent in the place of the page
 
 
@@ -99,6 +100,7 @@ def _add(page: Page, pages: Sequence[Page], desk: Desk) -> None:
         for file in page.css:
             ui.add_head_html(_stylesheet(f"{BASE}/files/{file}"))
         client = context.client
+        drop_unseen(client)
         _bare(client)
         viewer = viewer_of(request.headers)
         main, notices, tab = _framed(page, pages, viewer)
@@ -111,6 +113,17 @@ def _add(page: Page, pages: Sequence[Page], desk: Desk) -> None:
                     tag("p", "This page cannot be shown", class_="empty-title")
                     tag("p", str(error))
                 return None
+
+
+def drop_unseen(newest: Client) -> None:
+    """A page that is fetched waits for its browser's socket; of those that never come only so many are kept."""
+    unseen = [
+        one
+        for one in Client.instances.values()
+        if one is not newest and not one.has_socket_connection and not one._delete_tasks
+    ]
+    for one in sorted(unseen, key=lambda one: one.created)[: max(0, len(unseen) - _MOST_UNSEEN)]:
+        one.delete()
 
 
 def _bare(client: Client) -> None:

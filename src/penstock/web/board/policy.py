@@ -79,9 +79,10 @@ class Policy:
         async def with_policy(message: Message) -> None:
             if message["type"] == "http.response.start":
                 told = {"content-security-policy": policy(nonce), **HEADERS}
+                has = {name.lower() for name, _ in message["headers"]}  # a plain page has a stricter one
                 message["headers"] = [
                     *message["headers"],
-                    *((name.encode(), value.encode()) for name, value in told.items()),
+                    *((n.encode(), value.encode()) for n, value in told.items() if n.encode() not in has),
                 ]
             await send(message)
 

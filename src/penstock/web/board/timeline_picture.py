@@ -21,6 +21,7 @@ from nicegui.element import Element
 from penstock.diagnosis.timeline.page import picture_script
 from penstock.diagnosis.timeline.policy import part
 from penstock.errors import PenstockError, UnknownTask
+from penstock.web.board.address import whole
 from penstock.web.board.desk import Desk
 from penstock.web.board.elements import BASE, link
 from penstock.web.board.timeline_data import FORMS, Pictures, Wanted, compressed, wanted
@@ -74,7 +75,7 @@ def add_picture(desk: Desk) -> None:
             return shown
         after = request.query_params.get("after", "")
         try:
-            made = await pictures.get(shown, int(after) if after.isdecimal() else None)
+            made = await pictures.get(shown, whole(after))
         except PenstockError as error:
             return _refused(error)
         return Response(status_code=204) if made is None else _sent(request, made.reply(), FORMS["json"])

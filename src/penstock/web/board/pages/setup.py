@@ -87,7 +87,11 @@ class SetupPage:
             self._stamp = stamp
             file = await asyncio.to_thread(setup_config.read_file, self._config)
             self._about.show(setup_config.about(file))
-            self._text.show(setup_config.text_of(file))
+            if self._visit.viewer.may("admin"):
+                self._text.show(setup_config.text_of(file))
+            elif file.lines:
+                told = "Its text is shown to those with the scope admin."
+                self._text.show(node("p", told, class_="soft"))
 
     def _show_hosts(self) -> None:
         self._went.show(setup_hosts.how_it_went(self._checkup))
