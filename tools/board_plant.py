@@ -82,7 +82,7 @@ jitter = 0.5
 type = "simulated"
 serves = ["scan"]
 slots = 4
-duration_s = 0.7
+duration_s = 0.9
 jitter = 0.3
 seed = 7
 
@@ -112,7 +112,7 @@ slots = 8
 reserve = {{ surtr = 1 }}
 
 [lanes.reports]
-max_running = 4
+max_running = 7
 
 [lanes.bulk]
 weight = 0.5
@@ -215,6 +215,8 @@ def _go_on(plant: Plant) -> None:
             if len(mine.tasks(state="queued", kind="summarize")) < 30:
                 work = [task("summarize", n, lane="reports", priority=n % 5) for n in range(place, place + 8)]
                 work += [task("extract", n, lane="bulk", priority=3) for n in range(place, place + 2)]
+                work += [task("embed", n) for n in range(place, place + 6)]
+                work += [task("scan", place, lane="archive")]
                 mine.submit("inbox", *work)
                 place += 8
 

@@ -89,6 +89,9 @@ def _act(page: Page, name: str) -> None:
         group = page.get_by_role("group", name="lane archive")
         group.get_by_label("max_running", exact=True).press("ArrowRight")
         page.locator(".chart .knee").wait_for()
+    elif name == "council":
+        page.locator(".card").first.wait_for()
+        page.locator(".question").evaluate("(one) => one.scrollIntoView()")
 
 
 def take(out: Path, wanted: Collection[str]) -> list[Path]:

@@ -56,7 +56,7 @@ function chart(page, knob, points, knee, title, key) {
   const at = page.values[knob.key];
   return h("svg", { class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `${title}${knee === null ? "" : `; the knee is at ${knee}`}. The table below has the figures.`,
     onMousemove: (event) => (page.hovered = nearest(event, values, x, width)), onMouseleave: () => (page.hovered = null) }, [
-    ...(highest ? [0, 0.25, 0.5, 0.75, 1] : [0]).map((share) => levelLine(width, y(top * share), seconds(top * share))),
+    ...levels(highest).map((amount) => levelLine(width, y(amount), amount ? seconds(amount) : "0")),
     ...ticks(low, high, Math.min(16, width / 40)).map((value) => h("text", { x: x(value), y: HEIGHT - BOTTOM + 18, class: "tick", "text-anchor": "middle" }, value)),
     h("text", { x: LEFT + (width - LEFT - RIGHT) / 2, y: HEIGHT - 4, class: "tick", "text-anchor": "middle" }, knob.label),
     at !== null && at <= high ? h("line", { x1: x(at), x2: x(at), y1: TOP, y2: HEIGHT - BOTTOM, class: "at" }) : null,
@@ -65,6 +65,14 @@ function chart(page, knob, points, knee, title, key) {
     ...known.map((point) => dot(point, x(point.value), y(point[key]), knob, page.hovered)),
     knee === null ? null : kneeMark(known.find((point) => Number(point.value) === knee), x, y, width),
   ]);
+}
+
+// Round amounts, some four of them.
+function levels(highest) {
+  if (!highest) return [0];
+  const rough = highest / 4, power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].find((times) => times * power >= rough) * power;
+  return Array.from({ length: Math.floor((highest * 1.08) / step) + 1 }, (_, place) => place * step);
 }
 
 function levelLine(width, at, words) {
