@@ -24,7 +24,7 @@ from tools.board_plant import RUN, Plant, at_work
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "docs" / "assets" / "board"
-MOST_BYTES = 150_000
+MOST_BYTES = 200_000
 _SETTLE_MS = 1500  # for what is drawn after a page is there: pictures, curves, the first figures
 PAGES = {
     "now": "/",
