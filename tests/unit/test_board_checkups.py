@@ -57,6 +57,25 @@ async def test_a_host_is_told_of_while_others_are_still_tried(monkeypatch: pytes
     assert [one.what for one in checkup.others] == ["store"]
 
 
+async def test_a_look_that_blocks_is_given_up_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps its thread, so another begins only when that one is over."""
+    tried = Tried()
+    monkeypatch.setattr(checkups, "examine", tried.examine)
+    monkeypatch.setattr(checkups, "GIVEN_UP_S", 0.2)
+    checkup = Checkup(parse(CONFIG))
+    async with asyncio.timeout(PATIENCE_S):
+        await checkup.look()
+        assert not checkup.goes_on
+        assert checkup.trouble.endswith("blocks: second")
+        await checkup.look()
+        assert (tried.looks, "restart serve" in checkup.trouble) == (1, True)
+        tried.may_end.set()
+        assert checkup._work is not None
+        await checkup._work
+        await checkup.look()
+    assert (tried.looks, checkup.trouble) == (2, "")
+
+
 async def test_what_keeps_it_from_being_done_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*of: object) -> list[Finding]:
         raise ConfigError("hosts.first: no such option")

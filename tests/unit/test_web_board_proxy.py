@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -138,6 +140,29 @@ async def test_a_process_that_died_is_begun_again_for_who_asks_next(web: Web) ->
     assert (dead.status_code, dead.json()["error"]["type"]) == (503, "board_failed")
     second = await reached(web, "/board/x")
     assert first["pid"] != second["pid"]
+
+
+async def test_a_process_that_hangs_is_ended_and_begun_anew(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await reached(web, "/board/x")
+    for limit in ("board_proxy._HEAD_S", "board_process._ALIVE_S"):
+        monkeypatch.setattr(f"penstock.web.{limit}", 0.2)
+    os.kill(first["pid"], signal.SIGSTOP)
+    error = await web.get("/board/x", 503)
+    assert (error["type"], error["message"]) == ("board_failed", "the board did not answer in time")
+    monkeypatch.undo()
+    assert (await reached(web, "/board/x"))["pid"] != first["pid"]
+
+
+async def test_what_takes_long_does_not_end_a_process_that_lives(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await reached(web, "/board/x")
+    monkeypatch.setattr("penstock.web.board_proxy._HEAD_S", 0.2)
+    assert (await web.get("/board/left", 503))["type"] == "board_failed"  # it answers when a reader has left
+    monkeypatch.undo()
+    assert (await reached(web, "/board/x"))["pid"] == first["pid"]
 
 
 async def test_one_that_cannot_begin_is_told_with_its_last_word(web: Web) -> None:

@@ -145,6 +145,11 @@ class BoardDoor:
                     await one.run(link, headers, on_stream)
                     return
                 except Lost:
+                    if isinstance(one, Exchange) and one.is_unanswered:
+                        await self._board.doubt(link)
+                        raise Refused(
+                            503, "board_failed", "the board did not answer in time", "load the page again"
+                        ) from None
                     await self._board.lost(link)
                     if isinstance(one, Exchange) and one.body_begun:
                         break

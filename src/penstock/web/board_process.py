@@ -30,6 +30,8 @@ from penstock.web.refusals import Refused, stopping
 
 COMMAND = (sys.executable, "-P", "-m", "penstock.web.board")
 _LONGEST_PATH = 100  # of a socket; the kernel's limit is a little more
+_ALIVE = "http://board/palette.css"  # what costs it least
+_ALIVE_S = 10.0  # one that does not even answer this hangs
 _START_S = 60.0  # until it listens, on a machine that is busy
 _END_S = 5.0  # until it has ended by itself
 _BRIEF_S = 10.0  # a life shorter than this is a failure
@@ -78,6 +80,7 @@ class BoardProcess:
         self._wanted = asyncio.Event()
         self._news = asyncio.Event()  # set, and replaced, whenever something of the following changes
         self._link: Link | None = None
+        self._child: Process | None = None
         self._failure: Refused | None = None  # while it rests
         self._closed = False
         self._last_line = ""
@@ -109,6 +112,18 @@ class BoardProcess:
             async with asyncio.timeout(patience_s):
                 while self._link is link:
                     await self._news.wait()
+
+    async def doubt(self, link: Link) -> None:
+        """It left something unanswered: ended, if it hangs, and begun anew when somebody looks."""
+        if self._link is not link:
+            return
+        with suppress(aiohttp.ClientError, OSError):
+            async with link.http.get(_ALIVE, timeout=aiohttp.ClientTimeout(total=_ALIVE_S)):
+                return
+        if self._link is link and self._child is not None:
+            log.warning("the board's process does not answer and is ended")
+            _kill(self._child)
+            await self.lost(link)
 
     def close(self) -> None:
         """We stop: nobody else is led to it."""
@@ -172,13 +187,14 @@ class BoardProcess:
                 limit=_LINE_BYTES,
                 start_new_session=True,  # Ctrl-C is for us; we tell it when it is time
             )
+            self._child = child
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._read_log(child), name="penstock board's log")
                     await self._introduce(child, path)
                     await child.wait()
             finally:
-                link, self._link = self._link, None
+                link, self._link, self._child = self._link, None, None
                 self._tell()
                 if link is not None:
                     await link.http.close()

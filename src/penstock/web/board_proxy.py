@@ -35,6 +35,7 @@ _SAID_BY_US = frozenset({b"date", b"server"})
 _OF_A_HANDSHAKE = b"sec-websocket-"
 _GOING_AWAY, _REVOKED, _RESTARTED = 1001, 4401, 1012
 _CLOSE_S = 2.0
+_HEAD_S = 60.0  # until an answer begins; a page that takes long gives up after half of that
 
 
 class Lost(Exception):
@@ -109,6 +110,7 @@ class Exchange:
         self._refused: Refused | None = None  # the rest of the body
         self.body_begun = False
         self.begun = False  # its answer
+        self.is_unanswered = False  # nothing came in all that time
         self._on_stream: Callable[[], None] = lambda: None
 
     async def run(self, link: Link, headers: list[tuple[str, str]], on_stream: Callable[[], None]) -> None:
@@ -133,14 +135,19 @@ class Exchange:
 
     async def _pass(self, link: Link, headers: list[tuple[str, str]]) -> bool:
         """Whether the process was lost before anything was said."""
+        limit = asyncio.timeout(None if self._has_body else _HEAD_S)
         try:
-            async with link.http.request(
-                self._scope["method"],
-                url_of(self._scope),
-                headers=headers,
-                data=self._body() if self._has_body else None,
-                allow_redirects=False,
-            ) as reply:
+            async with (
+                limit,
+                link.http.request(
+                    self._scope["method"],
+                    url_of(self._scope),
+                    headers=headers,
+                    data=self._body() if self._has_body else None,
+                    allow_redirects=False,
+                ) as reply,
+            ):
+                limit.reschedule(None)
                 await self._begin(reply)
                 async for part in reply.content.iter_any():
                     await self._send({"type": "http.response.body", "body": part, "more_body": True})
@@ -148,6 +155,7 @@ class Exchange:
         except (aiohttp.ClientError, OSError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and not link.http.closed:
                 raise
+            self.is_unanswered = limit.expired()
             return not self.begun and self._refused is None
         return False
 

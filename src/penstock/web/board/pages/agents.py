@@ -16,6 +16,7 @@ from penstock.agents.listing import Container, Row
 from penstock.client import Client
 from penstock.config.agents import Agent
 from penstock.web.board import tables
+from penstock.web.board.address import whole
 from penstock.web.board.agent_parts import AgentCall, AgentLog
 from penstock.web.board.agents_seen import AgentsSeen, Seen
 from penstock.web.board.frame import Visit
@@ -141,8 +142,11 @@ class AgentsPage:
             count = field("Containers", str(agent.pool.warm + 1), kind="number", min="1", max="1000")
 
             async def warm() -> None:
-                body = {"count": int(count.value)} if count.value.isdecimal() else {}
-                told = await self._post("warm", body)
+                number = whole(count.value.strip())
+                if not number:
+                    notice("error", f"Containers: {count.value!r} must be a whole number from 1 on.")
+                    return
+                told = await self._post("warm", {"count": number})
                 notice("good", f"{agent.name} has {told['containers']} containers ready.")
 
             button("Warm", warm)
