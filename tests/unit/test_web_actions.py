@@ -24,7 +24,7 @@ async def test_named_tasks_are_cancelled_moved_and_retried(tmp_path: Path) -> No
         ids = await web.submit(*({"kind": "a"} for _ in range(4)))
         report = await web.post(ACTIONS, {"do": "cancel", "task_ids": ids[:2]})
         assert report == {
-            "do": "cancel", "done": 2, "skipped": 0, "refused": 0, "reasons": [], "next": None
+            "do": "cancel", "done": 2, "skipped": 0, "refused": 0, "reasons": [], "next": None, "until": None
         }  # fmt: skip
         report = await web.post(ACTIONS, {"do": "priority", "priority": 0, "task_ids": [*ids, "nobody"]})
         assert (report["done"], report["skipped"], report["refused"]) == (2, 2, 1)
@@ -62,6 +62,25 @@ async def test_all_that_fit_a_filter_are_changed_in_chunks(
             asked["after"] = report["next"]
         assert (done, requests > 2) == (10, True)
         assert set((await states(web, kind="a")).values()) == {"queued"}
+
+
+async def test_what_is_submitted_after_it_was_asked_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "_CHUNK", 3)
+    monkeypatch.setattr(actions, "_PATIENCE_S", 0.0)
+    async with serving(tmp_path) as web:
+        await web.post("/api/pause", {})
+        before = await web.submit(*({"kind": "a"} for _ in range(7)))
+        asked: dict[str, Any] = {"do": "cancel", "filter": {"kind": "a"}}
+        report = await web.post(ACTIONS, asked)
+        assert report["done"] == 3
+        after = await web.submit(*({"kind": "a"} for _ in range(7)))
+        while report["next"] is not None:
+            asked |= {"after": report["next"], "until": report["until"]}
+            report = await web.post(ACTIONS, asked)
+        assert set(await states(web, state="cancelled")) == set(before)
+        assert set(await states(web, state="queued")) == set(after)
 
 
 async def test_those_named_are_all_told_of_however_long_it_takes(
@@ -135,6 +154,8 @@ WRONG: list[tuple[Any, str]] = [
     ({"do": "cancel", "task_ids": ["x"] * 1001}, "task_ids: 1001 are too many"),
     ({"do": "cancel", "task_ids": ["x"], "after": 1}, "after: "),
     ({"do": "cancel", "filter": {}, "after": -1}, "after: "),
+    ({"do": "cancel", "filter": {}, "until": "x"}, "until: "),
+    ({"do": "cancel", "task_ids": ["x"], "until": 1}, "until: "),
     ({"do": "cancel", "filter": {}, "priority": 1}, "priority: leave it out"),
     ({"do": "priority", "filter": {}}, "priority: "),
     ({"do": "cancel", "filter": []}, "filter: "),

@@ -1,8 +1,8 @@
 """Doing the same to many tasks: those that are named, or all that fit a filter.
 
 They are taken a chunk at a time, each by a request to the dispatcher, which goes on with its work between them.
-What takes long is answered before it is over, with where to go on. Rights are those of each single task; a filter
-finds no others.
+What takes long is answered before it is over, with where to go on; what is submitted meanwhile is left alone.
+Rights are those of each single task; a filter finds no others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PATIENCE_S = 5.0  # of one request; the next goes on where it ended
 _REASONS = 10
 _UNKNOWN = "there is no such task"
 _OTHERS = "is of another lane than the token's own"
-_FIELDS = ("do", "task_ids", "filter", "priority", "after")
+_FIELDS = ("do", "task_ids", "filter", "priority", "after", "until")
 _NARROWS = ("state", "kind", "lane", "host", "run", "search", "priority")
 _REVIVABLE = frozenset({State.FAILED, State.CANCELLED, State.BLOCKED})
 _FIT: Mapping[str, frozenset[State]] = {"cancel": LIVE, "priority": LIVE, "retry": _REVIVABLE}
@@ -48,6 +48,7 @@ class _Report:
     refused: int = 0  # the caller may not, or there is no such task
     reasons: list[dict[str, str]] = field(default_factory=list)
     next: int | None = None
+    until: int | None = None  # the newest task there was when it was asked
 
     def say(self, task_id: str, said: str) -> None:
         if len(self.reasons) < _REASONS:
@@ -64,6 +65,7 @@ class _Asked:
     task_ids: tuple[str, ...]
     chosen: TaskFilter | None
     priority: int | None
+    until: int | None = None
 
 
 def add_routes(app: FastAPI, parts: Parts) -> None:
@@ -78,20 +80,22 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
     async def act(request: Request) -> Response:
         """Those named in `task_ids`, at most 1000, or all that fit a `filter`, oldest first.
 
-        With a `filter`, `next` is where to go on when it took long: send the same again with `after`.
+        With a `filter`, `next` is where to go on when it took long: send the same again with `after` and `until`.
         """
         caller = caller_of(request.scope)
         parts.limits.admit(caller)
         must_change(caller)
         parts.must_dispatch()
         asked = _read(await read_object(request, _FIELDS), caller)
+        if asked.chosen is not None and asked.until is None:
+            asked = replace(asked, until=await _newest(parts))
         report = await _act(parts, caller, asked)
         told = {name: getattr(report, name) for name in _Report.__slots__}
         return reply({"do": asked.do, **told})
 
 
 async def _act(parts: Parts, caller: Caller, asked: _Asked) -> _Report:
-    report = _Report()
+    report = _Report(until=asked.until)
     until = time.monotonic() + _PATIENCE_S
     others = _OTHERS if "read" in caller.scopes else _UNKNOWN
     async for found, reached in _chunks(parts, asked):
@@ -132,15 +136,21 @@ async def _chunks(
             there = {one.record.task.id: one.record for one in await parts.store.fetch(wanted)}
             yield {task_id: there.get(task_id) for task_id in wanted}, None
         return
-    chosen = asked.chosen
+    chosen, until = asked.chosen, asked.until or 0
     if not chosen.states:
         return
     while True:
         page = await parts.store.page(replace(chosen, limit=_CHUNK))
-        yield {record.task.id: record for record in page.records}, page.next
-        if page.next is None:
+        beyond = page.next if page.next is not None and page.next < until else None
+        yield {record.task.id: record for record in page.records if record.number <= until}, beyond
+        if beyond is None:
             return
-        chosen = replace(chosen, after=page.next)
+        chosen = replace(chosen, after=beyond)
+
+
+async def _newest(parts: Parts) -> int:
+    page = await parts.store.page(TaskFilter(limit=1, newest=True))
+    return page.records[0].number if page.records else 0
 
 
 # ---- what is asked for
@@ -155,11 +165,12 @@ def _read(body: Mapping[str, Any], caller: Caller) -> _Asked:
     if "priority" in body and do != "priority":
         raise _wrong('priority: leave it out, or ask for {"do": "priority"}')
     priority = caller.priority_of(read_priority(body)) if do == "priority" else None
-    after = body.get("after")
-    if after is not None and (not _is_whole(after) or "filter" not in body):
-        raise _wrong("after: it must be `next` of the answer before, with the same filter")
+    after, until = body.get("after"), body.get("until")
+    for name, value, of in (("after", after, "next"), ("until", until, "until")):
+        if value is not None and (not _is_whole(value) or "filter" not in body):
+            raise _wrong(f"{name}: it must be `{of}` of the answer before, with the same filter")
     if "filter" in body:
-        return _Asked(do, (), _his(_filter(body["filter"], do, after), caller), priority)
+        return _Asked(do, (), _his(_filter(body["filter"], do, after), caller), priority, until)
     ids = body["task_ids"]
     if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids) or not ids:
         raise _wrong("task_ids: it must be a list of ids")

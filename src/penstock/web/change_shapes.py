@@ -23,7 +23,17 @@ _AFTER = {"type": "integer", "minimum": 0}
 
 PRIORITY_BODY = body_of(object_of({"priority": _PRIORITY}, "priority"))
 ACTION_BODY = body_of(
-    object_of({"do": _DO, "task_ids": _IDS, "filter": _FILTER, "priority": _PRIORITY, "after": _AFTER}, "do")
+    object_of(
+        {
+            "do": _DO,
+            "task_ids": _IDS,
+            "filter": _FILTER,
+            "priority": _PRIORITY,
+            "after": _AFTER,
+            "until": _AFTER,
+        },
+        "do",
+    )
 )
 
 
@@ -35,3 +45,4 @@ class Acted:
     refused: int
     reasons: list[Changed]
     next: int | None
+    until: int | None

@@ -107,7 +107,7 @@ class Actions:
             reasons += [f"{one['task_id']} {one['said']}" for one in told["reasons"]]
             if told["next"] is None:
                 break
-            body["after"] = told["next"]
+            body["after"], body["until"] = told["next"], told["until"]
         self._report(counts, reasons)
         await self._done()
 
