@@ -373,6 +373,7 @@ def test_orders_and_outliers(show: Show) -> None:
         shown.page.keyboard.press("Escape")
         first = shown.page.evaluate("() => data.waited[view.rows[0]] - Math.max(...data.waited)")
         assert first == 0
+        expect(shown.page.locator("#legend-signs")).to_contain_text("beside a name: an outlier")
         shown.page.check("#outliers")
         count = shown.view().rows
         assert 0 < count < 100

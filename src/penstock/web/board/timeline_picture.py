@@ -23,7 +23,7 @@ from penstock.diagnosis.timeline.policy import part
 from penstock.errors import PenstockError, UnknownTask
 from penstock.web.board.address import whole
 from penstock.web.board.desk import Desk
-from penstock.web.board.elements import BASE, link
+from penstock.web.board.elements import BASE
 from penstock.web.board.timeline_data import FORMS, Pictures, Wanted, compressed, wanted
 from penstock.web.board.viewer import viewer_of
 
@@ -52,11 +52,6 @@ def query_of(shown: Wanted) -> str:
 def timeline_path(run: str) -> str:
     """Below /board: where a run is drawn."""
     return f"/timeline?{urlencode({'run': run})}"
-
-
-def run_link(run: str, **attributes: Any) -> Element:
-    """A run by its name, wherever one is named: it leads to its timeline."""
-    return link(run, timeline_path(run), **attributes)
 
 
 def add_picture(desk: Desk) -> None:
