@@ -393,6 +393,12 @@ def test_a_gate_that_holds_tasks_of_a_run_that_goes_on_costs_it_its_end(others: 
     run = [Row(f"o{i}", 0.0, 0.1) for i in range(others)]
     told = recording(run, plant=whole.plant, waits=whole.waits)
     told = replace(told, begin=0.0, end=205.0, tasks=[*told.tasks, *held])
+    stopped = {
+        task: (*waits, Wait("dispatcher-down", "", 205.0, 210.0)) for task, waits in told.waits.items()
+    }
+    assert find(replace(told, end=210.0, waits=stopped))[0].is_endless
+    opened = {task: (*waits, Wait("slots:h", "", 205.0, 210.0)) for task, waits in told.waits.items()}
+    assert not find(replace(told, end=210.0, waits=opened))[0].is_endless
     found = find(told)[0]
     assert (found.name, str(found.severity), found.is_endless) == ("stuck-gate", "high", True)
     assert found.as_record()["endless"] is True

@@ -15,8 +15,7 @@ from penstock.diagnosis.finders.report import finding, key, seconds
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.steps import Span, Steps, joined
-from penstock.lifecycle import ENDED
-from penstock.model import Gate
+from penstock.model import Gate, State
 from penstock.scheduling.gates import THREAD
 
 NAME = "stuck-gate"
@@ -85,7 +84,7 @@ def _judge(
         what = f"lane {gate.lane} ran no more than {gate.max_running} for {seconds(open_s)} of it"
     lost = [(end - start, task) for (start, end), task in held]
     tasks = len({task for _, task in held})
-    is_endless = _holds_still(scene, held)
+    is_endless = _holds_still(scene, name)
     yield finding(
         scene,
         NAME,
@@ -104,10 +103,14 @@ def _judge(
     )
 
 
-def _holds_still(scene: Scene, held: Sequence[tuple[Span, str]]) -> bool:
-    """Whether tasks wait for it where the record breaks off."""
-    live = {record.task.id for record in scene.recording.tasks if record.state not in ENDED}
-    return any(task in live and end >= scene.end - scene.near_s for (_, end), task in held)
+def _holds_still(scene: Scene, name: str) -> bool:
+    """Whether tasks wait for it where the record breaks off, be it that the dispatcher was stopped meanwhile."""
+    queued = (record.task.id for record in scene.recording.tasks if record.state is State.QUEUED)
+    for task in queued:
+        reasons = [w.reason for w in scene.recording.waits.get(task, ()) if w.reason != "dispatcher-down"]
+        if reasons and reasons[-1] == f"gate:{name}":
+            return True
+    return False
 
 
 def _gain_s(scene: Scene, held: Sequence[tuple[Span, str]]) -> float:
