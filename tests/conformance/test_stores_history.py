@@ -541,6 +541,30 @@ async def test_what_lived_of_late_is_what_runs_what_ended_last_and_what_waits(st
     assert few.total == 10
 
 
+@pytest.mark.parametrize("apart_s", [-3 * 86_400.0, 0.0], ids=["three days old", "of the same hour"])
+async def test_what_is_imported_does_not_change_what_lived_of_late(
+    store: Store, elsewhere: Store, apart_s: float
+) -> None:
+    """Its events come with their own times, after those that are here and before those to come."""
+    await elsewhere.submit([task(f"far-{n}", "far", T0 + apart_s) for n in range(40)])
+    await elsewhere.record(run_through([f"far-{n}" for n in range(40)], at=T0 + 100 + apart_s))
+    lines = await exported(elsewhere, "far")
+    ids = await store.submit(tasks(13))
+    await store.acquire(ME, T0)
+    await store.record(run_through(ids[:4], at=T0 + 1))
+    await store.record(run_through(ids[4:10], at=T0 + 100))
+    seen = await store.now(T0 + 150)
+    before = await store.lately(T0 + 50, 100)
+    assert (before.ended, sum(seen.ended.values())) == (6, 10)
+    await store.import_run(lines)
+    assert await store.lately(T0 + 50, 100) == before
+    assert (await store.now(T0 + 150)).ended == (await store.now(T0 + 150, seen)).ended == seen.ended
+    await store.record(run_through(ids[10:12], at=T0 + 160))
+    after = await store.lately(T0 + 50, 100)
+    assert (after.ended, after.ids[:2]) == (8, (ids[11], ids[10]))
+    assert sum((await store.now(T0 + 170, seen)).ended.values()) == 12
+
+
 async def test_a_history_of_named_tasks(store: Store) -> None:
     ids = await store.submit(tasks(4))
     await store.acquire(ME, T0)

@@ -16,9 +16,10 @@ import penstock.client
 from penstock.client import Client
 from penstock.errors import StoreLocked
 from penstock.model import Task
-from penstock.scheduling.messages import Decision, GateChange, HostChange
+from penstock.scheduling.messages import AllChange, Decision, GateChange, HostChange, LaneChange
 from penstock.store.now import Now, Running
 from penstock.web.board import live as live_module
+from penstock.web.board import news as news_module
 from penstock.web.board.live import Live, LiveStream
 from penstock.web.board.news import News
 from penstock.web.board.picture import Picture, Places, difference
@@ -185,6 +186,43 @@ async def test_a_picture_is_told_with_the_time_that_it_is_sent_at(tmp_path: Path
             while told[0] != "beat":
                 told = (await all_taken(later))[-1]
             assert told == ("beat", {"at": 5000.0})
+
+
+async def test_a_change_comes_by_the_bell_and_not_by_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E7: what another process records is told without anybody's clock."""
+    monkeypatch.setattr(news_module, "QUIET_S", 1e6)
+    async with (
+        running(tmp_path) as (live, client),
+        penstock.client.open(client.config, dispatch=False) as other,
+        aclosing(live.frames()) as frames,
+    ):
+        await taken(frames)
+        while not (await taken(frames))[1].get("hour", {}).get("is_known"):
+            pass
+        for queued in (1, 2):
+            await other.submit(Task("count"))
+            _, changes = await taken(frames)
+            assert changes["totals"]["queued"] == queued
+
+
+async def test_slots_kept_for_a_lane_and_a_pause_of_its_own_are_told(tmp_path: Path) -> None:
+    async with running(tmp_path) as (live, client), aclosing(live.frames()) as frames:
+        task, plain = (await client.submit_many([Task("count", lane="gptr"), Task("count")])).task_ids
+        await client._store.acquire(ME, 1.0)
+        await record(client, AllChange(1.0, True), start(plain))
+        told: Picture = {"who": {}, "hosts": {}, "lanes": {}}
+        while not told["who"].get("paused") or not told["hosts"].get("surtr", {}).get("used"):
+            _, changes = await taken(frames)
+            told = {section: told[section] | changes.get(section, {}) for section in told}
+        assert told["hosts"]["surtr"]["kept"] == {"gptr": 1.0}
+        assert told["hosts"]["fenrir"]["kept"] == {}
+        assert not told["lanes"]["gptr"]["paused"]
+        await record(client, start(task), LaneChange("gptr", 2.0, True))
+        while not told["lanes"]["gptr"]["paused"] or told["hosts"]["surtr"]["kept"]:
+            _, changes = await taken(frames)
+            told = {section: told[section] | changes.get(section, {}) for section in told}
 
 
 async def test_waits_that_nobody_has_worked_out_are_not_called_none(tmp_path: Path) -> None:

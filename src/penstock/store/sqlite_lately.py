@@ -21,18 +21,20 @@ _SHARE_QUEUED = (
 def read_lately(connection: sqlite3.Connection, since: float, most: int) -> Lately:
     found = connection.execute(QUERIES["last_event"]).fetchone()
     newest = 0 if found is None else found[0]
-    first = _first_since(connection, since, newest)
+    imported = first_imported_event(connection, since)
+    first = _first_since(connection, since, newest if imported is None else imported - 1)
+    here = "" if imported is None else "_here"
     counted_from = max(first, newest - _MOST_EVENTS)
     running = _ids(connection, "lately_running", most)
     ((live,),) = connection.execute(QUERIES["lately_live"])
-    ((ended,),) = connection.execute(QUERIES["lately_ended_count"], (counted_from, since))
+    ((ended,),) = connection.execute(QUERIES[f"lately_ended_count{here}"], (counted_from, since))
     ((under_way,),) = connection.execute(QUERIES["lately_running_count"])
     queued = live - under_way
     room = most - len(running)
     waiting = min(queued, max(room // _SHARE_QUEUED, room - ended))
     chosen = [
         *running,
-        *_ids(connection, "lately_ended", counted_from, since, room - waiting),
+        *_ids(connection, f"lately_ended{here}", counted_from, since, room - waiting),
         *_ids(connection, "lately_queued", waiting),
     ]
     return Lately(tuple(dict.fromkeys(chosen)), under_way, ended, queued, counted_from > first)
@@ -42,9 +44,19 @@ def _ids(connection: sqlite3.Connection, query: str, *parameters: float) -> list
     return [id for (id,) in connection.execute(QUERIES[query], parameters)]
 
 
-def _first_since(connection: sqlite3.Connection, since: float, newest: int) -> int:
-    """The first event since then, by halving: numbers grow with time."""
-    low, high = 1, newest + 1
+def first_imported_event(connection: sqlite3.Connection, since: float) -> int | None:
+    """The first event of the runs that were imported since then, if any were.
+
+    An import's events have the times of where it ran and numbers of here: time does not grow with the numbers
+    from there on. Those of earlier imports are older than that, and so are those that stand before them.
+    """
+    found: int | None = connection.execute(QUERIES["first_imported_event"], (since,)).fetchone()[0]
+    return found
+
+
+def _first_since(connection: sqlite3.Connection, since: float, last: int) -> int:
+    """The first event since then, or the one after `last`, by halving: up to there numbers grow with time."""
+    low, high = 1, last + 1
     while low < high:
         middle = (low + high) // 2
         found = connection.execute(QUERIES["event_at"], (middle,)).fetchone()

@@ -14,6 +14,7 @@ from penstock.store.base import Epoch
 from penstock.store.keys import known_as
 from penstock.store.now import HOUR_S, MINUTE_S, Held, HeldBack, Now, QueuedKey, Running, WaitsFor
 from penstock.store.rows import STATES, json_text, units_of
+from penstock.store.sqlite_lately import first_imported_event
 from penstock.store.sqlite_open import QUERIES
 from penstock.store.sqlite_owner import OwnerLock, last_epoch
 from penstock.store.sqlite_reads import snapshot_of
@@ -160,7 +161,8 @@ def _ended(
         oldest = connection.execute(QUERIES["event_at"], (after + 1,)).fetchone()
         if after and oldest is not None:
             since = max(begin, oldest[0])
-    for minute, state, count in connection.execute(QUERIES["now_ended"], (after, begin)):
+    query = "now_ended" if first_imported_event(connection, begin) is None else "now_ended_here"
+    for minute, state, count in connection.execute(QUERIES[query], (after, begin)):
         key = minute, STATES[state]
         ended[key] = ended.get(key, 0) + count
     return ended, since

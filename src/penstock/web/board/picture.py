@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.config import Config
 from penstock.diagnosis.why.waiting import Waiting
-from penstock.model import Gate, Host, State
+from penstock.model import Gate, Host, Lane, State
 from penstock.store.now import Now, Running
 from penstock.store.status import status_record
 
@@ -49,7 +49,6 @@ class Places:
 
 
 def _slot(one: Running) -> list[Any]:
-    slots = 1.0 if one.needs is None else one.needs.get("slots", 1.0)
     return [
         one.task,
         one.name,
@@ -58,8 +57,21 @@ def _slot(one: Running) -> list[Any]:
         one.priority,
         one.attempt,
         round(one.started_at, 3),
-        slots,
+        _slots_of(one),
     ]
+
+
+def _slots_of(one: Running) -> float:
+    return 1.0 if one.needs is None else one.needs.get("slots", 1.0)
+
+
+def _kept(host: str, lanes: tuple[Lane, ...], running: tuple[Running, ...]) -> dict[str, float]:
+    """Slots that no other lane gets: lane -> what it holds too little of its reserve."""
+    kept = {lane.name: lane.reserve.get(host, {}).get("slots", 0.0) for lane in lanes}
+    for one in running:
+        if one.host == host and one.lane in kept:
+            kept[one.lane] -= _slots_of(one)
+    return {lane: slots for lane, slots in kept.items() if slots > 0}
 
 
 def picture_of(config: Config, now: Now, places: Places, waiting: Waiting | None) -> Picture:
@@ -75,11 +87,16 @@ def picture_of(config: Config, now: Now, places: Places, waiting: Waiting | None
             "running": len(running),
             **{str(state): snapshot.ended.get(state, 0) for state in State if state in snapshot.ended},
         },
-        "hosts": {host.name: _host(host, now, status["hosts"][host.name], running) for host in plant.hosts},
+        "hosts": {
+            host.name: _host(host, now, status["hosts"][host.name], running)
+            | {"kept": _kept(host.name, plant.lanes, running)}
+            for host in plant.hosts
+        },
         "slots": places.placed(running),
         "lanes": {
             lane.name: _lane(dict(status["lanes"][lane.name]))
             | {
+                "paused": snapshot.lanes_paused.get(lane.name, False),  # itself: `who` tells of everything
                 "reserve": {host: dict(units) for host, units in lane.reserve.items()},
                 "since": now.lanes_since.get(lane.name),
             }
@@ -121,7 +138,7 @@ def _host(host: Host, now: Now, status: Mapping[str, Any], running: tuple[Runnin
     slots = 0.0
     for one in running:
         if one.host == host.name:
-            slots += 1.0 if one.needs is None else one.needs.get("slots", 1.0)
+            slots += _slots_of(one)
             for unit, amount in (one.needs or {}).items():
                 if unit in used:
                     used[unit] += amount
@@ -142,7 +159,7 @@ def _host(host: Host, now: Now, status: Mapping[str, Any], running: tuple[Runnin
 
 
 def _lane(status: dict[str, Any]) -> dict[str, Any]:
-    told = {name: status[name] for name in ("running", "queued", "max_running", "paused")}
+    told = {name: status[name] for name in ("running", "queued", "max_running")}
     return told | _money(status)
 
 

@@ -415,6 +415,14 @@ FROM events
 WHERE number > ?1 AND type = 'ended' AND at >= ?2
 GROUP BY minute, state
 
+-- The same where runs were imported of late: what ended elsewhere is not this plant's.
+-- name: now_ended_here
+SELECT CAST(e.at / 60 AS INTEGER) AS minute, e.data ->> 'state' AS state, count(*)
+FROM events AS e
+WHERE e.number > ?1 AND e.type = 'ended' AND e.at >= ?2
+    AND NOT EXISTS (SELECT 1 FROM tasks AS t CROSS JOIN imports AS i ON i.run = t.run WHERE t.id = e.task)
+GROUP BY minute, state
+
 -- name: events_since
 SELECT count(*), coalesce(max(type = 'requeued'), 0), coalesce(max(type = 'reprioritized'), 0) FROM events WHERE number > ?
 
@@ -514,6 +522,25 @@ SELECT id FROM tasks WHERE ended_at IS NULL AND state = 'queued' ORDER BY number
 
 -- name: lately_ended_count
 SELECT count(*) FROM events WHERE number >= ? AND type = 'ended' AND task IS NOT NULL AND at >= ?
+
+-- The same two where runs were imported of late.
+-- name: lately_ended_count_here
+SELECT count(*) FROM events AS e
+WHERE e.number >= ? AND e.type = 'ended' AND e.task IS NOT NULL AND e.at >= ?
+    AND NOT EXISTS (SELECT 1 FROM tasks AS t CROSS JOIN imports AS i ON i.run = t.run WHERE t.id = e.task)
+
+-- name: lately_ended_here
+SELECT e.task FROM events AS e
+WHERE e.number >= ? AND e.type = 'ended' AND e.task IS NOT NULL AND e.at >= ?
+    AND NOT EXISTS (SELECT 1 FROM tasks AS t CROSS JOIN imports AS i ON i.run = t.run WHERE t.id = e.task)
+ORDER BY e.number DESC LIMIT ?
+
+-- The first event of the first run that was imported since then.
+-- name: first_imported_event
+SELECT min((SELECT b.event FROM batches AS b
+            WHERE b.first <= (SELECT t.number FROM tasks AS t WHERE t.run = i.run ORDER BY t.number LIMIT 1)
+            ORDER BY b.first DESC LIMIT 1))
+FROM imports AS i WHERE i.imported_at >= ?
 
 -- name: lately_ended
 SELECT task FROM events WHERE number >= ? AND type = 'ended' AND task IS NOT NULL AND at >= ? ORDER BY number DESC LIMIT ?

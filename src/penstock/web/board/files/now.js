@@ -63,7 +63,7 @@ export default {
         h("p", { key: title, class: ["banner", look] }, [h("strong", title), ` ${more}`])));
     },
     head() {
-      const { totals, who } = this.plant;
+      const { totals, who, live } = this.plant;
       const by = who.dispatcher;
       const all = who.paused ? "resume" : "pause";
       return h("div", { class: "now-head" }, [
@@ -77,12 +77,12 @@ export default {
         ]),
         h("p", { class: "cluster" }, [
           by ? h("span", { class: "soft", title: exactMoment(by.since) }, `Dispatched by ${by.command}, process ${by.pid} on ${by.machine}, since ${shortMoment(by.since)}`) : null,
-          this.mayAct ? actButton(who.paused ? "▶ Resume everything" : "‖ Pause everything", who.paused ? "Resume everything" : "Pause everything", () => this.act({ do: all, scope: "all", name: "" }), "plain") : null,
+          this.mayAct ? actButton(who.paused ? "▶ Resume everything" : "‖ Pause everything", who.paused ? "Resume everything" : "Pause everything", () => this.act({ do: all, scope: "all", name: "" }), { kind: "plain", disabled: !live }) : null,
         ]),
       ]);
     },
     hosts() {
-      const { hosts, slots } = this.plant;
+      const { hosts, slots, live } = this.plant;
       const names = Object.keys(hosts);
       if (!names.length) {
         return part("Hosts", h("div", { class: "empty" }, [
@@ -93,15 +93,14 @@ export default {
       }
       const dense = names.reduce((sum, name) => sum + hosts[name].slots, 0) > MOST_WORDY_ALL;
       const rows = names.map((name) =>
-        h(HostRow, { key: name, name, host: hosts[name], slots: slots[name], dense, mayAct: this.mayAct, onAct: this.act }));
+        h(HostRow, { key: name, name, host: hosts[name], slots: slots[name], dense, live, mayAct: this.mayAct, onAct: this.act }));
       return part("Hosts", h("ul", { class: ["hosts", { dense }] }, rows));
     },
   },
   render() {
     const { plant } = this;
     if (!plant.known) return h("p", { class: "soft", role: "status" }, plant.live ? "Looking at the queue…" : "Connecting…");
-    const { totals } = plant;
-    const untouched = !totals.running && !totals.queued && !totals.done && !totals.failed && Object.keys(plant.hosts).length > 0;
+    const untouched = Object.values(plant.totals).every((tasks) => !tasks) && Object.keys(plant.hosts).length > 0;
     return h("div", { class: "now" }, [
       h("p", { class: "unseen", role: "status", "aria-live": "polite" }, this.summary),
       this.banners(),
@@ -114,7 +113,7 @@ export default {
       this.hosts(),
       h("div", { class: "columns" }, [
         h("div", [
-          part("Lanes", lanesTable(plant.lanes, this.mayAct, this.act)),
+          part("Lanes", lanesTable(plant, this.mayAct, this.act)),
           part("Queue by priority", byPriority(plant.priorities)),
           part("Ended in the last hour", ...throughput(plant.ended, plant.hour)),
         ]),

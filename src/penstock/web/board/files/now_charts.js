@@ -4,10 +4,11 @@ import { now_s, shortMoment, spoken } from "/board/files/clock.js";
 import { swatch, waitColour, whole } from "/board/files/now_words.js";
 
 const URGENCY = ["most urgent", "urgent", "normal", "can wait", "least urgent"];
+// Colours of Okabe and Ito, which everybody can tell apart; what did not go well is hatched or dotted besides.
 const STATES = [
-  ["done", "var(--good)"],
-  ["failed", "var(--bad)"],
-  ["blocked", "var(--mark)"],
+  ["done", "var(--ended-done)"],
+  ["failed", "var(--ended-failed)", "hatched"],
+  ["blocked", "var(--ended-blocked)", "dotted"],
   ["cancelled", "var(--line-strong)"],
 ];
 
@@ -54,13 +55,25 @@ const WIDTH = 600;
 const HEIGHT = 90;
 const BAR = WIDTH / 60;
 
-function column(place, counts, most) {
+const inWords = (counts) => STATES.filter(([state]) => counts[state]).map(([state]) => `${whole(counts[state])} ${state}`).join(", ");
+
+const patterns = () => h("defs", STATES.filter(([, , look]) => look).map(([state, fill, look]) =>
+  h("pattern", { id: `ended-${state}`, width: 4, height: 4, patternUnits: "userSpaceOnUse", patternTransform: look === "hatched" ? "rotate(45)" : undefined }, [
+    h("rect", { width: 4, height: 4, style: { fill } }),
+    h("rect", { width: look === "hatched" ? 4 : 2, height: 1.5, style: { fill: "var(--panel)" } }),
+  ])));
+
+function column(place, counts, most, minute) {
   let top = HEIGHT;
-  return STATES.filter(([state]) => counts[state]).map(([state, colour]) => {
-    const height = Math.max(1.5, (counts[state] / most) * (HEIGHT - 4));
+  const parts = STATES.filter(([state]) => counts[state]).map(([state, colour, look]) => {
+    const height = Math.max(2, (counts[state] / most) * (HEIGHT - 6));
     top -= height;
-    return h("rect", { key: `${place}-${state}`, x: place * BAR + 1, y: top, width: BAR - 2, height, style: { fill: colour } });
+    return h("rect", { key: state, class: "ended", x: place * BAR + 1, y: top, width: BAR - 2, height: height - 0.75, style: { fill: look ? `url(#ended-${state})` : colour } });
   });
+  if (!parts.length) return null;
+  const when = new Date(minute * 60_000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  const wholeHeight = h("rect", { key: "all", x: place * BAR, y: 0, width: BAR, height: HEIGHT, fill: "transparent" });
+  return h("g", { key: minute }, [h("title", `${when}: ${inWords(counts)}`), wholeHeight, ...parts]);
 }
 
 // Ended tasks in each of the last sixty minutes; the last one is not over.
@@ -69,20 +82,21 @@ export function throughput(ended, hour) {
   const minutes = Array.from({ length: 60 }, (_, place) => ended[last - 59 + place] ?? {});
   const sums = minutes.map((counts) => Object.values(counts).reduce((sum, n) => sum + n, 0));
   const most = Math.max(1, ...sums);
-  const totals = STATES.map(([state, colour]) => [state, minutes.reduce((sum, counts) => sum + (counts[state] ?? 0), 0), colour]);
+  const totals = STATES.map(([state, colour, look]) => [state, minutes.reduce((sum, counts) => sum + (counts[state] ?? 0), 0), colour, look]);
   const told = totals.filter(([state, n]) => n || state === "done").map(([state, n]) => `${whole(n)} ${state}`).join(", ");
   const label = `Tasks ended per minute: ${told}; ${whole(sums[58])} in the last whole minute, ${whole(most)} at most.`;
   const short = hour.ended_since > now_s.value - 3500 ? `Since ${shortMoment(hour.ended_since)}: ` : "";
   return [
     h("svg", { class: "throughput", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label }, [
       h("line", { class: "ground", x1: 0, x2: WIDTH, y1: HEIGHT - 0.5, y2: HEIGHT - 0.5 }),
-      ...minutes.flatMap((counts, place) => column(place, counts, most)),
+      patterns(),
+      ...minutes.map((counts, place) => column(place, counts, most, last - 59 + place)),
     ]),
     h("p", { class: "axis soft", "aria-hidden": "true" }, [h("span", "an hour ago"), h("span", `most: ${whole(most)} a minute`), h("span", "now")]),
     h("ul", { class: "legend" }, [
       short ? h("li", { class: "soft" }, short) : null,
-      ...totals.filter(([state, n]) => n || state === "done").map(([state, n, colour]) =>
-        h("li", { key: state }, [h("i", { class: "swatch", "aria-hidden": "true", style: { background: colour } }), ` ${whole(n)} ${state}`])),
+      ...totals.filter(([state, n]) => n || state === "done").map(([state, n, colour, look]) =>
+        h("li", { key: state }, [h("i", { class: ["swatch", look], "aria-hidden": "true", style: { backgroundColor: colour } }), ` ${whole(n)} ${state}`])),
       h("li", { class: "soft" }, `${whole(sums[58])} in the last whole minute`),
     ]),
   ];

@@ -19,22 +19,28 @@ function running(name, lane) {
   ];
 }
 
-export function lanesTable(lanes, mayAct, act) {
+// A lane that is paused with everything has no button of its own: it would change nothing that one sees.
+function standing(name, lane, plant, mayAct, act) {
+  if (plant.who.paused) return [badge("paused"), h("span", { class: "soft" }, lane.paused ? "and with everything" : "with everything")];
+  const told = lane.paused ? badge("paused") : badge("open");
+  if (!mayAct) return [told];
+  const [sign, word] = lane.paused ? ["▶", "Resume"] : ["‖", "Pause"];
+  const press = () => act({ do: word.toLowerCase(), scope: "lane", name });
+  return [told, actButton(`${sign} ${word}`, `${word} lane ${name}`, press, { disabled: !plant.live })];
+}
+
+export function lanesTable(plant, mayAct, act) {
+  const { lanes } = plant;
   const money = Object.values(lanes).some((lane) => lane.usd !== undefined);
   const head = ["Lane", "Running", "Queued", "Reserve", ...(money ? ["Today"] : []), "State"];
   const rows = Object.entries(lanes).map(([name, lane]) => {
-    const does = lane.paused ? "resume" : "pause";
-    const press = () => act({ do: does, scope: "lane", name });
     return h("tr", { key: name, "data-lane": name, "data-since": lane.since }, [
       h("th", { scope: "row" }, h("a", { href: `/board/queue?lane=${encodeURIComponent(name)}` }, name)),
       h("td", { class: "lane-running" }, running(name, lane)),
       h("td", { class: "num" }, whole(lane.queued)),
       h("td", reserved(lane.reserve) || h("span", { class: "soft" }, "none")),
       money ? h("td", { class: "num" }, lane.usd === undefined ? "" : usd(lane.usd) + (lane.budget == null ? "" : ` of ${usd(lane.budget)}`)) : null,
-      h("td", h("span", { class: "cluster" }, [
-        lane.paused ? badge("paused") : badge("open"),
-        mayAct ? actButton(lane.paused ? "▶ Resume" : "‖ Pause", `${lane.paused ? "Resume" : "Pause"} lane ${name}`, press) : null,
-      ])),
+      h("td", h("span", { class: "cluster" }, standing(name, lane, plant, mayAct, act))),
     ]);
   });
   return h("div", { class: "table", tabindex: "0", role: "group", "aria-label": "Lanes" }, [

@@ -56,5 +56,5 @@ export function meter(label, value, most, look = "") {
   return h("span", told, h("i", { style: { width: `${share * 100}%` } }));
 }
 
-export const actButton = (label, spoken, press, kind = "quiet") =>
-  h("button", { type: "button", class: ["button small", kind], "aria-label": spoken, title: spoken, onClick: press }, label);
+export const actButton = (label, spoken, press, { kind = "quiet", disabled = false } = {}) =>
+  h("button", { type: "button", class: ["button small", kind], "aria-label": spoken, title: spoken, disabled, onClick: press }, label);
