@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from penstock.model import Plant
 from penstock.web.board import frame
 from penstock.web.board.address import whole
 from penstock.web.board.analysts import Analysts
+from penstock.web.board.task_data import pieces_of
 
 
 def test_numbers_of_addresses_are_bounded() -> None:
@@ -46,6 +48,15 @@ def test_of_pages_that_no_browser_connects_to_only_the_newest_are_kept(
     frame.drop_unseen(newest)
     assert sorted(one.created for one in everybody if one.is_deleted) == [float(at) for at in range(10)]
     assert not any(one.is_deleted for one in seen)
+
+
+def test_a_log_is_sent_in_pieces() -> None:
+    data = b"line\n" * 200_000
+    file = io.BytesIO(data)
+    pieces = list(pieces_of(file))
+    assert b"".join(pieces) == data
+    assert max(map(len, pieces)) <= 262_144
+    assert file.closed
 
 
 async def test_a_question_that_cannot_be_sent_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 from fastapi import Request
 from nicegui import app
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from penstock.errors import UnknownTask
 from penstock.hosts.attempt_logs import kept_log, read_on
@@ -28,6 +27,7 @@ from penstock.web.board.viewer import viewer_of
 SHOWN_CHARACTERS = 20_000  # of a text, before it is asked for whole
 MOST_SHOWN_BYTES = 5_000_000  # of a text, in a page
 _PIECE_BYTES = 262_144
+_PLAIN = "text/plain; charset=utf-8"  # never as what it claims to be: a payload may be a page
 _LOOK_S = 0.2  # a file is looked at so often, as `tail -f` does
 _WAIT_S = 10.0
 _MOST_EVENTS = 10_000
@@ -93,11 +93,12 @@ async def _whole(desk: Desk, task_id: str, part: str, download: bool) -> Respons
 
 
 def _text(data: bytes, file: str | None) -> Response:
-    """Never as what it claims to be: a payload may be a page."""
-    headers = dict(_NO_STORE)
-    if file is not None:
-        headers["Content-Disposition"] = f'attachment; filename="{file}"'
-    return Response(data, headers=headers, media_type="text/plain; charset=utf-8")
+    return Response(data, headers=_as_file(file), media_type=_PLAIN)
+
+
+def _as_file(name: str | None) -> dict[str, str]:
+    saved = {} if name is None else {"Content-Disposition": f'attachment; filename="{name}"'}
+    return {**_NO_STORE, **saved}
 
 
 # ---- logs
@@ -111,15 +112,19 @@ async def _log(desk: Desk, task_id: str, number: int, after: int, download: bool
         raise UnknownTask(f"task {record.task.id} has no attempt {number}")
     if download:
         path = kept_log(desk.config, attempt)
-        data = (
-            (await _said(desk, attempt)).encode() if path is None else await asyncio.to_thread(_all_of, path)
-        )
-        return _text(data, f"{record.task.id}.{number}.log.txt")
+        name = f"{record.task.id}.{number}.log.txt"
+        if path is None:
+            return _text((await _said(desk, attempt)).encode(), name)
+        file = await asyncio.to_thread(path.open, "rb")
+        return StreamingResponse(pieces_of(file), headers=_as_file(name), media_type=_PLAIN)
     return JSONResponse(await _more(desk, attempt, after), headers=_NO_STORE)
 
 
-def _all_of(path: Path) -> bytes:
-    return path.read_bytes()
+def pieces_of(file: BinaryIO) -> Iterator[bytes]:
+    """A log may be longer than what memory has room for."""
+    with file:
+        while piece := file.read(_PIECE_BYTES):
+            yield piece
 
 
 async def _said(desk: Desk, attempt: Attempt) -> str:
