@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.store.now import Now
 from penstock.web import health
 from tests.unit.web_rig import PATIENCE_S, Web, serving, token
 
@@ -98,15 +99,37 @@ async def test_only_those_who_may_read_are_told_more_than_the_status(tmp_path: P
 async def test_those_who_ask_at_once_share_a_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(tmp_path) as web:
         looks = 0
-        snapshot = web.store.snapshot
+        owned_by = web.store.owned_by
 
-        async def counted(at: float) -> Any:
+        async def counted() -> Any:
             nonlocal looks
             looks += 1
-            return await snapshot(at)
+            return await owned_by()
 
-        monkeypatch.setattr(web.store, "snapshot", counted)
+        monkeypatch.setattr(web.store, "owned_by", counted)
         monkeypatch.setattr(health, "_FRESH_S", 1000.0)
         responses = await asyncio.gather(*(web.http.get("/health") for _ in range(20)))
         assert {response.status_code for response in responses} == {200}
         assert looks <= 1
+
+
+async def test_nobody_who_asks_has_the_queue_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C4: with a million tasks that takes seconds, and /health has two. Later looks are made from the first."""
+    async with serving(tmp_path) as web:
+        before: list[Now | None] = []
+        now = web.store.now
+
+        async def watched(at: float, seen: Now | None = None) -> Now:
+            before.append(seen)
+            return await now(at, seen)
+
+        async def dear(at: float) -> Any:
+            raise AssertionError("the whole queue was counted")
+
+        monkeypatch.setattr(web.store, "now", watched)
+        monkeypatch.setattr(web.store, "snapshot", dear)
+        assert (await until(web, "ok"))["store"]["queued"] == 0
+        assert before == []
+        for path in ("/metrics", "/api/hosts", "/api/lanes", "/api/gates"):
+            assert (await web.http.get(path)).status_code == 200
+        assert [seen is None for seen in before] == [True, False, False, False]

@@ -53,6 +53,7 @@ from penstock.web.login import PATHS
 from penstock.web.refusals import JSON, Refused, of_status, refusal_of, stopping
 from penstock.web.sessions import Sessions
 from penstock.web.shortcuts import Shortcuts
+from penstock.web.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class Parts:
     board: BoardProcess | None = None  # None: there is none here
     board_door: BoardDoor | None = None
     sessions: Sessions = field(init=False)
+    standing: Standing = field(init=False)
 
     def __post_init__(self) -> None:
         self.limits = Limits(self.config.server.max_queued_bytes)
@@ -92,6 +94,7 @@ class Parts:
         self.agent_door = AgentDoor(self.config, self.dispatcher, self.tokens, self.front_door)
         self.council_door = CouncilDoor(self.config)
         self.sessions = Sessions(self.tokens, self.store)
+        self.standing = Standing(self.store)
 
     def must_dispatch(self) -> None:
         """Refused when nobody would act on a request."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Path, Request
@@ -35,7 +34,7 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
 def _add_standing(app: FastAPI, parts: Parts) -> None:
     async def standing(request: Request, name: str) -> Response:
         enter(parts, request, "read")
-        snapshot = await parts.store.snapshot(time.time())
+        snapshot = await parts.standing.snapshot()
         return reply({name: status_record(parts.config.plant, snapshot)[name]})
 
     @app.get(

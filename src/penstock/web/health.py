@@ -19,7 +19,8 @@ from penstock.agents.endpoints import EndpointFile
 from penstock.config import Config
 from penstock.config.own_files import agents_dir
 from penstock.errors import StoreError
-from penstock.store.base import Snapshot
+from penstock.model import State
+from penstock.store.base import Epoch, Snapshot, TaskFilter
 from penstock.store.status import status_record
 from penstock.telemetry.agent_metrics import AgentSums
 from penstock.telemetry.metrics import CONTENT_TYPE
@@ -44,7 +45,7 @@ class Doctor:
         self._parts = parts
         self._looking = asyncio.Lock()
         self._seen: dict[str, Any] = {}
-        self.snapshot: Snapshot | None = None  # of the last look that succeeded
+        self._epoch: Epoch | None = None  # of the last look that succeeded
         self._seen_at = -_FRESH_S
 
     async def look(self) -> Mapping[str, Any]:
@@ -72,7 +73,7 @@ class Doctor:
         store = self._parts.store
         try:
             async with asyncio.timeout(_LOOK_S):
-                snapshot = await store.snapshot(time.time())
+                epoch = await store.owned_by()
                 await asyncio.shield(store.record([]))  # passes when all before it is on the disk
         except TimeoutError:
             return _check("failing", f"it has not answered for {_LOOK_S:g} s", queued=0)
@@ -80,8 +81,15 @@ class Doctor:
             return _check("failing", str(error), queued=0)
         if store.trouble is not None:
             return _check("failing", store.trouble, queued=0)
-        self.snapshot = snapshot
-        return _check("ok", "", queued=sum(snapshot.queued.values()))
+        self._epoch = epoch
+        return _check("ok", "", queued=await self._queued())
+
+    async def _queued(self) -> int:
+        """As the dispatcher knows it: the store would have to count, which takes seconds where it is long."""
+        if self._parts.dispatching:
+            statistics = self._parts.dispatcher.statistics
+            return statistics.live - statistics.running
+        return (await self._parts.store.count(TaskFilter(states=(State.QUEUED,)))).tasks
 
     def _dispatcher(self, store: Mapping[str, Any]) -> dict[str, Any]:
         parts = self._parts
@@ -91,7 +99,7 @@ class Doctor:
             return _check("failing", "it finishes what runs and takes in nothing more")
         if store["state"] != "ok":
             return _check("degraded", "it waits for the store")
-        epoch = None if self.snapshot is None else self.snapshot.epoch
+        epoch = self._epoch
         if epoch is None:
             return _check("failing", "it has lost the store")
         silent_s = time.time() - epoch.seen_at
@@ -157,8 +165,11 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
     async def metrics(request: Request) -> Response:
         """Needs the scope `read`."""
         caller_of(request.scope).must_have("read")
-        await doctor.look()
-        parts.metrics.stand(_standing(parts, doctor.snapshot))
+        found = await doctor.look()
+        is_read = found["store"]["state"] == "ok"
+        parts.metrics.stand(
+            _standing(parts, await parts.standing.snapshot() if is_read else parts.standing.last)
+        )
         if parts.config.agents:
             sums, containers = await asyncio.to_thread(_agents, parts.config)
             parts.metrics.stand_of_agents(sums)
