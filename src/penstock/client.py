@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from penstock.diagnosis.history import History
     from penstock.diagnosis.recording import Recording
     from penstock.diagnosis.summary import Summary
-    from penstock.diagnosis.waits import Explainer
+    from penstock.diagnosis.waits import Explainer, Stay
     from penstock.diagnosis.why.answer import Why
     from penstock.diagnosis.why.prediction import Prediction
     from penstock.diagnosis.why.waiting import Waiting
@@ -273,6 +273,14 @@ class Client:
     async def waits_now(self, routes: Iterable[str]) -> dict[str, WaitsFor]:
         """What queued tasks of these routes wait for, but for their dependencies and their times."""
         return await self._store.waits_now(routes)
+
+    async def stays(self, records: Sequence[TaskRecord]) -> list[Stay]:
+        """How long each of these waited and ran, in all its attempts, and since when it does what it does."""
+        from penstock.diagnosis.waits import Explainer
+
+        history = await self._store.stays([record.task.id for record in records])
+        explainer = Explainer(history, time.time())
+        return [explainer.stay(record) for record in records]
 
     async def waits_of_late(self, *, within_s: float = 3600.0) -> Waiting:
         """What tasks waited for, of late; of very many only the newest are looked at."""

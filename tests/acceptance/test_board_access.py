@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from penstock.diagnosis.timeline.axis import seconds
+from penstock.web.board.words import URGENCY
 from tests.acceptance.access_rig import PHONE_PX, findings, injected, overflow, walked
 from tests.acceptance.board_rig import EVIL, Board, Chromium, Scene, connected, looking, ready, small_plant
 
@@ -88,7 +90,7 @@ def test_colours_are_chosen_and_kept(board: Board, page: Page) -> None:
     grounds = set()
     for _ in range(3):
         page.get_by_role("button", name=re.compile("Colours")).click()
-        theme = page.evaluate("document.documentElement.dataset.theme ?? 'auto'")
+        theme = page.evaluate("document.documentElement.dataset.chosenTheme")
         grounds.add((theme, page.evaluate("getComputedStyle(document.body).backgroundColor")))
     assert {theme for theme, _ in grounds} == {"auto", "light", "dark"}
     assert len({ground for _, ground in grounds}) == 2
@@ -97,6 +99,28 @@ def test_colours_are_chosen_and_kept(board: Board, page: Page) -> None:
     ready(page, board.at("/queue"))
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     expect(page.get_by_role("button", name="Colours: dark")).to_be_visible()
+
+
+def test_times_and_priorities_are_told_as_everywhere_else(board: Board, page: Page) -> None:
+    """D6: 3m05s on every page, as the command line says it, by a clock of 24 hours; and one word for a priority."""
+    ready(page, board.at("/tasks/" + board.scene.queued))
+    amounts = [0.0, 0.042, 0.31, 9.2, 12.4, 61.2, 185.0, 7_800.0, 273_600.0]
+    told = page.evaluate(
+        """async (amounts) => {
+          const { exactMoment, shortMoment, spoken } = await import("/board/files/clock.js");
+          const { URGENCY } = await import("/board/words.js");
+          const evening = new Date(2001, 1, 3, 21, 5, 6) / 1000;
+          const today = new Date().setHours(21, 5, 6) / 1000;
+          return [amounts.map(spoken), shortMoment(today), exactMoment(evening), URGENCY];
+        }""",
+        amounts,
+    )
+    assert told[0] == [seconds(amount) for amount in amounts]
+    assert told[1] == "21:05:06"
+    assert "21:05:06.000" in told[2]
+    assert told[3] == list(URGENCY)
+    priority = page.locator("dl.facts > div", has=page.get_by_text("Priority", exact=True))
+    expect(priority).to_contain_text("1 – urgent")
 
 
 def test_keys_go_to_pages_but_not_while_typing(board: Board, page: Page) -> None:

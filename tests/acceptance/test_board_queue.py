@@ -50,12 +50,26 @@ def test_search_and_filters_stand_in_the_address(board: Board, page: Page) -> No
     expect(rows(page)).to_have_count(2)
     expect(told(page)).to_have_text("2 tasks match")
     expect(row_of(page, one)).to_contain_text("gate:vram")
+    expect(rows(page).first).to_contain_text(other)
+    page.get_by_label("Order").select_option(
+        "next to start first"
+    )  # the more urgent, though it came first too
+    expect(rows(page).first).to_contain_text(one)
+    expect(page.get_by_label("State")).to_have_value("queued")
+    expect(page).to_have_url(re.compile(r"state=queued&run=queue-filters&order=next$"))
+    expect(page.get_by_role("button", name="Later")).to_be_disabled()
+    page.get_by_label("State").select_option("")
+    expect(page.get_by_label("Order")).to_have_value("")
+    expect(rows(page).first).to_contain_text(other)
     page.keyboard.press("/")
     search = page.get_by_role("searchbox", name="Search")
     expect(search).to_be_focused()
     search.fill("queue-br")
     expect(rows(page)).to_have_count(1)
     expect(row_of(page, other)).to_be_visible()
+    expect(told(page)).to_have_text("1 task matches")
+    aloud = page.locator(".queue-count + [role=status]")
+    expect(aloud).to_have_text("1 task matches")  # it was asked for
     expect(page).to_have_url(re.compile(r"q=queue-br&run=queue-filters$"))
     expect(search).to_be_focused()
     page.go_back()
@@ -66,6 +80,8 @@ def test_search_and_filters_stand_in_the_address(board: Board, page: Page) -> No
     expect(row_of(page, one)).to_be_visible()
     page.get_by_label("State").select_option("failed")
     expect(page.get_by_text("No task fits")).to_be_visible()
+    expect(page.get_by_role("button", name="Cancel…")).to_be_hidden()
+    expect(page.locator(".queue-table")).to_be_hidden()
     page.get_by_label("State").select_option("")
     expect(state_of(page, one)).to_contain_text("queued")
     board.post(f"/api/tasks/{one}/cancel")
@@ -124,6 +140,9 @@ def test_a_selection_is_moved_cancelled_and_queued_again(board: Board, page: Pag
     page.get_by_role("checkbox", name=f"Select {ids[2]}").check()
     confirm(page, "Retry…", "Retry 1 task?")
     expect(state_of(page, ids[2])).to_contain_text("queued")
+    expect(
+        page.get_by_role("button", name="Retry…")
+    ).to_be_focused()  # whoever acts by keyboard stays where he was
     page.get_by_role("link", name=ids[2], exact=True).focus()
     page.keyboard.press("Enter")
     expect(page).to_have_url(board.at(f"/tasks/{ids[2]}"))

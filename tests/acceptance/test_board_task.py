@@ -36,6 +36,8 @@ def test_e7_a_running_task_is_cancelled_and_retried_by_click(board: Board, page:
     expect(headline).to_contain_text("cancelled")
     assert board.state(task_id) == "cancelled"
     expect(page.get_by_role("button", name="Cancel task")).to_be_disabled()
+    expect(page.get_by_role("button", name="Cancel task")).to_be_focused()
+    expect(headline.get_by_role("status")).to_contain_text("cancelled")  # told aloud
 
     retry.click()
     expect(headline).to_contain_text("running")
@@ -60,7 +62,7 @@ def test_e7_priority_is_changed_by_click_and_the_page_keeps_focus_selection_and_
     page.get_by_label("Priority", exact=True).select_option("1 – urgent")
     page.get_by_role("button", name="Change priority").click()
     priority = page.locator("dl.facts > div", has_text="Priority").locator("dd")
-    expect(priority).to_have_text("1")
+    expect(priority).to_have_text("1 – urgent")
     assert board.get(f"/api/tasks/{task_id}")["priority"] == 1
 
     # Both in parts that are shown anew: what does not differ must stay the very same.
@@ -73,7 +75,7 @@ def test_e7_priority_is_changed_by_click_and_the_page_keeps_focus_selection_and_
     assert before[0] == "held"
     assert "timeline" in before[1]
     board.post(f"/api/tasks/{task_id}/priority", {"priority": 4})
-    expect(priority).to_have_text("4 (least urgent)")
+    expect(priority).to_have_text("4 – least urgent")
     assert page.evaluate(seen) == before
     board.post(f"/api/tasks/{task_id}/cancel")
 

@@ -123,7 +123,7 @@ def test_e7_c5_it_shows_the_plant_looks_into_a_task_and_acts_on_it(plant: Serve,
         # What happens is seen as it comes.
         done = submit(plant, "draw")
         seen.press("f")
-        seen.shows("queued  f shows the others", second)
+        seen.shows("queued, next to start first  f shows", second)
         seen.press("f")
         seen.shows("ended  f shows the others", done, "1 done")
         seen.press("c")
@@ -131,7 +131,7 @@ def test_e7_c5_it_shows_the_plant_looks_into_a_task_and_acts_on_it(plant: Serve,
 
         # One task: what it waits for, and its payload as nothing but text.
         seen.press("f", "f")
-        seen.shows("queued  f shows the others", second)
+        seen.shows("queued, next to start first  f shows", second)
         seen.press("Enter")
         seen.shows(f"{second} has waited", "waited for", "lane:batch", "[bold]loud[/bold]")
         seen.press("0")

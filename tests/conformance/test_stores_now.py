@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.diagnosis.waits import Explainer, Stay
 from penstock.model import State, Task, Verdict
 from penstock.scheduling.messages import (
     AllChange,
@@ -24,7 +25,7 @@ from penstock.scheduling.messages import (
     WaitChange,
 )
 from penstock.scheduling.routes import route_key
-from penstock.store.base import Store
+from penstock.store.base import Store, TaskFilter
 from penstock.store.now import Now, QueuedKey, Running, WaitsFor
 from tests.conformance.store_rig import EVERY, ME, T0, MakeSpot, done, failed, opened, start, tasks
 
@@ -99,7 +100,6 @@ async def test_queued_tasks_are_counted_by_lane_and_priority(store: Store) -> No
     await store.record([start(ids[0]), done(ids[0]), cancelled(ids[3]), start(ids[4]), requeue(ids[4])])
     await store.submit(tasks(2, priority=0))
     now = await both(store, T0 + 3, now)
-    assert now.queued_by_lane() == {"default": 5, "fpf": 4}
     assert now.queued_by_priority() == {0: 3, 2: 6}
     await store.record([Revive(ids[0], T0 + 4)])
     assert (await both(store, T0 + 5, now)).queued_by_priority() == {0: 3, 2: 7}
@@ -132,7 +132,7 @@ async def test_a_task_that_was_forgotten_between_two_looks_is_not_counted(store:
     now = await store.now(T0)
     await store.record([start(ids[0]), done(ids[0])])
     assert await store.prune(T0 + 100) == 1
-    assert (await both(store, T0 + 100, now)).queued_by_lane() == {"default": 2}
+    assert (await both(store, T0 + 100, now)).queued_by_priority() == {2: 2}
 
 
 async def test_whatever_happens_a_look_from_the_last_one_is_right(store: Store) -> None:
@@ -255,3 +255,33 @@ async def test_who_owns_the_store_is_told_without_a_look_at_the_queue(store: Sto
     assert await store.owned_by() == epoch
     await store.release(epoch.number, T0 + 1)
     assert await store.owned_by() is None
+
+
+async def test_how_long_tasks_waited_and_ran_counts_all_attempts_and_no_rest(store: Store) -> None:
+    """D6: what was cancelled or failed, and is wanted again later, has not waited meanwhile."""
+    ids = await store.submit([replace(one, queued_at=T0) for one in tasks(4)])
+    await store.record(
+        [
+            start(ids[0], at=T0 + 10),
+            failed(ids[0], at=T0 + 20),
+            Revive(ids[0], T0 + 100),
+            start(ids[0], attempt=2, at=T0 + 103),
+            done(ids[0], attempt=2, at=T0 + 110),
+            cancelled(ids[1], at=T0 + 5),
+            Revive(ids[1], T0 + 50),
+            start(ids[2], at=T0 + 1),
+            requeue(ids[2], at=T0 + 31),
+        ]
+    )
+    explainer = Explainer(await store.stays(ids), T0 + 60)
+    records = {one.task.id: one for one in await store.tasks(TaskFilter())}
+    told = [explainer.stay(records[id]) for id in ids]
+    assert told == [
+        Stay(waited_s=13, ran_s=17, since=None),
+        Stay(waited_s=5, ran_s=0, since=T0 + 50),
+        Stay(waited_s=1, ran_s=30, since=T0 + 31),
+        Stay(waited_s=0, ran_s=0, since=T0),
+    ]
+    for id, stay in zip(ids, told, strict=True):  # as `why` has it
+        waits = Explainer(await store.history(task=id), T0 + 60).waits(records[id])
+        assert sum(wait.seconds for wait in waits) == stay.waited_s + (T0 + 60 - (stay.since or T0 + 60))

@@ -157,3 +157,35 @@ async def test_a_search_for_what_no_text_has_finds_nothing(store: Store) -> None
     await fill(store)
     for text in ("\0", "\0bd", "%", "_"):
         assert await found(store, TaskFilter(search=text)) == []
+
+
+async def test_what_starts_next_comes_first_and_is_paged(store: Store) -> None:
+    """D6: by when a task was queued, later by `aging_s` for each priority; what runs or has ended is not in it."""
+    await fill(store)
+    await store.record([start("n01"), Reprioritize("d29", T0 + 40, 4, 0)])
+    records = [one for one in await store.tasks(TaskFilter()) if one.state is State.QUEUED]
+    for aging_s in (0.0, 7.0, 1_000.0):
+        wanted = [
+            one.task.id
+            for one in sorted(
+                records, key=lambda one: (one.task.queued_at + one.task.priority * aging_s, one.number)
+            )
+        ]
+        chosen = TaskFilter(limit=7, aging_s=aging_s)
+        told: list[str] = []
+        while True:
+            page = await store.page(chosen)
+            told += [one.task.id for one in page.records]
+            if page.next is None:
+                break
+            chosen = replace(chosen, after=page.next)
+        assert told == wanted
+        assert [one.task.id for one in await store.tasks(TaskFilter(aging_s=aging_s))] == wanted
+    assert (await store.count(TaskFilter(aging_s=7.0))).tasks == len(wanted)
+    narrowed = TaskFilter(aging_s=1_000.0, lane="fast", search="daily", limit=100)
+    fast = [id for id in wanted if id[0] == "d" and int(id[1:]) % 2]
+    assert [one.task.id for one in (await store.page(narrowed)).records] == fast
+    by_kind = TaskFilter(aging_s=1_000.0, search="summ", limit=100)
+    assert [one.task.id for one in (await store.page(by_kind)).records] == [
+        id for id in wanted if int(id[1:]) % 2
+    ]

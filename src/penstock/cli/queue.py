@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from penstock.client import Client
     from penstock.config import Config
+    from penstock.diagnosis.waits import Stay
     from penstock.model import TaskRecord
     from penstock.store.base import Answer, TaskFilter
 
@@ -149,7 +150,8 @@ async def _tasks_table(config: Config, asked: TaskFilter, limit: int) -> int:
         asked = await _named(client, asked)
         records = await client.tasks(replace(asked, limit=limit + 1))
         now = time.time()
-        rows = [await _task_row(client, record, now) for record in records[:limit]]
+        stays = await client.stays(records[:limit])
+        rows = [_task_row(record, stay, now) for record, stay in zip(records, stays, strict=False)]
     if not rows:
         chosen = (asked.states, asked.run, asked.kind, asked.lane, asked.host, asked.search, asked.priorities)
         render.note("there are no tasks yet" if not any(chosen) else "no task fits")
@@ -182,24 +184,15 @@ async def _tasks_table(config: Config, asked: TaskFilter, limit: int) -> int:
     return 0
 
 
-async def _task_row(client: Client, record: TaskRecord, now: float) -> tuple[str, ...]:
+def _task_row(record: TaskRecord, stay: Stay, now: float) -> tuple[str, ...]:
     from penstock.store.keys import known_as
 
     task = record.task
-    end = now if record.ended_at is None else record.ended_at
-    if record.attempts > (record.state != "queued"):  # it was in the queue more than once
-        waited = sum(wait.seconds for wait in (await client.result(task.id)).waits)
-    else:
-        waited = (end if record.started_at is None else record.started_at) - task.queued_at
-    ran = ""
-    if record.started_at is not None and record.state == "running":
-        ran = render.seconds(end - record.started_at)
-    elif record.started_at is not None and record.state != "queued":
-        last = (
-            (await client.attempts(task.id))[-1] if record.state != "done" else None
-        )  # it may have ended waiting
-        ended_at = end if last is None or last.ended_at is None else last.ended_at
-        ran = render.seconds(ended_at - record.started_at)
+    goes_on_s = 0.0 if stay.since is None else max(0.0, now - stay.since)
+    is_queued = record.state == "queued"
+    waited_s = stay.waited_s + (goes_on_s if is_queued else 0.0)
+    ran_s = stay.ran_s + (0.0 if is_queued else goes_on_s)
+    has_run = record.started_at is not None and not is_queued
     return (
         task.id,
         "" if task.key is None else render.one_line(known_as(task.key), _NAME_WIDTH),
@@ -208,8 +201,8 @@ async def _task_row(client: Client, record: TaskRecord, now: float) -> tuple[str
         task.lane,
         str(task.priority),
         record.host or "",
-        render.seconds(waited),
-        ran,
+        render.seconds(waited_s),
+        render.seconds(ran_s) if has_run else "",
         str(record.attempts),
         task.run,
         render.one_line(record.error or "", _ERROR_WIDTH),

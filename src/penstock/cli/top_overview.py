@@ -74,14 +74,10 @@ class Rows(DataTable[Text]):
         return self._order[self.cursor_row] if 0 <= self.cursor_row < len(self._order) else None
 
 
-async def _next(client: Client) -> list[TaskRecord]:
-    """Of the queued ones those that are the most urgent, and among them the first that came."""
-    found: list[TaskRecord] = []
-    for priority in range(len(PRIORITIES)):
-        left = _MOST_ROWS - len(found)
-        if left > 0:
-            found += await client.tasks(TaskFilter((State.QUEUED,), priorities=(priority,), limit=left))
-    return found
+async def _next(client: Client) -> Sequence[TaskRecord]:
+    """Those that are to start next, the first of them first."""
+    chosen = TaskFilter((State.QUEUED,), limit=_MOST_ROWS, aging_s=client.config.plant.aging_s)
+    return (await client.page(chosen)).records
 
 
 async def _last(client: Client) -> list[TaskRecord]:
@@ -155,14 +151,19 @@ class Overview(Reads):
             rows = top_text.running_rows(record, time.time())
         else:
             found = await (_next(client) if shown == "queued" else _last(client))
-            rows = [(one.task.id, top_text.task_cells(shown, one, time.time())) for one in found]
+            stays, now = await client.stays(found), time.time()
+            rows = [
+                (one.task.id, top_text.task_cells(shown, one, stay, now))
+                for one, stay in zip(found, stays, strict=True)
+            ]
         if shown != self._list or not self.is_attached:
             return  # another was asked for meanwhile, and is being read
         self.query_one("#list", Static).update(self._heading(len(rows)))
         self._tasks.fill(rows)
 
     def _heading(self, rows: int) -> Text:
-        of = f", the first {_MOST_ROWS}" if rows == _MOST_ROWS else ""
+        order = ", next to start first" if self._list == "queued" else ""
+        of = f"{order}, the first {_MOST_ROWS}" if rows == _MOST_ROWS else order
         return Text.assemble(f"{self._list}{of}", ("  f shows the others", "not bold dim"))
 
     # ---- acting

@@ -13,6 +13,7 @@ from penstock.store.keys import known_as
 from penstock.store.status import status_record
 
 if TYPE_CHECKING:
+    from penstock.diagnosis.waits import Stay
     from penstock.model import Plant, Task, TaskRecord
     from penstock.store.now import Now, Running
 
@@ -141,12 +142,12 @@ def running_rows(record: Mapping[str, Any], now: float) -> list[tuple[str, Seque
     ]
 
 
-def task_cells(of: str, record: TaskRecord, now: float) -> Sequence[Text]:
+def task_cells(of: str, record: TaskRecord, stay: Stay, now: float) -> Sequence[Text]:
     """Of a queued or an ended task."""
     task = record.task
     name = _short(_name(task))
     if of == "queued":
-        waited = Text("" if record.attempts else _age(now - task.queued_at), justify="right")
+        waited = Text(_age(stay.waited_s + now - (stay.since or now)), justify="right")
         return (
             Text(task.id),
             Text(str(task.priority)),
@@ -156,14 +157,13 @@ def task_cells(of: str, record: TaskRecord, now: float) -> Sequence[Text]:
             _short(task.run),
             name,
         )
-    began, ended = record.started_at, record.ended_at
-    ran = "" if began is None or ended is None else render.seconds(ended - began)
+    ran = "" if record.started_at is None else render.seconds(stay.ran_s)
     return (
         Text(task.id),
         Text(str(record.state), _STATES.get(str(record.state), "")),
         _short(task.kind),
         _short(record.host or ""),
-        Text(render.moment(ended)),
+        Text(render.moment(record.ended_at)),
         Text(ran, justify="right"),
         _short(render.one_line(record.error)) if record.error else name,
     )

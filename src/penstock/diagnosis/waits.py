@@ -48,6 +48,14 @@ class _Span(NamedTuple):
     work_class: int | None = None
 
 
+class Stay(NamedTuple):
+    """How long a task was in the queue and how long it ran, in all attempts; at rest it was in neither."""
+
+    waited_s: float
+    ran_s: float
+    since: float | None  # when the wait or the attempt that goes on began; it counts in neither figure
+
+
 class Explainer:
     """Reads a history once; then explains any of its tasks."""
 
@@ -153,6 +161,24 @@ class Explainer:
             waits=self.waits(record),
             output=task.output,
             label=task.label,
+        )
+
+    def stay(self, record: TaskRecord) -> Stay:
+        """Of a history that has no more than the task's attempts and rests, too."""
+        queued = [(start, end) for start, end, _, _ in self._less_rests(record)]
+        ran = [
+            (one.started_at, record.ended_at if one.ended_at is None else one.ended_at)
+            for one in self._attempts[record.task.id]
+        ]
+        since = None
+        if record.state is State.QUEUED:
+            since = queued.pop()[0] if queued and queued[-1][1] >= self._now else self._now
+        elif record.state is State.RUNNING:
+            since = record.started_at
+        return Stay(
+            sum(end - start for start, end in queued),
+            sum(max(0.0, end - start) for start, end in ran if end is not None),
+            since,
         )
 
     def _queue_times(self, record: TaskRecord) -> Iterator[tuple[float, float, float, str]]:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 class TaskFilter:
     """Which tasks; fields left None do not narrow. Newest first when `newest`, else in order of arrival.
 
+    With `aging_s`, which is the plant's, only queued ones: what is to start next comes first.
+
     `host` is where a task ran last, or where it must run if it has not run yet. `search` is a text that an id, a
     key, the name of an issue or a run begins with; where there is none, that a kind begins with, or that a key or
     an error contains.
@@ -46,6 +48,7 @@ class TaskFilter:
     since: float | None = None  # only those that live, or ended since then
     search: str | None = None
     priorities: tuple[int, ...] | None = None
+    aging_s: float | None = None
 
 
 class Ahead(NamedTuple):
@@ -318,6 +321,9 @@ class Store(Protocol):
         imported runs are not among chosen ones, unless it is the run that is chosen: what explains them is another
         store's. `others`: with the attempts of all other tasks of that time, which tell who held what.
         """
+
+    async def stays(self, ids: Sequence[str]) -> History:
+        """Attempts and rests of these tasks and nothing else: when they were in the queue, and when they ran."""
 
     async def lately(self, since: float, most: int) -> Lately:
         """Tasks that live or ended since then, up to `most`; of imported runs none.

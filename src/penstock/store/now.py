@@ -87,9 +87,6 @@ class Now:
     gates_since: Mapping[str, float] = field(default_factory=dict)
     paused_since: float | None = None
 
-    def queued_by_lane(self) -> dict[str, int]:
-        return _summed((key.lane, count) for key, count in self.queued.items())
-
     def queued_by_priority(self) -> dict[int, int]:
         return _summed((key.priority, count) for key, count in self.queued.items())
 

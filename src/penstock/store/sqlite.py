@@ -305,6 +305,11 @@ class SQLiteStore:
 
         return await self._scan(partial(read_now, at=at, owner_lock=self._owner_lock, seen=seen))
 
+    async def stays(self, ids: Sequence[str]) -> History:
+        from penstock.store.sqlite_history import read_stays
+
+        return await self._scan(partial(read_stays, ids=list(ids)))
+
     async def waits_now(self, routes: Iterable[str]) -> dict[str, WaitsFor]:
         from penstock.store.sqlite_now import read_waits
 

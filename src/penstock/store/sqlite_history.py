@@ -97,6 +97,16 @@ def read_history(connection: sqlite3.Connection, wanted: Wanted, others: bool = 
     )
 
 
+def read_stays(connection: sqlite3.Connection, ids: Sequence[str]) -> History:
+    named = (json_text(list(ids)),)
+    return History(
+        [],
+        [attempt_of(row) for row in connection.execute(QUERIES["attempts_of_tasks"], named)],
+        *([], {}, [], [], [], []),
+        rests=[Rest(*row) for row in connection.execute(QUERIES["rests_of_tasks"], named)],
+    )
+
+
 def _wanted(connection: sqlite3.Connection, wanted: Wanted) -> list[TaskRecord]:
     if wanted.chosen is not None:
         return read_bare_tasks(connection, wanted.chosen)

@@ -31,6 +31,7 @@ MIGRATIONS: tuple[str, ...] = (
     "sqlite/0010_priorities.sql",
     "sqlite/0011_sessions.sql",
     "sqlite/0012_unwell.sql",
+    "sqlite/0013_next.sql",
 )
 QUERIES = Queries("sqlite/queries.sql")
 

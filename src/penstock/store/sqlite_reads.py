@@ -22,7 +22,7 @@ def read_task(connection: sqlite3.Connection, task_id: str) -> TaskRecord | None
 
 
 def read_tasks(connection: sqlite3.Connection, chosen: TaskFilter) -> list[TaskRecord]:
-    if chosen.search:
+    if chosen.search or chosen.aging_s is not None:
         return read_searched(connection, chosen, full=True)
     query, parameters = _filtered(chosen)
     return [full_record_of(row) for row in connection.execute(query, parameters)]

@@ -17,6 +17,7 @@ from penstock.model import State, TaskRecord
 from penstock.store.base import TaskFilter
 from penstock.store.pages import TaskCount, TaskPage
 from penstock.store.rows import full_record_of, json_text, record_of
+from penstock.store.sqlite_next import numbers_next
 from penstock.store.sqlite_open import QUERIES
 
 PATIENCE_S = 0.06  # for looking through tasks, before what was found is given back
@@ -69,6 +70,8 @@ def read_page(
 ) -> TaskPage:
     """The next tasks that fit, as many as are asked for or as can be found soon."""
     limit = 100 if chosen.limit is None else chosen.limit
+    if chosen.aging_s is not None:
+        return _next_page(connection, chosen, limit, full, patience_s)
     found: list[int] = []
     reached: int | None = None
     for numbers, looked_to in _batches(connection, chosen, patience_s, limit):
@@ -79,11 +82,29 @@ def read_page(
     return TaskPage(_records(connection, found, chosen.newest, full), reached)
 
 
+def _next_page(
+    connection: sqlite3.Connection, chosen: TaskFilter, limit: int, full: bool, patience_s: float
+) -> TaskPage:
+    assert chosen.aging_s is not None
+    where = _Where(*conditions_of(chosen))
+    if chosen.search:
+        named = _named(connection, chosen.search)
+        if named:
+            where = _also(where, "number IN (SELECT value FROM json_each(?))", [json_text(named)])
+        else:
+            where = _searched(where, chosen.search, is_named=named is None)
+    told = (where.conditions, where.parameters)
+    found, reached = numbers_next(connection, told, chosen.aging_s, chosen.after, limit, patience_s)
+    records = {record.number: record for record in _records(connection, found, False, full)}
+    return TaskPage([records[number] for number in found if number in records], reached)
+
+
 def count_tasks(
     connection: sqlite3.Connection, chosen: TaskFilter, most: int, patience_s: float = PATIENCE_S
 ) -> TaskCount:
     """How many fit, as far as that can be told soon; beyond `most` nobody counts."""
-    chosen = replace(chosen, after=None, limit=None)
+    states = chosen.states if chosen.aging_s is None else (State.QUEUED,)
+    chosen = replace(chosen, after=None, limit=None, states=states)
     counted = 0
     reached: int | None = None
     for numbers, looked_to in _batches(connection, chosen, patience_s, most + 1):
@@ -120,28 +141,24 @@ def _batches(
     if not text:
         yield from _looked(connection, where, chosen, patience_s, most)
         return
-    if (named := _named(connection, text)) is None:
-        by_name = "(id BETWEEN ? AND ? OR key BETWEEN ? AND ? OR key BETWEEN ? AND ? OR run BETWEEN ? AND ?)"
-        ranges = [
-            text,
-            text + _END,
-            text,
-            text + _END,
-            _ISSUE + text,
-            _ISSUE + text + _END,
-            text,
-            text + _END,
-        ]
-        where = _also(where, by_name, ranges)
-    elif named:
+    named = _named(connection, text)
+    if named:
         yield from _of_these(connection, where, chosen, named, most)
         return
-    else:
-        if "\0" in text:
-            return  # no key or error has one, and LIKE would end there
-        words = "(kind BETWEEN ? AND ? OR key LIKE ? ESCAPE '\\' OR error LIKE ? ESCAPE '\\')"
-        where = _also(where, words, [text, text + _END, _contains(text), _contains(text)])
+    where = _searched(where, text, is_named=named is None)
     yield from _looked(connection, where, chosen, patience_s, most)
+
+
+def _searched(where: _Where, text: str, is_named: bool) -> _Where:
+    """By the beginnings of names where there are very many such; else by what kinds, keys and errors say."""
+    if is_named:
+        by_name = "(id BETWEEN ? AND ? OR key BETWEEN ? AND ? OR key BETWEEN ? AND ? OR run BETWEEN ? AND ?)"
+        begins = (text, text, _ISSUE + text, text)
+        return _also(where, by_name, [end for one in begins for end in (one, one + _END)])
+    if "\0" in text:
+        return _also(where, "0", [])  # no key or error has one, and LIKE would end there
+    words = "(kind BETWEEN ? AND ? OR key LIKE ? ESCAPE '\\' OR error LIKE ? ESCAPE '\\')"
+    return _also(where, words, [text, text + _END, _contains(text), _contains(text)])
 
 
 def _named(connection: sqlite3.Connection, text: str) -> list[int] | None:

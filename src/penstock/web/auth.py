@@ -52,7 +52,7 @@ class Caller:
                 403,
                 "forbidden",
                 f"the token {self.name!r} has not the scope {scope!r}",
-                "use one that has it: `penstock token add NAME --scope …`",
+                f"use one that has it: `penstock token add NAME --scope {scope}`",
             )
 
     def lane_of(self, asked: str | None) -> str:

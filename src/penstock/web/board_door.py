@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from html import escape
 
 from penstock.web.auth import Caller, Tokens
 from penstock.web.board.viewer import Viewer, as_header
@@ -66,7 +67,8 @@ class BoardDoor:
             await self._answer(scope, receive, send)
         except Refused as refused:
             if is_for_reading(scope):
-                await page(failed_page(refused), refused.status, send, refused.headers)
+                anew = escape(to_login(scope)) if refused.status == 403 and scope["path"] not in PATHS else ""
+                await page(failed_page(refused, anew), refused.status, send, refused.headers)
             else:
                 await refuse(refused, scope, send)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping
 from html import escape
 
@@ -73,10 +74,17 @@ def document(title: str, inner: str) -> bytes:
     ).encode()
 
 
-def failed_page(refused: Refused) -> bytes:
-    remedy = f'<p class="soft">{escape(refused.remedy)}</p>' if refused.remedy else ""
+def failed_page(refused: Refused, anew: str = "") -> bytes:
+    """`anew` is the address of the log-in, where another token would help."""
+    remedy = f'<p class="soft">{_prose(refused.remedy)}</p>' if refused.remedy else ""
     title = "You may not see this" if refused.status == 403 else "The board is not there"
-    return document(title, f"<h1>{title}</h1><p>{escape(refused.message)}</p>{remedy}")
+    out = f'<p><a href="{anew}">Log in with another token</a></p>' if anew else ""
+    return document(title, f"<h1>{title}</h1><p>{_prose(refused.message)}</p>{remedy}{out}")
+
+
+def _prose(text: str) -> str:
+    """As markup, with the commands in it, which stand between backticks, as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def starting_page() -> bytes:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from nicegui.element import Element
 
-from penstock.web.board.elements import tag
+from penstock.web.board.elements import prose, tag
 from penstock.web.board.notices import attempted
 
 Look = Literal["plain", "main", "danger", "quiet"]
@@ -61,6 +61,7 @@ class Button(Element):
         self._label = self._text = label
         self._handler = on_click
         self._busy = False
+        self._why_not: str | None = None
         self._asked: Dialog | None = None
         self._confirm = confirm
         self._props["type"] = "button"
@@ -68,21 +69,22 @@ class Button(Element):
         self.on("click", self._pressed, args=[])
 
     def say(self, label: str) -> None:
-        self._label = self._text = label
-        self.update()
+        if label != self._label:
+            self._label = label
+            self._tell()
 
     def enable(self, why_not: str | None = None) -> None:
-        """With a reason it cannot be pressed, and the reason stands on hover; without, it can."""
+        """With a reason it cannot be pressed, and the reason stands on hover; without, it can. Not `disabled`: the
+        focus would be lost with it, and whoever comes by keyboard would not learn the reason."""
+        self._why_not = why_not
         if why_not is None:
-            self._props.pop("disabled", None)
             self._props.pop("title", None)
         else:
-            self._props["disabled"] = True
             self._props["title"] = why_not
-        self.update()
+        self._tell()
 
     async def _pressed(self) -> None:
-        if self._busy or self._props.get("disabled"):
+        if self._busy or self._why_not is not None:
             return
         if self._confirm is None:
             await self._work()
@@ -90,24 +92,29 @@ class Button(Element):
             self._ask(self._confirm)
 
     async def _work(self) -> None:
-        # Not `disabled`: the focus would be lost with it.
         self._busy = True
-        self._props["aria-busy"] = self._props["aria-disabled"] = "true"
-        self._text = f"{self._label.removesuffix('…')}…"
-        self.update()
+        self._props["aria-busy"] = "true"
+        self._tell()
         try:
             await attempted(self.client, self._handler)
         finally:
             self._busy = False
             if not self.is_deleted:
-                del self._props["aria-busy"], self._props["aria-disabled"]
-                self._text = self._label
-                self.update()
+                del self._props["aria-busy"]
+                self._tell()
+
+    def _tell(self) -> None:
+        self._text = f"{self._label.removesuffix('…')}…" if self._busy else self._label
+        if self._busy or self._why_not is not None:
+            self._props["aria-disabled"] = "true"
+        else:
+            self._props.pop("aria-disabled", None)
+        self.update()
 
     def _ask(self, question: str) -> None:
         if self._asked is None:
             with self.client.content, dialog(self._label.removesuffix("…")) as self._asked:
-                tag("p", question)
+                prose("p", question)
                 with tag("div", class_="actions"):
                     button("No, go back", self._asked.close)
                     button(self._label.removesuffix("…"), self._agreed, kind="danger")

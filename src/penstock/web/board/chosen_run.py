@@ -9,6 +9,7 @@ from nicegui import ui
 from penstock.store.base import RunCount
 from penstock.web.board.frame import Visit
 from penstock.web.board.toolkit import BASE, empty, field, link, select, tag
+from penstock.web.board.words import counted
 
 _MOST = 50
 
@@ -40,5 +41,4 @@ def _quoted(name: str) -> str:
 
 
 def _told(one: RunCount) -> str:
-    tasks = f"{one.tasks:,} task{'' if one.tasks == 1 else 's'}"
-    return f"{one.run} · {tasks}" + (f", {one.live:,} not ended" if one.live else "")
+    return f"{one.run} · {counted(one.tasks, 'task')}" + (f", {one.live:,} not ended" if one.live else "")

@@ -13,6 +13,7 @@ from nicegui.element import Element
 
 from penstock.diagnosis.timeline.palette import WAITS
 from penstock.web.board.looks import look_of
+from penstock.web.board.words import pieces
 
 BASE = "/board"  # where the server shows the board; paths of pages are below it
 
@@ -39,10 +40,26 @@ def inside(parent: Element, make: Callable[..., Element], *args: Any, **how: Any
         return make(*args, **how)
 
 
+def prose(name: str, /, text: str, **attributes: Any) -> Element:
+    """A sentence in which commands stand between backticks: they are shown as code."""
+    made = tag(name, **attributes)
+    with made:
+        for is_command, piece in pieces(text):
+            tag("code" if is_command else "span", piece)
+    return made
+
+
 def say(element: Element, text: str) -> None:
     """Another text in an element that `tag` made."""
     if element._text != text:
         element._text = text
+        element.update()
+
+
+def hide(element: Element, is_hidden: bool) -> None:
+    """By the attribute, for everybody: NiceGUI's own way is a class of a stylesheet that is not loaded."""
+    if element._props.get("hidden", False) is not is_hidden:
+        element._props["hidden"] = is_hidden
         element.update()
 
 
@@ -84,7 +101,7 @@ def empty(title: str, what_to_do: str, command: str | None = None) -> Element:
     made = tag("div", class_="empty")
     with made:
         tag("p", title, class_="empty-title")
-        tag("p", what_to_do)
+        prose("p", what_to_do)
         if command is not None:
             with tag("p"):
                 tag("code", command, class_="command")

@@ -15,6 +15,7 @@ from nicegui import Client, app, context, ui
 from nicegui.element import Element
 
 from penstock.errors import PenstockError
+from penstock.web.board import words
 from penstock.web.board.components import (
     ClockSetter,
     Connection,
@@ -25,7 +26,7 @@ from penstock.web.board.components import (
     ThemeSwitch,
 )
 from penstock.web.board.desk import Desk
-from penstock.web.board.elements import BASE, inside, tag
+from penstock.web.board.elements import BASE, inside, prose, tag
 from penstock.web.board.looks import palette_css
 from penstock.web.board.news import Refresh
 from penstock.web.board.notices import Kind, Notices
@@ -84,6 +85,10 @@ def add_pages(pages: Sequence[Page], desk: Desk) -> None:
     def palette() -> Response:
         return Response(css, media_type="text/css")
 
+    @app.get("/words.js", include_in_schema=False)
+    def spoken() -> Response:
+        return Response(words.script(), media_type="text/javascript")
+
     links = "\n".join(_stylesheet(f"{BASE}/{path}") for path in ("palette.css", *_LOOKS))
     ui.add_head_html(f'<script src="{BASE}/files/theme.js"></script>\n{links}', shared=True)
     for page in pages:
@@ -111,7 +116,7 @@ def _add(page: Page, pages: Sequence[Page], desk: Desk) -> None:
             except PenstockError as error:
                 with tag("div", class_="empty", role="alert"):
                     tag("p", "This page cannot be shown", class_="empty-title")
-                    tag("p", str(error))
+                    prose("p", str(error))
                 return None
 
 

@@ -38,11 +38,7 @@ def palette_css() -> str:
     """`--wait-gate`, `--host-0`: one variable for each, so that pages and pictures agree."""
     light = "".join(_lines(lambda look: look.colour, 0))
     dark = "".join(_lines(lambda look: look.dark, 1))
-    return (
-        f":root {{\n{light}}}\n"
-        f'@media (prefers-color-scheme: dark) {{\n:root:not([data-theme="light"]) {{\n{dark}}}\n}}\n'
-        f':root[data-theme="dark"] {{\n{dark}}}\n'
-    )
+    return f':root {{\n{light}}}\n:root[data-theme="dark"] {{\n{dark}}}\n'
 
 
 def _lines(colour: Callable[..., str], ground: int) -> list[str]:

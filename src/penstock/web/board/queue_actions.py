@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from nicegui.element import Element
+
 from penstock.model import DEFAULT_PRIORITY, PRIORITIES
 from penstock.store.base import TaskCount
 from penstock.web.board.buttons import button, dialog
@@ -13,6 +15,7 @@ from penstock.web.board.forms import select
 from penstock.web.board.frame import Visit
 from penstock.web.board.queue_asked import Asked
 from penstock.web.board.viewer import Viewer
+from penstock.web.board.words import counted, urgency
 
 _WORDS = {"cancel": "Cancel", "retry": "Retry", "priority": "Change the priority of"}
 _DONE = {"cancel": "cancelled or stopping", "retry": "queued again", "priority": "moved"}
@@ -37,15 +40,16 @@ class Actions:
         self._do = "cancel"
         refused = may_change(visit.viewer)
         self.is_shown = refused is None
+        self.shown: list[Element] = []  # what is of no use where there is nothing to act on
         if refused is not None:
             tag("p", refused, class_="soft")
             return
-        with tag("div", class_="queue-actions", role="group", aria_label="Actions on the selection"):
+        with tag("div", class_="queue-actions", role="group", aria_label="Actions on the selection") as bar:
             self._told = tag("p", "", class_="queue-chosen", role="status")
             self._every = button("Select all that match", self._choose_all, kind="quiet")
             self._cancel = button("Cancel…", lambda: self._ask("cancel"), kind="danger")
             self._retry = button("Retry…", lambda: self._ask("retry"))
-            words = {str(one): f"priority {one}" for one in PRIORITIES}
+            words = {str(one): f"priority {urgency(one)}" for one in PRIORITIES}
             self._priority = select("New priority", words, str(DEFAULT_PRIORITY), hide_label=True)
             self._move = button("Set priority…", lambda: self._ask("priority"))
         with dialog("Sure?") as self._dialog:
@@ -53,6 +57,7 @@ class Actions:
             with tag("div", class_="actions"):
                 button("No, go back", self._dialog.close)
                 button("Yes, do it", self._agreed, kind="danger")
+        self.shown = [bar]
         self.choose([])
 
     def choose(self, task_ids: Sequence[str]) -> None:
@@ -75,17 +80,32 @@ class Actions:
             return
         number = self._number()
         say(self._told, f"{number} selected" if self._all or self._chosen else "Nothing selected")
-        self._every.say("Select only the rows" if self._all else f"Select all {self._count} that match")
+        every = f"Select {'the' if self._is_one else 'all'} {self._matching()}"
+        self._every.say("Select only the rows" if self._all else every)
         why_not = None if self._all or self._chosen else "Select tasks first."
         for one in (self._cancel, self._retry, self._move):
             one.enable(why_not)
 
     def _number(self) -> str:
-        return f"All {self._count} that match" if self._all else f"{len(self._chosen):,}"
+        return (
+            f"{'The' if self._is_one else 'All'} {self._matching()}"
+            if self._all
+            else f"{len(self._chosen):,}"
+        )
+
+    def _matching(self) -> str:
+        return "1 that matches" if self._is_one else f"{self._count} that match"
+
+    @property
+    def _is_one(self) -> bool:
+        return str(self._count) == "1"
 
     def _ask(self, do: str) -> None:
         self._do = do
-        which = f"all {self._count} tasks that match" if self._all else _tasks(len(self._chosen))
+        matching = (
+            "the 1 task that matches" if str(self._count) == "1" else f"all {self._count} tasks that match"
+        )
+        which = matching if self._all else counted(len(self._chosen), "task")
         to = f" to {self._priority.value}" if do == "priority" else ""
         say(self._question, f"{_WORDS[do]} {which}{to}?{_LOST if do == 'cancel' else ''}")
         self._dialog.open()
@@ -112,12 +132,8 @@ class Actions:
         await self._done()
 
     def _report(self, counts: dict[str, int], reasons: Sequence[str]) -> None:
-        text = f"{_tasks(counts['done'])} {_DONE[self._do]}"
+        text = f"{counted(counts['done'], 'task')} {_DONE[self._do]}"
         left = [f"{counts[name]:,} {name}" for name in ("skipped", "refused") if counts[name]]
         if left:
             text += f"; {', '.join(left)}: {reasons[0]}" if reasons else f"; {', '.join(left)}"
         self._visit.notice("good" if counts["done"] and not left else "warning", f"{text}.")
-
-
-def _tasks(number: int) -> str:
-    return "1 task" if number == 1 else f"{number:,} tasks"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
@@ -23,6 +23,8 @@ STATES = {
     "unwell": "failed, cancelled or blocked",
     **{str(state): str(state) for state in State},
 }
+NEXT = "next"
+ORDERS = {"": "newest first", NEXT: "next to start first"}
 _LONGEST = 200
 
 
@@ -37,6 +39,7 @@ class Asked:
     host: str = ""
     run: str = ""
     priority: str = ""
+    order: str = ""  # only what is queued can be next to start
     after: str = ""
 
     @classmethod
@@ -48,6 +51,10 @@ class Asked:
             known["state"] = ""
         if known["priority"] not in {str(priority) for priority in PRIORITIES}:
             known["priority"] = ""
+        if known["order"] not in ORDERS:
+            known["order"] = ""
+        if known["order"] == NEXT:
+            known["state"] = str(State.QUEUED)
         if not known["after"].isdecimal():
             known["after"] = ""
         return cls(**known)
@@ -59,9 +66,17 @@ class Asked:
 
     @property
     def narrows(self) -> bool:
-        return any(getattr(self, one.name) for one in fields(self) if one.name != "after")
+        return any(getattr(self, one.name) for one in fields(self) if one.name not in ("after", "order"))
 
-    def filter(self) -> TaskFilter:
+    def changed(self, given: Mapping[str, str]) -> Asked:
+        """Asked for otherwise. Whoever wants to see what is next wants what is queued; whoever wants another state
+        then, not that order."""
+        asked = Asked(**given)
+        if asked.order == NEXT and asked.state != State.QUEUED:
+            return replace(asked, order="") if self.order == NEXT else replace(asked, state=str(State.QUEUED))
+        return asked
+
+    def filter(self, aging_s: float) -> TaskFilter:
         return TaskFilter(
             states=_STATES.get(self.state),
             run=self.run or None,
@@ -70,9 +85,10 @@ class Asked:
             host=self.host or None,
             limit=ROWS,
             after=int(self.after) if self.after else None,
-            newest=True,
+            newest=self.order != NEXT,
             search=self.q or None,
             priorities=(int(self.priority),) if self.priority else None,
+            aging_s=aging_s if self.order == NEXT else None,
         )
 
     def body(self) -> dict[str, Any]:

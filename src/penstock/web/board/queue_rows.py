@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from penstock.client import Client
+from penstock.diagnosis.waits import Stay
 from penstock.model import State, Task, TaskRecord
 from penstock.scheduling.routes import route_key
 from penstock.store.keys import known_as
 from penstock.store.now import WaitsFor
-from penstock.web.board.tables import At, Badge, Cell, Column, Lasted, Link, Row, Soft
+from penstock.web.board.tables import At, Badge, Cell, Column, Lasted, Link, Row, Seconds, Soft
 
 _ERROR_WIDTH = 120
 COLUMNS = (
@@ -36,22 +37,23 @@ async def rows_of(client: Client, records: Sequence[TaskRecord]) -> list[Row]:
     waits = await client.waits_now({_route(task) for task in queued}) if queued else {}
     needed = {name for task in queued for name in task.after}
     states = await client.states(needed) if needed else {}
-    return [_row(record, waits, states) for record in records]
+    stays = await client.stays(records)
+    return [_row(record, stay, waits, states) for record, stay in zip(records, stays, strict=True)]
 
 
-def _row(record: TaskRecord, waits: Mapping[str, WaitsFor], states: Mapping[str, State]) -> Row:
+def _row(record: TaskRecord, stay: Stay, waits: Mapping[str, WaitsFor], states: Mapping[str, State]) -> Row:
     task = record.task
     is_queued = record.state is State.QUEUED
     started_at = None if is_queued else record.started_at
-    name = task.id if task.key is None else known_as(task.key)
+    name = _name(task)
     cells: list[Cell] = [
         Badge(str(record.state)),
         task.priority,
         Link(name, f"/tasks/{quote(task.id, safe='')}", None if name == task.id else task.id),
         task.kind,
         _why(record, waits, states) if is_queued else _shortened(record.error),
-        Lasted(task.queued_at, record.ended_at if started_at is None else started_at),
-        None if started_at is None else Lasted(started_at, record.ended_at),
+        _lasted(stay.waited_s, stay.since if is_queued else None),
+        None if started_at is None else _lasted(stay.ran_s, None if is_queued else stay.since),
         Link(task.lane, f"/queue?lane={quote(task.lane, safe='')}"),
         _link(record.host or task.host, "host"),
         _link(task.run, "run"),
@@ -60,6 +62,16 @@ def _row(record: TaskRecord, waits: Mapping[str, WaitsFor], states: Mapping[str,
         None if record.ended_at is None else At(record.ended_at),
     ]
     return Row(cells, key=task.id, name=name)
+
+
+def _lasted(before_s: float, since: float | None) -> Cell:
+    return Seconds(before_s) if since is None else Lasted(since, plus_s=before_s)
+
+
+def _name(task: Task) -> str:
+    if task.key is not None:
+        return known_as(task.key)
+    return task.id if task.label is None else str(task.label)
 
 
 def _why(record: TaskRecord, waits: Mapping[str, WaitsFor], states: Mapping[str, State]) -> Soft:

@@ -15,6 +15,7 @@ from penstock.config.masking import masked
 from penstock.config.problems import dotted, file_shown
 from penstock.errors import ConfigError
 from penstock.web.board.sheet import Node, badge, node
+from penstock.web.board.words import counted
 from penstock.wiring import read_config
 
 _MOST_LINES = 5_000
@@ -90,8 +91,7 @@ def about(file: ConfigFile) -> Node:
 def _verdict(file: ConfigFile) -> Node:
     if not file.problems:
         return badge("up", "valid")
-    count = len(file.problems)
-    return badge("down", f"{count} {'error' if count == 1 else 'errors'}")
+    return badge("down", counted(len(file.problems), "error"))
 
 
 def _problems(file: ConfigFile) -> Node | None:

@@ -11,6 +11,7 @@ from penstock.setup.checkup import Finding
 from penstock.store.base import HostStatus
 from penstock.web.board.checkups import Checkup
 from penstock.web.board.sheet import Node, badge, moment, node, queue_link, rows_of
+from penstock.web.board.words import counted
 
 _LOOKS = {"well": ("up", "well"), "warning": ("paused", "note"), "wrong": ("down", "wrong")}
 _MOST_MODELS = 3
@@ -100,7 +101,9 @@ def _tried(found: Finding | None, checkup: Checkup) -> list[Node]:
 def others(checkup: Checkup) -> Node | None:
     if checkup.trouble:
         return node("p", checkup.trouble, class_="wrong", role="alert")
-    if not checkup.others:
+    # The server is the one that shows this page: whether its address is free or taken says nothing.
+    tried = [one for one in checkup.others if one.what != "server"]
+    if not tried:
         return None
     heads = ("", "What", "Name", "Detail")
     rows = [
@@ -112,7 +115,7 @@ def others(checkup: Checkup) -> Node | None:
             node("td", one.detail, class_="wide"),
             key=f"{place}",
         )
-        for place, one in enumerate(checkup.others)
+        for place, one in enumerate(tried)
     ]
     return rows_of("Everything else that was tried", heads, rows)
 
@@ -123,8 +126,8 @@ def how_it_went(checkup: Checkup) -> Node:
     tried, wrong = len(checkup.hosts), sum(one.state == "wrong" for one in checkup.hosts.values())
     if checkup.goes_on:
         return node("p", f"Trying… {tried} have answered so far.", class_="soft", role="status")
-    wrong += sum(one.state == "wrong" for one in checkup.others)
-    told = "All is well" if not wrong else f"{wrong} {'thing' if wrong == 1 else 'things'} to put right"
+    wrong += sum(one.state == "wrong" for one in checkup.others if one.what != "server")
+    told = "All is well" if not wrong else f"{counted(wrong, 'thing')} to put right"
     return node(
         "p",
         f"{told}. Tried at ",

@@ -11,12 +11,14 @@ from urllib.parse import quote
 from nicegui.element import Element
 
 from penstock.errors import UsageError
+from penstock.model import PRIORITIES
 from penstock.web.board.buttons import button, dialog
 from penstock.web.board.elements import empty, section, tag
 from penstock.web.board.forms import checkbox, field, form, select, submit
 from penstock.web.board.frame import Visit
 from penstock.web.board.tables import At, Code, Column, Row, table
 from penstock.web.board.task_texts import Copy
+from penstock.web.board.words import urgency
 
 _SCOPES = {
     "submit": "submit: submit tasks and make calls",
@@ -116,7 +118,7 @@ class Tokens:
 
     def _form(self) -> None:
         lanes = {"": "any lane", **{lane.name: lane.name for lane in self._visit.desk.config.plant.lanes}}
-        urgency = {"": "any priority", **{str(one): f"{one} at most" for one in range(5)}}
+        levels = {"": "any priority", **{str(one): f"{urgency(one)}, at most" for one in PRIORITIES}}
         self._making = tag("details", class_="add-token")
         with self._making:
             tag("summary", "Make a token…")
@@ -128,7 +130,7 @@ class Tokens:
                         scope: checkbox(words, scope != "admin") for scope, words in _SCOPES.items()
                     }
                 self._lane = select("Lane", lanes, description="All that it submits goes there.")
-                self._priority = select("Priority", urgency, description="The most urgent its tasks may be.")
+                self._priority = select("Priority", levels, description="The most urgent its tasks may be.")
                 self._rate = field(
                     "Requests a minute", kind="number", min="1", placeholder="as the server has it"
                 )

@@ -18,6 +18,7 @@ from nicegui.element import Element
 
 from penstock.web.board.elements import BASE
 from penstock.web.board.looks import look_of
+from penstock.web.board.words import pieces
 
 Node = str | dict[str, Any]
 
@@ -64,12 +65,18 @@ def queue_link(text: str, **chosen: str) -> Node:
     )
 
 
+def prose(text: str | None) -> list[Node]:
+    """A sentence in which commands stand between backticks: they are shown as code."""
+    return [node("code", piece) if is_command else piece for is_command, piece in pieces(text or "")]
+
+
 def moment(at: float) -> Node:
     return node("moment", at=at)
 
 
-def elapsed(since: float, until: float | None = None) -> Node:
-    return node("elapsed", since=since, until=until)
+def elapsed(since: float, until: float | None = None, plus_s: float = 0.0) -> Node:
+    """It ticks until there is an end; `plus_s` is what had been before."""
+    return node("elapsed", since=since, until=until, plus=plus_s)
 
 
 def badge(state: str, text: str | None = None) -> Node:

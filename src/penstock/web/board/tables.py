@@ -41,8 +41,16 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Lasted:
+    """It ticks until there is an end; `plus_s` is what had been before."""
+
     since: float
     until: float | None = None
+    plus_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +65,7 @@ class Soft:
     title: str | None = None
 
 
-Cell = str | int | float | Link | Badge | At | Lasted | Code | Soft | Callable[[], Any] | None
+Cell = str | int | float | Link | Badge | At | Lasted | Seconds | Code | Soft | Callable[[], Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +150,10 @@ class Table(Element, component=Path(__file__).parent / "files" / "table.js"):
                 return {"is": "badge", "text": text or state, "look": look, "sign": sign}
             case At(at):
                 return {"is": "moment", "at": at}
-            case Lasted(since, until):
-                return {"is": "elapsed", "since": since, "until": until}
+            case Lasted(since, until, plus_s):
+                return {"is": "elapsed", "since": since, "until": until, "plus": plus_s}
+            case Seconds(seconds):
+                return {"is": "seconds", "seconds": seconds}
             case Code(text, title) | Soft(text, title):
                 return {"is": type(cell).__name__.lower(), "text": text, "title": title}
         return cell

@@ -16,14 +16,8 @@ from penstock.web.board.forms import select
 from penstock.web.board.frame import Visit
 from penstock.web.board.sheet import Sheet, node
 from penstock.web.board.viewer import Viewer
+from penstock.web.board.words import urgency
 
-_WORDS = {
-    0: "0 – most urgent",
-    1: "1 – urgent",
-    2: "2 – usual",
-    3: "3 – less urgent",
-    4: "4 – least urgent",
-}
 _CANCEL = "Cancel this task? An attempt that runs is stopped, and what it has done so far is lost."
 
 
@@ -54,7 +48,7 @@ class Actions:
         with tag("div", class_="task-actions", role="group", aria_label="Actions"):
             self._cancel = button("Cancel task", self._cancelled, kind="danger", confirm=_CANCEL)
             self._retry = button("Retry", self._retried, kind="main")
-            options = {str(one): _WORDS[one] for one in PRIORITIES}
+            options = {str(one): urgency(one) for one in PRIORITIES}
             self._priority = select("Priority", options, str(DEFAULT_PRIORITY), hide_label=True)
             self._move = button("Change priority", self._moved)
             self._why_not = Sheet()

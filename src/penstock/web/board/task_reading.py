@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock.diagnosis.waits import Stay
 from penstock.diagnosis.why.answer import Why
 from penstock.lifecycle import LIVE
 from penstock.model import Attempt, TaskRecord
@@ -33,6 +34,7 @@ class Seen:
     attempts: Sequence[Attempt]
     events: Sequence[StoredEvent]
     why: Why
+    stay: Stay
 
     @property
     def is_live(self) -> bool:
@@ -84,6 +86,7 @@ class TaskReading:
         unchanged = self._seen is not None and not news
         record = self._seen.record if self._seen is not None and unchanged else await client.get(self._id)
         attempts = await client.attempts(self._id)
+        (stay,) = await client.stays([record])
         began = time.monotonic()
         async with _thinking:
             why = await why_task(client._store, self._desk.config.plant, record, time.time())
@@ -92,5 +95,5 @@ class TaskReading:
         known = () if self._seen is None else self._seen.events
         if news:
             self._last_event = news[-1].number
-        self._seen = Seen(record, attempts, [*known, *news][-MOST_EVENTS:], why)
+        self._seen = Seen(record, attempts, [*known, *news][-MOST_EVENTS:], why, stay)
         return self._seen

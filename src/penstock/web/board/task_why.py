@@ -15,11 +15,13 @@ from penstock.web.board.sheet import (
     facts,
     moment,
     node,
+    prose,
     queue_link,
     rows_of,
     task_link,
 )
 from penstock.web.board.task_reading import Seen
+from penstock.web.board.words import counted
 
 _LEAST_SHARE = 0.004  # of the strip: a stretch that is shorter can still be seen
 
@@ -111,7 +113,7 @@ def _stretch(part: Part) -> Node:
         node("td", seconds(wait.seconds), class_="num", data_seconds=f"{wait.seconds:.6f}"),
         node("td", f"{part.share * 100:.0f} %", class_="num"),
         node("td", moment(wait.start)),
-        node("td", *(_held(part.holders) or [wait.detail]), class_="wide"),
+        node("td", *(_held(part.holders) or prose(wait.detail)), class_="wide"),
         key=f"{wait.start:.6f}",
     )
 
@@ -133,7 +135,7 @@ def _held(holders: Sequence[Holder]) -> list[Node]:
     for holder in holders:
         if told:
             told.append("; ")
-        count = f"{holder.number} {'task' if holder.number == 1 else 'tasks'} of lane "
+        count = f"{counted(holder.number, 'task')} of lane "
         told += [count, queue_link(holder.lane, lane=holder.lane)]
         if holder.tasks:
             told.append(": ")
@@ -152,7 +154,7 @@ def _outlook(seen: Seen) -> Node:
     return facts(
         [
             ("Blocked by", _blockers(told.blocked_by)),
-            ("Starts", told.starts_when),
+            ("Starts", prose(told.starts_when)),
             ("Would help", node("code", helps) if helps else None),
             ("Predicted start", _predicted(told.predicted_start)),
             ("Predicted end", _predicted(told.predicted_end)),
@@ -172,7 +174,9 @@ def _blockers(blockers: Sequence[Blocker]) -> list[Node]:
         elif one.what == "host":
             named = node("span", "host ", queue_link(one.name, host=one.name))
         told.append(
-            node("li", named, f" ({one.detail})" if one.detail else None, key=f"{one.what} {one.name}")
+            node(
+                "li", named, *prose(f" ({one.detail})" if one.detail else None), key=f"{one.what} {one.name}"
+            )
         )
     return [node("ul", *told, class_="plain")] if told else []
 
@@ -182,10 +186,10 @@ def _predicted(predicted: Prediction | None) -> list[Node]:
         return []
     after = " and ".join(predicted.provided)
     if predicted.seconds is None:
-        return [f"unknown: {f'after {after}; ' if after else ''}{predicted.unknown}"]
+        return prose(f"unknown: {f'after {after}; ' if after else ''}{predicted.unknown}")
     least, most = seconds(predicted.least_s or 0.0), seconds(predicted.most_s or 0.0)
     span = "" if least == most else f", most likely {least} to {most}"
-    of = f"; from {predicted.attempts} recorded {'attempt' if predicted.attempts == 1 else 'attempts'}"
+    of = f"; from {counted(predicted.attempts, 'recorded attempt')}"
     tail = (of if predicted.attempts else "") + (
         "; the queue is too long to be played to its end" * predicted.cut_short
     )

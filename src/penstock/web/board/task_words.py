@@ -29,6 +29,7 @@ from penstock.web.board.sheet import (
     task_link,
 )
 from penstock.web.board.task_reading import Seen
+from penstock.web.board.words import counted, urgency
 
 _MOST_ERROR = 4_000  # characters of an error in a table
 _MOST_DATA = 300  # of an event
@@ -43,8 +44,12 @@ def headline(seen: Seen) -> Node:
     state, since = _state(seen)
     return node(
         "div",
-        badge("unknown" if why.interrupted else str(record.state), state),
-        node("p", *_meaning(seen), class_="meaning"),
+        node(
+            "div",
+            badge("unknown" if why.interrupted else str(record.state), state),
+            node("p", *_meaning(seen), class_="meaning"),
+            role="status",
+        ),
         node("p", "since ", moment(since), " (", elapsed(since), " ago)", class_="soft"),
         class_="headline",
     )
@@ -56,8 +61,7 @@ def _state(seen: Seen) -> tuple[str, float]:
     if seen.why.interrupted:
         return "interrupted", record.started_at or record.task.queued_at
     if record.state is State.QUEUED:
-        ended = [one.ended_at for one in seen.attempts if one.ended_at is not None]
-        return "queued", ended[-1] if ended else record.task.queued_at
+        return "queued", seen.stay.since or record.task.queued_at
     if record.state is State.RUNNING:
         return "running", record.started_at or record.task.queued_at
     return str(record.state), record.ended_at or record.task.queued_at
@@ -80,7 +84,11 @@ def _meaning(seen: Seen) -> Sequence[Node]:
         case State.DONE:
             return ["It ended well; its result is below."]
         case State.FAILED:
-            tried = f" after {_attempts(record.attempts)}" if record.attempts else " without being started"
+            tried = (
+                f" after {counted(record.attempts, 'attempt')}"
+                if record.attempts
+                else " without being started"
+            )
             return [
                 f"It ended with an error{tried}, and is not tried again by itself. Retry queues it again."
             ]
@@ -97,10 +105,6 @@ def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def _attempts(number: int) -> str:
-    return "one attempt" if number == 1 else f"{number} attempts"
-
-
 # ---- what it was asked to be
 
 
@@ -111,7 +115,7 @@ def fields(seen: Seen, plant: Plant, traced: bool) -> Node:
         [
             ("Kind", queue_link(task.kind, kind=task.kind)),
             ("Lane", queue_link(task.lane, lane=task.lane)),
-            ("Priority", f"{task.priority}{_urgency(task.priority)}"),
+            ("Priority", urgency(task.priority)),
             ("Run", _run(task.run)),
             ("Host", _host(record)),
             ("Model", task.model),
@@ -142,10 +146,6 @@ def is_traced(task: Task, traced: bool) -> bool:
     return traced or task.trace is not None
 
 
-def _urgency(priority: int) -> str:
-    return {0: " (most urgent)", 2: " (usual)", 4: " (least urgent)"}.get(priority, "")
-
-
 def _run(run: str) -> list[Node]:
     named = quote(run, safe="")
     return [
@@ -168,10 +168,13 @@ def _name(task: Task) -> str | None:
 
 
 def _ran(seen: Seen) -> Node | None:
+    """In all its attempts, as the strip says it."""
     record = seen.record
     if record.started_at is None or record.state is State.QUEUED:
         return None
-    return _took(record.started_at, record.ended_at)
+    if record.state is State.RUNNING:
+        return elapsed(record.started_at, plus_s=seen.stay.ran_s)
+    return seconds(seen.stay.ran_s)
 
 
 def _took(start: float, end: float | None) -> Node:
@@ -278,7 +281,7 @@ def events(listed: Sequence[StoredEvent], queued_at: float) -> Node:
     )
     return node(
         "details",
-        node("summary", f"{len(listed)} {'event' if len(listed) == 1 else 'events'}"),
+        node("summary", counted(len(listed), "event")),
         rows_of("Events", heads, rows),
         cut,
     )

@@ -16,6 +16,7 @@ from penstock.web.board.elements import (
     figure,
     inside,
     link,
+    prose,
     say,
     section,
     tag,
@@ -34,7 +35,20 @@ from penstock.web.board.forms import (
     submit,
 )
 from penstock.web.board.notices import guarded, notice
-from penstock.web.board.tables import At, Badge, Cell, Code, Column, Lasted, Link, Row, Soft, Table, table
+from penstock.web.board.tables import (
+    At,
+    Badge,
+    Cell,
+    Code,
+    Column,
+    Lasted,
+    Link,
+    Row,
+    Seconds,
+    Soft,
+    Table,
+    table,
+)
 from penstock.web.board.tabs import Tabs, tabs
 
 __all__ = [
@@ -54,6 +68,7 @@ __all__ = [
     "LiveTitle",
     "Moment",
     "Row",
+    "Seconds",
     "Select",
     "Slider",
     "Soft",
@@ -73,6 +88,7 @@ __all__ = [
     "inside",
     "link",
     "notice",
+    "prose",
     "say",
     "section",
     "select",

@@ -3,6 +3,7 @@
 // The events of a live question and those that are made from the record of a past one are the same: whoever loads
 // the page again sees what he saw. A reader that comes back to a server of another life hears all of it again:
 // `begin` is called then.
+import { seconds as spoken } from "/board/files/spans_of_time.js";
 
 const ENDINGS = new Set(["done", "failed", "cancelled"]);
 
@@ -129,7 +130,7 @@ function end(course, event) {
 
 // ---- in words
 
-export const seconds = (value) => (value === null || value === undefined ? "" : `${Number(value).toFixed(1)} s`);
+export const seconds = (value) => (value === null || value === undefined ? "" : spoken(Number(value)));
 
 export function outcome(response) {
   if (response.success) return `answered in ${seconds(response.response_time)}`;

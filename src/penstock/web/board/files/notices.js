@@ -1,5 +1,6 @@
 // What is told to the reader as it happens: in a corner, and aloud. Errors stay until they are closed.
 const { h } = Vue;
+import { prose } from "/board/files/prose.js";
 const SHOWN_MS = 8000;
 const SIGNS = { good: "✓", info: "i", warning: "!", error: "✕" };
 
@@ -25,7 +26,7 @@ export default {
     one({ id, kind, text }) {
       return h("div", { key: id, class: ["notice", kind] }, [
         h("span", { class: "mark", "aria-hidden": "true" }, SIGNS[kind]),
-        h("p", [kind === "error" ? h("span", { class: "unseen" }, "Error: ") : null, text]),
+        h("p", [kind === "error" ? h("span", { class: "unseen" }, "Error: ") : null, ...prose(text)]),
         h("button", { type: "button", class: "sign", "aria-label": "Close this notice", onClick: () => this.$emit("gone", id) }, "×"),
       ]);
     },

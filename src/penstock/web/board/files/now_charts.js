@@ -2,8 +2,8 @@
 const { h } = Vue;
 import { now_s, shortMoment, spoken } from "/board/files/clock.js";
 import { swatch, waitColour, whole } from "/board/files/now_words.js";
+import { URGENCY } from "/board/words.js";
 
-const URGENCY = ["most urgent", "urgent", "normal", "can wait", "least urgent"];
 // Colours of Okabe and Ito, which everybody can tell apart; what did not go well is hatched or dotted besides.
 const STATES = [
   ["done", "var(--ended-done)"],

@@ -1,7 +1,7 @@
 // Nodes from Python as elements: { t: tag, a: attributes, c: nodes inside }, or text. Vue changes only what differs,
 // so a refresh keeps what is focused, selected and scrolled to. Nothing here can run: no handlers, no markup.
 const { h } = Vue;
-import { exactMoment, now_s, shortMoment, spoken } from "/board/files/clock.js";
+import { exactMoment, shortMoment, spoken, ticking } from "/board/files/clock.js";
 
 const TAGS = new Set(
   ("a b code br caption dd details div dl dt em h2 h3 i li ol p pre section small span strong summary " +
@@ -26,8 +26,8 @@ function made(node) {
     return h("time", { datetime: iso, title: exactMoment(a.at) }, shortMoment(a.at));
   }
   if (t === "elapsed") {
-    const until = a.until ?? now_s.value;
-    return h("time", { class: "elapsed", title: `since ${exactMoment(a.since)}` }, spoken(until - a.since));
+    const told = (a.until ?? null) === null ? ticking(a.since, a.plus) : spoken(a.until - a.since);
+    return h("time", { class: "elapsed", title: `since ${exactMoment(a.since)}` }, told);
   }
   return h(TAGS.has(t) ? t : "span", attributes(a), c.map(made));
 }

@@ -1,6 +1,6 @@
 // A table from data: cells are text, or say what else they are. Sorting and selecting happen here.
 const { h } = Vue;
-import { exactMoment, now_s, shortMoment, spoken } from "/board/files/clock.js";
+import { exactMoment, now_s, shortMoment, spoken, ticking } from "/board/files/clock.js";
 
 const SIGNS = { up: " ▲", down: " ▼" };
 
@@ -11,10 +11,11 @@ function shown(cell) {
   if (cell.is === "badge") return h("span", { class: ["badge", cell.look] }, [h("i", { "aria-hidden": "true" }, cell.sign), cell.text]);
   if (cell.is === "code") return h("code", { title: cell.title }, cell.text);
   if (cell.is === "soft") return h("span", { class: "soft", title: cell.title }, cell.text);
+  if (cell.is === "seconds") return spoken(cell.seconds);
   if (cell.is === "moment") return h("time", { title: exactMoment(cell.at) }, shortMoment(cell.at));
   if (cell.is === "elapsed") {
-    const until = cell.until ?? now_s.value;
-    return h("time", { class: "elapsed", title: `since ${exactMoment(cell.since)}` }, spoken(until - cell.since));
+    const told = cell.until === null ? ticking(cell.since, cell.plus) : spoken(cell.until - cell.since);
+    return h("time", { class: "elapsed", title: `since ${exactMoment(cell.since)}` }, told);
   }
   return cell.text;
 }
@@ -22,7 +23,8 @@ function shown(cell) {
 function weight(cell) {
   if (cell === null || typeof cell !== "object") return cell;
   if (cell.is === "moment") return cell.at;
-  if (cell.is === "elapsed") return (cell.until ?? now_s.value) - cell.since;
+  if (cell.is === "elapsed") return (cell.until ?? now_s.value) - cell.since + cell.plus;
+  if (cell.is === "seconds") return cell.seconds;
   return cell.sort ?? cell.text;
 }
 

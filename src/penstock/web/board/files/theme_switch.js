@@ -4,13 +4,11 @@ const ORDER = ["auto", "light", "dark"];
 const SIGNS = { auto: "◐", light: "☀", dark: "☾" };
 
 export default {
-  data: () => ({ theme: document.documentElement.dataset.theme ?? "auto" }),
+  data: () => ({ theme: document.documentElement.dataset.chosenTheme }),
   methods: {
     turn() {
       this.theme = ORDER[(ORDER.indexOf(this.theme) + 1) % ORDER.length];
-      const root = document.documentElement;
-      if (this.theme === "auto") delete root.dataset.theme;
-      else root.dataset.theme = this.theme;
+      document.documentElement.dataset.chosenTheme = this.theme;
       try {
         localStorage.setItem("penstock-theme", this.theme);
       } catch {

@@ -33,10 +33,12 @@ from penstock.web.board.toolkit import (
     field,
     figure,
     notice,
+    prose,
     section,
     table,
     tag,
 )
+from penstock.web.board.words import counted
 
 _LOOK_S = 2.0
 _SHORT_ID = 12
@@ -55,7 +57,7 @@ async def build(visit: Visit) -> None:
             "There is no agent yet.",
             "An agent answers tasks from a container, which is started when it is needed.",
         )
-        tag("p", "Describe one in penstock.toml, and start `penstock serve` again:")
+        prose("p", "Describe one in penstock.toml, and start `penstock serve` again:")
         code_block(_EXAMPLE, label="Example")
         return
     chosen = visit.query("agent") or next(iter(config.agents))
@@ -129,13 +131,17 @@ class AgentsPage:
                 if self._visit.viewer.may("submit"):
                     AgentCall(agent.name, self._commands)
                 else:
-                    tag("p", "Your token may read and not call: it lacks the scope `submit`.", class_="soft")
+                    prose(
+                        "p", "Your token may read and not call: it lacks the scope `submit`.", class_="soft"
+                    )
             with section("Log", note="what its containers wrote to their own stdout and stderr"):
                 self._log = AgentLog(agent.name)
 
     def _buttons(self, agent: Agent) -> None:
         if not self._visit.viewer.may("admin"):
-            tag("p", "To start, warm and stop containers, use a token with the scope `admin`.", class_="soft")
+            prose(
+                "p", "To start, warm and stop containers, use a token with the scope `admin`.", class_="soft"
+            )
             return
         with tag("div", class_="cluster end"):
             button("Start", self._doing("start", lambda told: f"{agent.name} has a container that answers."))
@@ -286,8 +292,7 @@ def _is_of(host: Any, agent: str) -> bool:
 
 
 def _stopped(told: Mapping[str, Any]) -> str:
-    count = told["stopped"]
-    return f"{count} container{'' if count == 1 else 's'} stopped."
+    return f"{counted(told['stopped'], 'container')} stopped."
 
 
 def _counted(row: Row | None) -> str:

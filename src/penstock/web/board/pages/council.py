@@ -23,7 +23,7 @@ from penstock.web.board import council_history
 from penstock.web.board.council_history import Sought
 from penstock.web.board.council_parts import AskForm, Question
 from penstock.web.board.council_words import estimate_told, waits_for
-from penstock.web.board.elements import code_block, empty, section, tag
+from penstock.web.board.elements import code_block, empty, prose, section, tag
 from penstock.web.board.frame import Visit
 from penstock.web.council_records import council_record, mode_of, query_of
 
@@ -42,7 +42,7 @@ async def build(visit: Visit) -> None:
     given = visit.request.query_params
     if not councils:
         empty("There is no council yet.", "In one, several models answer a question and another sums up.")
-        tag(
+        prose(
             "p", "Describe one in penstock.toml, with models of your hosts, and start `penstock serve` again:"
         )
         code_block(_EXAMPLE, label="Example")
@@ -92,7 +92,7 @@ class CouncilPage:
             self._form = AskForm(council_record(self._council))
             self._form.on("ask", self._ask).on("estimate", self._estimate).on("afresh", self._afresh)
         else:
-            tag("p", "Your token may read and not ask: it lacks the scope `submit`.", class_="told")
+            prose("p", "Your token may read and not ask: it lacks the scope `submit`.", class_="told")
         self._shown = tag("div", class_="shown")
         with section("History"):
             council_history.search_form(sought)

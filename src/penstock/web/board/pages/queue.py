@@ -15,16 +15,18 @@ from nicegui.element import Element
 from penstock.model import PRIORITIES
 from penstock.store.base import TaskCount, TaskPage
 from penstock.web.board.buttons import button
-from penstock.web.board.elements import empty, say, tag
+from penstock.web.board.elements import empty, hide, say, tag
 from penstock.web.board.forms import field, select
 from penstock.web.board.frame import Visit
 from penstock.web.board.notices import guarded
 from penstock.web.board.queue_actions import Actions
-from penstock.web.board.queue_asked import STATES, Asked
+from penstock.web.board.queue_asked import NEXT, ORDERS, STATES, Asked
 from penstock.web.board.queue_rows import COLUMNS, rows_of
 from penstock.web.board.tables import table
+from penstock.web.board.words import urgency
 
 _FILES = Path(__file__).parent.parent / "files"
+_PAGES = {"": ("Newer", "Older"), NEXT: ("Sooner", "Later")}
 _COUNT_S = 3.0  # a count may cost more than a page
 
 
@@ -63,12 +65,14 @@ class QueuePage:
         self._address.on("went", guarded(self._address, self._went))
         RowKeys()
         self._build_filters()
-        self._told = tag("p", "", class_="queue-count soft", role="status")
+        self._told = tag("p", "", class_="queue-count soft")
+        self._aloud = tag("p", "", class_="unseen", role="status")
+        self._spoken_of: Asked | None = None
         self._actions = Actions(visit, self._acted)
         on_select = self._actions.choose if self._actions.is_shown else None
         self._table = table("Tasks", COLUMNS, hide_caption=True, on_select=on_select)
         self._table.classes("queue-table")
-        with tag("div", class_="queue-pages"):
+        with tag("div", class_="queue-pages") as self._pages:
             self._newer = button("← Newer", self._go_newer)
             self._older = button("Older →", self._go_older)
         self._nothing = tag("div")
@@ -102,10 +106,11 @@ class QueuePage:
                 "run": field("Run", asked.run, on_change=self._narrow, placeholder="any"),
                 "priority": select(
                     "Priority",
-                    {"": "any"} | {str(one): str(one) for one in PRIORITIES},
+                    {"": "any"} | {str(one): urgency(one) for one in PRIORITIES},
                     asked.priority,
                     on_change=self._narrow,
                 ),
+                "order": select("Order", ORDERS, asked.order, on_change=self._narrow),
             }
             self._clear = button("Clear filters", self._clear_filters, kind="quiet")
 
@@ -113,7 +118,8 @@ class QueuePage:
 
     async def _narrow(self) -> None:
         given = {name: one.value.strip() for name, one in self._fields.items()}
-        await self._go(Asked(**given))
+        await self._go(self._asked.changed(given))
+        self._show_asked()
 
     async def _clear_filters(self) -> None:
         await self._go(Asked())
@@ -158,13 +164,13 @@ class QueuePage:
 
     async def refresh(self) -> None:
         asked, client = self._asked, self._visit.desk.client
-        chosen = asked.filter()
+        chosen = asked.filter(client.config.plant.aging_s)
         page = await client.page(chosen)
         rows = await rows_of(client, page.records)
         of_all = replace(asked, after="")
         now = time.monotonic()
         if self._counted is None or self._counted[0] != of_all or now - self._counted[1] > _COUNT_S:
-            count = await client.count(of_all.filter())
+            count = await client.count(replace(chosen, after=None))
             if asked != self._asked:
                 return
             self._count, self._counted = count, (of_all, now)
@@ -177,28 +183,43 @@ class QueuePage:
 
     def _tell(self, page: TaskPage) -> None:
         count = self._count
-        fits = "match" if self._asked.narrows else "in all"
-        text = f"{count} {'task' if str(count) == '1' else 'tasks'} {fits}"
+        is_one = str(count) == "1"
+        fits = f"match{'es' if is_one else ''}" if self._asked.narrows else "in all"
+        text = f"{count} {'task' if is_one else 'tasks'} {fits}"
         if not count.is_exact and not count.tasks:
             text = "Looking for tasks that match"
         if page.next is not None and len(page.records) < 1:
-            text += "; none among those looked through so far, “Older” looks further"
-        say(self._told, text)
+            text += (
+                f"; none among those looked through so far, “{_PAGES[self._asked.order][1]}” looks further"
+            )
+        self._say(text)
         self._visit.title(f"{count} {fits} · Queue")
-        self._newer.enable(None if self._asked.after else "These are the newest.")
-        self._older.enable(None if page.next is not None else "There are no older ones.")
+        before, beyond = _PAGES[self._asked.order]
+        self._newer.say(f"← {before}")
+        self._older.say(f"{beyond} →")
+        self._newer.enable(None if self._asked.after else "This is the first page.")
+        self._older.enable(None if page.next is not None else "This is the last page.")
         self._clear.enable(None if self._asked.narrows else "There are no filters.")
         is_empty = not page.records and page.next is None
-        self._table.set_visibility(not is_empty)
+        for one in (self._table, self._pages, *self._actions.shown):
+            hide(one, is_empty)
         self._nothing.clear()
         if is_empty:
             with self._nothing:
                 self._say_nothing()
 
+    def _say(self, text: str) -> None:
+        """Aloud only what answers a question: on a plant at work the number changes all the time."""
+        say(self._told, text)
+        if self._spoken_of != self._asked:
+            self._spoken_of = self._asked
+            say(self._aloud, text)
+
     def _say_nothing(self) -> None:
         if self._asked.narrows:
             empty("No task fits", "Ask for less, or clear the filters.")
-            button("Clear all filters", self._clear_filters)
+            with tag("p", class_="queue-clear"):
+                button("Clear all filters", self._clear_filters)
         else:
             empty(
                 "The queue is empty",

@@ -20,6 +20,7 @@ from penstock.web.board.setup_found import unused_servers
 from penstock.web.board.setup_tokens import Tokens
 from penstock.web.board.sheet import Node, Sheet, facts, moment, node
 from penstock.web.board.task_texts import Copy
+from penstock.web.board.words import counted
 
 _checkups: dict[int, Checkup] = {}  # by its desk: all pages of a process share one
 
@@ -115,7 +116,7 @@ class SetupPage:
 
 def _server(server: Found, table: str) -> None:
     count = len(server.models) + len(server.embeddings)
-    models = "it wants a key" if server.wants_key else f"{count} {'model' if count == 1 else 'models'}"
+    models = "it wants a key" if server.wants_key else counted(count, "model")
     with tag("div", class_="found"):
         tag("h3", f"{server.kind.title} at {server.place.url}")
         tag("p", models, class_="soft")
