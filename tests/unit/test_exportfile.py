@@ -46,7 +46,10 @@ async def export(tmp_path: Path) -> tuple[Path, Recording]:
     async with penstock.client.open(tmp_path / "penstock.toml") as client:
         tasks = [Task("count", {"n": n}, lane="night" if n % 2 else "day", id=f"t{n}") for n in range(8)]
         last = Task("count", id="last", after=("t1", "t2"))
+        await client.pause()
         run = await client.submit_many([*tasks, last], run="nightly")
+        await client.set_priority("t5", priority=0)
+        await client.resume()
         await run.wait()
         lines = [line async for line in client.export_run("nightly")]
         recording = await client.recording("nightly")
@@ -59,6 +62,7 @@ async def test_an_export_is_the_recording_of_its_store(export: tuple[Path, Recor
     path, recording = export
     read = read_log(path)
     assert bare(read.recording) == bare(recording)
+    assert [(one.task, one.was, one.priority) for one in read.recording.priorities] == [("t5", 2, 0)]
     assert read.recording.is_ours
     assert any(read.recording.waits.values())
     assert any(change for change in read.recording.changes)

@@ -53,6 +53,7 @@ def _history(bundle: RunBundle) -> History:
         stretches=bundle.stretches,
         epochs=bundle.epochs,
         rests=bundle.rests,
+        priorities=bundle.priorities,
         changes=[change_of(event) for event in bundle.conditions if event.type != STALL],
         stalls=[stall_of(event) for event in bundle.conditions if event.type == STALL],
         costs=spent,
