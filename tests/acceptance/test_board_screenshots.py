@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.serve_rig import PATIENCE_S
 
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.slow
 def test_a_page_is_taken_light_dark_and_narrow(tmp_path: Path) -> None:
     """Of a plant that it starts itself; the pictures have the sizes that the docs want, and are not empty."""
     told = subprocess.run(

@@ -158,7 +158,9 @@ def test_what_is_shown_can_be_taken_away(board: Board, page: Page, tmp_path: Pat
 def test_the_last_minutes_and_the_runs_to_choose_from(board: Board, page: Page) -> None:
     ids = run_of(board, "drawn-chosen", [{"kind": "quick"}])
     drawn(page, board, "/timeline?since=5m")
-    page.get_by_label("Search").fill(ids[0])  # others' tasks may be more than the table has rows
+    page.get_by_role("searchbox", name="Search").fill(
+        ids[0]
+    )  # others' tasks may be more than the table has rows
     expect(page.locator("#timeline-bars")).to_have_attribute("data-rows", "1")
     assert [row[0] for row in rows_of(page)] == ids
     expect(page.get_by_role("link", name="Last 5 min")).to_have_attribute("aria-current", "true")

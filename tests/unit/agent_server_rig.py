@@ -20,7 +20,7 @@ from penstock.agents import agent_server
 
 FILE = Path(agent_server.__file__)
 PYTHON = os.environ.get("PENSTOCK_AGENT_PYTHON", sys.executable)  # the suite of the server on another version
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 HANDLERS = {
     "say.sh": '#!/bin/sh\nprintf %s "$1"\n',

@@ -167,7 +167,7 @@ def test_a_host_dies_in_a_call_that_it_will_have(name: str, host: str, after_ser
 async def test_a_host_that_is_given_no_calls_dies_all_the_same() -> None:
     moments: list[float] = []
     async with ModelServer() as server:
-        await _die(Death("server", 2, 0.0, 0.01), 1.0, server, moments)
+        await _die(Death("server", 2, 0.0, 0.01), 1.0, server, moments, least_s=0.0)
         assert len(moments) == 2
         assert server.stats.served == 0
 

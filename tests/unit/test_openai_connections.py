@@ -158,12 +158,13 @@ def _descriptors() -> Iterator[int]:
 
 @asynccontextmanager
 async def nothing_left() -> AsyncIterator[None]:
-    """Sockets and asyncio tasks afterwards are those of before."""
+    """Sockets and asyncio tasks afterwards are those of before; what an earlier test left may go meanwhile."""
     sockets, tasks = _sockets(), len(asyncio.all_tasks())
     yield
     for _ in range(20):
         await asyncio.sleep(0)
-    assert (_sockets(), len(asyncio.all_tasks())) == (sockets, tasks)
+    assert _sockets() <= sockets
+    assert len(asyncio.all_tasks()) == tasks
 
 
 @pytest.mark.parametrize(

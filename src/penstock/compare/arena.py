@@ -175,8 +175,10 @@ async def _dying(
         raise several.exceptions[0] from None
 
 
-async def _die(death: Death, scale: float, server: ModelServer, moments: list[float]) -> None:
-    patience_s = max(_LEAST_S, death.latest_s * scale)
+async def _die(
+    death: Death, scale: float, server: ModelServer, moments: list[float], least_s: float = _LEAST_S
+) -> None:
+    patience_s = max(least_s, death.latest_s * scale)
     with contextlib.suppress(TimeoutError):  # it was given no such calls: it dies without
         await server.wait_for(
             lambda stats: stats.served >= death.after_served and stats.in_flight > 0, timeout_s=patience_s
