@@ -82,7 +82,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def _make_way() -> None:
-    """Browsers take what the board and who fills the queue leave of the core: elsewhere they have one of their own."""
+    """Browsers take what the board and the filler leave of their core: elsewhere they have one of their own."""
     for process in psutil.process_iter(["name"]):
         with suppress(psutil.Error):
             if (process.info["name"] or "").startswith("chrom") and process.nice() < _GIVES_WAY:
