@@ -482,8 +482,8 @@ async def test_b5_a_folder_that_is_removed_and_made_again_is_watched_on(inbox: I
         await inbox.told.until(answers=2, troubles=2)
         # Another folder under the old name begins anew: an id of the old one means another request there.
         inbox.path.rename(away)  # at once: while it is taken apart the watcher may put folders back
+        shutil.rmtree(away)
         (inbox.path / "requests").mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(away)  # after it: one made in its place could be given its inode, and be taken for it
         inbox.ask("x", {"command": "echo", "params": [2]})
         await inbox.told.until(answers=3)
     assert inbox.response("x")["value"] == [2]
@@ -498,8 +498,8 @@ async def test_b5_what_another_folder_has_under_way_is_not_answered_in_this_one(
                 await watch()
         away = inbox.path.with_name("away")
         inbox.path.rename(away)  # at once: while it is taken apart the watcher may put folders back
+        shutil.rmtree(away)
         (inbox.path / "requests").mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(away)  # after it: one made in its place could be given its inode, and be taken for it
         inbox.ask("x", {"command": "echo", "params": [2]})
         await inbox.told.until(answers=1)
         (running,) = await client.tasks(TaskFilter(kind="hold"))

@@ -163,13 +163,15 @@ def _open_folder(name: str, path: Path, within: int | None) -> int:
 class Hold:
     """The lock on a queue. It is free when its process has ended, however it did."""
 
-    def __init__(self, lock: int, place: tuple[int, int], name: str) -> None:
+    def __init__(self, lock: int, folder: int, place: tuple[int, int], name: str) -> None:
         self._lock = lock
+        self._folder = folder  # kept open: while it is, no folder made later is given its number
         self.place = place
         self.name = name  # what its requests are known by: chosen at random when the queue is first watched
 
     def release(self) -> None:
         os.close(self._lock)
+        os.close(self._folder)
 
 
 def take_hold(folders: Folders) -> Hold:
@@ -187,7 +189,8 @@ def take_hold(folders: Folders) -> Hold:
             raise AlreadyOwned(f"{base}: is already watched by {who}; stop that one first") from None
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-        return Hold(lock, folders.place(), _queue_name(folders))
+        name = _queue_name(folders)
+        return Hold(lock, os.dup(folders.own), folders.place(), name)
     except BaseException:
         os.close(lock)
         raise
