@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,40 +98,29 @@ def serving(path: Path, where: set[int]) -> Iterator[Server]:
             process.wait()
 
 
-class Filler(threading.Thread):
-    """Keeps so many tasks queued, in a thread with a loop of its own, until it is stopped."""
+class Filler:
+    """Fills the queue up between two measurements: while one goes on, nobody writes but the dispatcher."""
 
-    def __init__(self, path: Path, server: Server, queued: int) -> None:
-        super().__init__(name="filler")
+    def __init__(self, path: Path, server: Server) -> None:
         self._path = path
         self._server = server
-        self._queued = queued
-        self._stopped = threading.Event()
-        self._full = threading.Event()
+        self._submitted = 0
 
-    def run(self) -> None:
-        asyncio.run(self._fill())
+    def fill(self, queued: int) -> None:
+        """In a thread of its own: Playwright keeps a loop in its caller's."""
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(lambda: asyncio.run(self._fill(queued))).result()
 
-    def wait_full(self) -> None:
-        if not self._full.wait(600):
-            raise RuntimeError("the queue did not fill")
+    @property
+    def queued(self) -> int:
+        return self._submitted - self._server.ended()
 
-    def stop(self) -> None:
-        self._stopped.set()
-        self.join()
-
-    async def _fill(self) -> None:
-        submitted = 0
+    async def _fill(self, queued: int) -> None:
         async with penstock.open(self._path, dispatch=False) as client:
-            while not self._stopped.is_set():
-                missing = self._queued - (submitted - self._server.ended())
-                if missing < _SUBMITTED:
-                    self._full.set()
-                    await asyncio.sleep(0.05)
-                    continue
+            while self.queued < queued:
                 tasks = [
                     penstock.Task("k", None, priority=n % 5, lane=("default", "bulk")[n % 2])
                     for n in range(_SUBMITTED)
                 ]
                 await client.submit_many(tasks)
-                submitted += _SUBMITTED
+                self._submitted += _SUBMITTED
