@@ -127,6 +127,7 @@ def free_gb():
 """
 
 _CHANGED = "ERR_NETWORK_CHANGED"
+_SOON_MS = 10_000
 _TRIES = 4
 
 # Told by the page itself: the console leaves some of them out.
@@ -400,13 +401,22 @@ def ready(page: Page, url: str) -> Page:
             if _CHANGED not in error.message:
                 raise
             continue
-        if not cut:
+        if not cut and _is_connected(page, cut):
             break
     page.remove_listener("requestfailed", failed)
     return connected(page)
 
 
-def connected(page: Page) -> Page:
+def _is_connected(page: Page, cut: list[str]) -> bool:
+    """Soon; or it may yet be, since nothing that it asked for was cut."""
+    try:
+        connected(page, timeout_ms=_SOON_MS)
+    except PlaywrightError:
+        return not cut
+    return True
+
+
+def connected(page: Page, timeout_ms: float | None = None) -> Page:
     """A locator is waited for: `wait_for_function` evaluates text in the page, which the policy forbids."""
-    page.locator("header [data-state=live]").wait_for()
+    page.locator("header [data-state=live]").wait_for(timeout=timeout_ms)
     return page

@@ -211,6 +211,6 @@ def test_sources_failures_and_text_that_counts_no_more(board: Board, page: Page)
 def test_an_address_that_leads_nowhere_says_so(board: Board, page: Page) -> None:
     ready(page, board.at("/council?council=sagse"))
     expect(page.locator("main")).to_contain_text("There is no council 'sagse'")
-    page.goto(board.at("/council?council=sages&question=nonesuch"))
+    ready(page, board.at("/council?council=sages&question=nonesuch"))
     expect(page.locator("main")).to_contain_text("nonesuch")
     expect(page.get_by_label("Question", exact=True)).to_be_visible()

@@ -9,7 +9,7 @@ import psutil
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.acceptance.board_rig import Board
+from tests.acceptance.board_rig import Board, ready
 from tests.acceptance.recorded_run import RUN, record, take_in
 from tests.acceptance.serve_rig import PATIENCE_S
 
@@ -24,7 +24,7 @@ def run(board: Board) -> str:
 
 @pytest.fixture
 def diagnosed(board: Board, run: str, page: Page) -> Page:
-    page.goto(board.at(f"/diagnose?run={run}"))
+    ready(page, board.at(f"/diagnose?run={run}"))
     expect(page.locator(".finding").first).to_be_visible()
     return page
 
@@ -67,20 +67,20 @@ def test_the_chosen_finding_is_marked_on_the_timeline(board: Board, diagnosed: P
 
 def test_a_run_that_is_well_says_what_was_looked_for(board: Board, page: Page) -> None:
     task = board.wait_for(board.submit("quick", {"for": "diagnose"}, run="diagnose-well"), "done")
-    page.goto(board.at("/diagnose?run=diagnose-well"))
+    ready(page, board.at("/diagnose?run=diagnose-well"))
     expect(page.get_by_text("Nothing was found to be wrong")).to_be_visible()
     expect(page.locator("dt", has_text="stalled-loop")).to_be_visible()
     assert board.state(task) == "done"
 
 
 def test_an_unknown_run_is_told_in_words(board: Board, page: Page, run: str) -> None:
-    page.goto(board.at("/diagnose?run=serial-pagez"))
+    ready(page, board.at("/diagnose?run=serial-pagez"))
     expect(page.get_by_role("alert")).to_contain_text(f"did you mean '{RUN}'?")
 
 
 def test_a_log_of_another_system_is_diagnosed(board: Board, page: Page, run: str) -> None:
     """E2: given by a file field; names in it are text."""
-    page.goto(board.at(f"/diagnose?run={run}"))
+    ready(page, board.at(f"/diagnose?run={run}"))
     page.get_by_text("Diagnose a log of another system").click()
     page.get_by_label("Log").set_input_files(LOGS / "report-run.csv")
     page.get_by_role("button", name="Diagnose").click()
@@ -100,7 +100,7 @@ def test_a_log_of_another_system_is_diagnosed(board: Board, page: Page, run: str
 
 
 def test_a_log_that_cannot_be_read_is_told_in_words(board: Board, page: Page, run: str) -> None:
-    page.goto(board.at(f"/diagnose?run={run}"))
+    ready(page, board.at(f"/diagnose?run={run}"))
     page.get_by_text("Diagnose a log of another system").click()
     page.get_by_role("button", name="Diagnose").click()
     expect(page.get_by_role("alert")).to_have_text("choose a file first")

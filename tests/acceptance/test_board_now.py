@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Page, expect
 
-from tests.acceptance.board_rig import Board, Watch
+from tests.acceptance.board_rig import Board, Watch, ready
 
 # When each task was first seen in a slot, by the browser's clock, which is this machine's.
 _SEEN = """
@@ -31,7 +31,7 @@ def running(board: Board, name: str, **fields: object) -> Iterator[str]:
 
 
 def opened(page: Page, board: Board) -> Page:
-    page.goto(board.at("/"))
+    ready(page, board.at("/"))
     expect(page.locator(".now")).to_be_visible()
     return page
 

@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from penstock.diagnosis.timeline.page import GENERATOR
-from tests.acceptance.board_rig import ENDED, Board, Chromium, looking
+from tests.acceptance.board_rig import ENDED, Board, Chromium, looking, ready
 
 EVIL = "<img src=x onerror=\"document.title='taken'\">"
 AXIS = 20  # pixels above the first row
@@ -30,7 +30,7 @@ def run_of(board: Board, run: str, tasks: list[dict[str, Any]]) -> list[str]:
 
 
 def drawn(page: Page, board: Board, path: str) -> Page:
-    page.goto(board.at(path))
+    ready(page, board.at(path))
     page.wait_for_selector("#timeline-bars[data-ready=yes][data-rows]")
     return page
 
@@ -131,7 +131,7 @@ def test_hostile_names_are_text(board: Board, page: Page) -> None:
     drawn(page, board, "/timeline?run=drawn-evil")
     page.mouse.move(*place(page, 0))
     expect(page.locator("#timeline-story")).to_contain_text(EVIL)
-    page.goto(board.at(f"/timeline?run={quote(EVIL)}&q={quote(EVIL)}"))
+    ready(page, board.at(f"/timeline?run={quote(EVIL)}&q={quote(EVIL)}"))
     expect(page.get_by_text(f"There is no run {EVIL}")).to_be_visible()
     assert page.locator("main img").count() == 0
     assert page.title() != "taken"
@@ -172,7 +172,7 @@ def test_the_last_minutes_and_the_runs_to_choose_from(board: Board, page: Page) 
     page.get_by_role("link", name="drawn-chosen").click()
     page.wait_for_url(board.at("/timeline?run=drawn-chosen"))
     expect(page.locator("#timeline-told")).to_contain_text("1 task")
-    page.goto(board.at("/timeline?run=nobody"))
+    ready(page, board.at("/timeline?run=nobody"))
     expect(page.get_by_text("There is no run nobody")).to_be_visible()
 
 
