@@ -159,12 +159,12 @@ async def test_nobody_looks_when_nobody_reads(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(Client, "now", counted)
     async with running(tmp_path) as (live, client):
         await client.submit(Task("count"))
-        assert (looks, live.readers) == (0, 0)
+        assert (looks, live.readers.count) == (0, 0)
         async with aclosing(live.frames()) as frames, aclosing(live.frames()) as others:
             assert await taken(frames) == await taken(others), "encoded once for both"
-        assert live.readers == 0
+        assert live.readers.count == 0
         await client.submit(Task("count"))
-        await until(lambda: not live._news.readers)
+        await until(lambda: not live._news.readers.count)
         before = looks
         await client.submit(Task("count"))
         assert looks == before
@@ -296,7 +296,7 @@ async def test_it_is_for_those_who_may_read(tmp_path: Path, scopes: tuple[str, .
 
         await LiveStream(live)(scope(*scopes), receive, send)
         assert sent[0]["status"] == 403
-        assert live.readers == 0
+        assert live.readers.count == 0
 
 
 async def test_a_reader_who_takes_nothing_is_let_go(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ async def test_a_reader_who_takes_nothing_is_let_go(tmp_path: Path) -> None:
 
         async with asyncio.timeout(PATIENCE_S):
             await LiveStream(live, stall_s=0.05)(scope("read"), receive, send)
-        assert live.readers == 0
+        assert live.readers.count == 0
 
 
 async def test_a_reader_who_leaves_is_gone(tmp_path: Path) -> None:
@@ -329,4 +329,4 @@ async def test_a_reader_who_leaves_is_gone(tmp_path: Path) -> None:
 
         async with asyncio.timeout(PATIENCE_S):
             await LiveStream(live)(scope("read"), receive, send)
-        assert live.readers == 0
+        assert live.readers.count == 0

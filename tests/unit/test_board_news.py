@@ -103,13 +103,13 @@ async def test_a_page_is_told_from_when_it_is_connected_until_it_is_gone() -> No
         seen = Seen(page)
         news.follow(page, seen.refresh, 0.0)
         await record(store)
-        assert (seen.times, news.readers) == (0, 0)
+        assert (seen.times, news.readers.count) == (0, 0)
         page.connect()
-        await until(lambda: news.readers == 1)
+        await until(lambda: news.readers.count == 1)
         await record(store)
         await seen.again()
         page.leave()
-        await until(lambda: news.readers == 0)
+        await until(lambda: news.readers.count == 0)
 
 
 async def test_a_page_that_has_lost_its_connection_is_not_built_for_nobody() -> None:
@@ -119,7 +119,7 @@ async def test_a_page_that_has_lost_its_connection_is_not_built_for_nobody() -> 
         for page, each in ((away, not_seen), (here, seen)):
             page.connect()
             news.follow(page, each.refresh, 0.0)
-        await until(lambda: news.readers == 2)
+        await until(lambda: news.readers.count == 2)
         away.has_socket_connection = False
         before = not_seen.times
         await record(store)
@@ -143,7 +143,7 @@ async def test_a_page_that_fails_is_told_again_and_hurts_no_other(
         for page, each in ((bad, failing), (good, seen)):
             page.connect()
             news.follow(page, each.refresh, 0.0)
-        await until(lambda: news.readers == 2)
+        await until(lambda: news.readers.count == 2)
         for _ in range(2):
             await record(store)
             await asyncio.gather(failing.again(), seen.again())
@@ -158,4 +158,4 @@ async def test_a_page_that_was_never_opened_leaves_nothing_behind() -> None:
         page.leave()
         page.connect()
         await asyncio.sleep(0)
-        assert news.readers == 0
+        assert news.readers.count == 0

@@ -13,6 +13,13 @@ from tests.unit.web_rig import Web, serving, token
 ACTIONS = "/api/tasks/actions"
 
 
+@pytest.fixture
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request does three tasks and has no time for more."""
+    monkeypatch.setattr(actions, "_CHUNK", 3)
+    monkeypatch.setattr(actions, "_PATIENCE_S", 0.0)
+
+
 async def states(web: Web, **chosen: Any) -> dict[str, str]:
     told = await web.http.get("/api/tasks", params={"limit": 1000, **chosen})
     return {task["task_id"]: task["state"] for task in told.json()["tasks"]}
@@ -64,11 +71,8 @@ async def test_all_that_fit_a_filter_are_changed_in_chunks(
         assert set((await states(web, kind="a")).values()) == {"queued"}
 
 
-async def test_what_is_submitted_after_it_was_asked_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(actions, "_CHUNK", 3)
-    monkeypatch.setattr(actions, "_PATIENCE_S", 0.0)
+@pytest.mark.usefixtures("few_at_once")
+async def test_what_is_submitted_after_it_was_asked_is_left_alone(tmp_path: Path) -> None:
     async with serving(tmp_path) as web:
         await web.post("/api/pause", {})
         before = await web.submit(*({"kind": "a"} for _ in range(7)))
@@ -83,11 +87,8 @@ async def test_what_is_submitted_after_it_was_asked_is_left_alone(
         assert set(await states(web, state="queued")) == set(after)
 
 
-async def test_those_named_are_all_told_of_however_long_it_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(actions, "_CHUNK", 3)
-    monkeypatch.setattr(actions, "_PATIENCE_S", 0.0)
+@pytest.mark.usefixtures("few_at_once")
+async def test_those_named_are_all_told_of_however_long_it_takes(tmp_path: Path) -> None:
     async with serving(tmp_path) as web:
         await web.post("/api/pause", {})
         ids = await web.submit(*({"kind": "a"} for _ in range(10)))

@@ -42,7 +42,7 @@ async def until_ended(frames: AsyncIterator[Any], tasks: int) -> list[tuple[int,
 
 async def until_readers(web: Web, count: int) -> None:
     async with asyncio.timeout(PATIENCE_S), web.parts.client.watching() as watch:
-        while web.parts.feed.readers != count:
+        while web.parts.feed.readers.count != count:
             await watch()
 
 

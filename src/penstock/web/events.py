@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from penstock.store.base import Store, StoredEvent
+from penstock.web.readers import Readers
 
 HEARTBEAT_S = 15.0
 _KEPT = 10_000  # events in memory
@@ -46,15 +46,14 @@ class Feed:
         self._before = 0
         self._newest = 0
         self._runs: dict[str, str] = {}
-        self._wanted = asyncio.Event()
         self._news = asyncio.Event()
-        self.readers = 0
+        self.readers = Readers()
         self.closed = False
         self._closed = asyncio.Event()
 
     async def run(self) -> None:
         while True:
-            await self._wanted.wait()
+            await self.readers.wait_for_one()
             await self._listen()
 
     def close(self) -> None:
@@ -72,7 +71,7 @@ class Feed:
         try:
             self._before = self._newest = await self._store.last_event()
             self._tell()  # what came before is read from the store
-            while self.readers:
+            while self.readers.count:
                 while page := await self._store.events(self._newest, limit=_PAGE):
                     self._keep(page)
                 await bell.wait(HEARTBEAT_S)
@@ -94,17 +93,6 @@ class Feed:
 
     # ---- reading
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        self.readers += 1
-        self._wanted.set()
-        try:
-            yield
-        finally:
-            self.readers -= 1
-            if not self.readers:
-                self._wanted.clear()
-
     async def start(self, after: int | None) -> int:
         """Where a reader begins: after the number he has seen, or with what is new."""
         newest = await self._store.last_event()
@@ -117,7 +105,7 @@ class Feed:
 
         None at all is a heartbeat. Ends when the feed is closed.
         """
-        with self.reading():
+        with self.readers.reading():
             while not self.closed:
                 page = await self._page(after)
                 if page:

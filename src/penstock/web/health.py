@@ -181,7 +181,7 @@ def _standing(parts: Parts, snapshot: Snapshot | None) -> dict[str, dict[tuple[s
     standing: dict[str, dict[tuple[str, ...], float]] = {
         "penstock_asyncio_tasks": {(): float(len(asyncio.all_tasks()))},
         "penstock_dispatcher_up": {(): float(parts.dispatching and not parts.draining)},
-        "penstock_http_streams": {(): parts.feed.readers},
+        "penstock_http_streams": {(): parts.feed.readers.count},
     }
     if snapshot is not None:
         lanes = status_record(parts.config.plant, snapshot)["lanes"]

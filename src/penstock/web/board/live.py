@@ -12,8 +12,8 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from penstock.store.now import Now
 from penstock.web.board.news import News
 from penstock.web.board.picture import Picture, Places, difference, picture_of
 from penstock.web.board.viewer import HEADER, viewer_of
+from penstock.web.readers import Readers
 
 LEAST_S = 0.15  # between two frames
 BYTES_PER_S = 64 * 1024  # to one reader
@@ -54,7 +55,6 @@ class Live:
         self._news = news
         self._clock = clock
         self._wall_clock = wall_clock
-        self._wanted = asyncio.Event()
         self._told = asyncio.Event()
         self._places = Places()
         self._seen: Now | None = None
@@ -66,12 +66,12 @@ class Live:
         self._number = 0  # of the newest frame
         self._whole: tuple[int, bytes] = (0, b"")
         self._is_current = False  # a picture from when nobody looked is not this moment's
-        self.readers = 0
+        self.readers = Readers()
 
     async def run(self) -> None:
         while True:
-            await self._wanted.wait()
-            with self._news.reading():
+            await self.readers.wait_for_one()
+            with self._news.readers.reading():
                 await self._drawn()
 
     async def _drawn(self) -> None:
@@ -80,7 +80,7 @@ class Live:
         if self._is_look_back_due():
             self._waiting = None  # of another hour than this
         try:
-            while self.readers:
+            while self.readers.count:
                 began = self._clock()
                 size_bytes = await self._look()
                 rest_s = max(LEAST_S, size_bytes / BYTES_PER_S) - (self._clock() - began)
@@ -127,20 +127,9 @@ class Live:
 
     # ---- reading
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        self.readers += 1
-        self._wanted.set()
-        try:
-            yield
-        finally:
-            self.readers -= 1
-            if not self.readers:
-                self._wanted.clear()
-
     async def frames(self, heartbeat_s: float = HEARTBEAT_S) -> AsyncGenerator[bytes, None]:
         """Each is taken before the next is asked for."""
-        with self._reading():
+        with self.readers.reading():
             sent = 0
             while not self._is_current:
                 if not await self._news_within(heartbeat_s):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol
 
 from penstock.errors import PenstockError
 from penstock.store.base import Bell
+from penstock.web.readers import Readers
 
 Refresh = Callable[[], Awaitable[None]]
 Following = Callable[[], Coroutine[Any, Any, None]]
@@ -50,9 +50,8 @@ class News:
         self._bell = bell
         self._number = 0  # of the last news
         self._told = asyncio.Event()
-        self._wanted = asyncio.Event()
         self._arrived: asyncio.Queue[tuple[Following, asyncio.Event]] = asyncio.Queue()
-        self.readers = 0
+        self.readers = Readers()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -62,7 +61,7 @@ class News:
 
     async def _listen(self) -> None:
         while True:
-            await self._wanted.wait()
+            await self.readers.wait_for_one()
             try:
                 bell = self._bell()
             except PenstockError as error:  # without it there is the clock
@@ -71,7 +70,7 @@ class News:
                 self._tell()
                 continue
             try:
-                while self.readers:
+                while self.readers.count:
                     await bell.wait(QUIET_S)
                     self._tell()
             finally:
@@ -81,18 +80,6 @@ class News:
         self._number += 1
         told, self._told = self._told, asyncio.Event()
         told.set()
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Only while somebody reads is there any news."""
-        self.readers += 1
-        self._wanted.set()
-        try:
-            yield
-        finally:
-            self.readers -= 1
-            if not self.readers:
-                self._wanted.clear()
 
     async def beyond(self, seen: int) -> int:
         """The number of the news, when it is another one than what was seen."""
@@ -123,7 +110,7 @@ class News:
         self, page: Onlooker, connected: asyncio.Event, refresh: Refresh, least_s: float
     ) -> None:
         await connected.wait()
-        with self.reading():
+        with self.readers.reading():
             seen = self._number
             while not page.is_deleted:
                 seen = await self.beyond(seen)
