@@ -3,13 +3,13 @@
     python -m benchmarks.board_readers URL COUNT
 
 Each reader asks for the page, opens the socket that the page names, answers its pings, and reads the plant's
-stream. What they read is counted; a reader whose stream or socket ends says so and ends all.
+stream. Told to end, it says how much the stream told the one who was told least; a reader whose stream or
+socket ends says so and ends all.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import sys
 
@@ -30,7 +30,7 @@ async def read(url: str, count: int) -> None:
                 group.create_task(reader.read_stream())
             print("ready", flush=True)
             await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-            print(json.dumps({"bytes": sum(one.size_bytes for one in readers)}), flush=True)
+            print(min(one.streamed_bytes for one in readers), flush=True)
             raise SystemExit(0)
 
 
@@ -39,7 +39,7 @@ class _Reader:
         self._http = http
         self._url = url
         self._client = ""
-        self.size_bytes = 0
+        self.streamed_bytes = 0
 
     async def load(self) -> None:
         async with self._http.get(f"{self._url}/board/") as response:
@@ -57,7 +57,6 @@ class _Reader:
         async with self._http.ws_connect(address) as socket:
             async for message in socket:
                 text = str(message.data)
-                self.size_bytes += len(text)
                 if text.startswith("0"):
                     await socket.send_str("40")
                 elif text == "2":
@@ -69,7 +68,7 @@ class _Reader:
             if response.status != 200:
                 raise SystemExit(f"the stream was refused: {response.status}")
             async for piece in response.content.iter_any():
-                self.size_bytes += len(piece)
+                self.streamed_bytes += len(piece)
         raise SystemExit("a stream ended")
 
 

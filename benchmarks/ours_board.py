@@ -121,6 +121,9 @@ def _readers(server: Server, count: int) -> Iterator[None]:
         yield
         if process.poll() is not None:
             raise RuntimeError("the readers ended too soon")
+        least_bytes = int(process.communicate("\n")[0])
+        if not least_bytes:
+            raise RuntimeError("one who looked was told nothing")
     finally:
         process.kill()
         process.wait()
