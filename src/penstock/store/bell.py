@@ -13,6 +13,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from enum import Enum
 from itertools import count
 from typing import Protocol
 
@@ -22,6 +23,15 @@ _DISPATCHER = "dispatcher"
 _CLIENT = "client-"
 _UNFINISHED = "new-"
 _numbers = count(1)
+
+
+class Ring(Enum):
+    """Who is woken once a change is durable."""
+
+    NOBODY = 0
+    DISPATCHER = 1
+    CLIENTS = 2
+    EVERYBODY = 3
 
 
 class HungBell(ABC):

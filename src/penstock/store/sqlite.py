@@ -47,7 +47,7 @@ from penstock.store.base import (
     TaskPage,
     Token,
 )
-from penstock.store.bell import Bells, LocalBells, PipeBells
+from penstock.store.bell import Bells, LocalBells, PipeBells, Ring
 from penstock.store.fold import EVENT_WIDTH, event_data
 from penstock.store.keys import KeyedTask, one_of_them
 from penstock.store.now import Now, WaitsFor
@@ -77,7 +77,7 @@ from penstock.store.sqlite_reads import (
     read_tasks,
 )
 from penstock.store.sqlite_runs import read_newest_runs
-from penstock.store.sqlite_writer import CallJob, RecordJob, Ring, SubmitJob, Writer
+from penstock.store.sqlite_writer import CallJob, RecordJob, SubmitJob, Writer
 
 T = TypeVar("T")
 

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from enum import Enum
 from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -24,7 +23,7 @@ from typing import Any
 from penstock.errors import DispatcherError, PenstockError, StoreCorrupt, StoreError
 from penstock.scheduling.messages import Decision
 from penstock.store.admission import Batch
-from penstock.store.bell import Bells
+from penstock.store.bell import Bells, Ring
 from penstock.store.settling import settle
 from penstock.store.sqlite_checkpoint import Checkpoints
 from penstock.store.sqlite_open import QUERIES, Place, open_for_writing, translated
@@ -36,15 +35,6 @@ _OUR_DEFECTS = (sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.DataEr
 _GROUP_ROWS = 100_000  # a larger group would make everybody in it wait too long
 _FIRST_RETRY_S = 0.1
 _LAST_RETRY_S = 2.0
-
-
-class Ring(Enum):
-    """Who is woken once a job is durable."""
-
-    NOBODY = 0
-    DISPATCHER = 1
-    CLIENTS = 2
-    EVERYBODY = 3
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
