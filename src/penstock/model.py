@@ -147,6 +147,15 @@ class AutoSlots:
 
 
 @dataclass(frozen=True, slots=True)
+class RayNodes:
+    """Which nodes of a Ray cluster a host's attempts run on, and what each holds there."""
+
+    resources: Mapping[str, float] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    num_cpus: float = 0.0  # limits are the scheduler's: Ray need not count its processors again
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """What runs attempts of the kinds it serves. `options` belong to its adapter.
 
@@ -168,6 +177,7 @@ class Host:
     prices: Mapping[str, Price] = field(default_factory=dict)  # model -> price, where tokens cost money
     options: Mapping[str, Any] = field(default_factory=dict)
     takes_calls: bool = True  # False where attempts call models themselves, and where there are none
+    ray: RayNodes | None = None  # None: any node, where the engine is one of Ray
     leaves: tuple[str, ...] = ()  # kinds that "*" does not mean here: they are those of agents
 
     def serves_kind(self, kind: str) -> bool:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from penstock.clock import Clock
     from penstock.dispatcher.doorway import Doorway
     from penstock.dispatcher.loop import Dispatcher
-    from penstock.engine.base import MakeEngine
+    from penstock.engine.base import Engine, MakeEngine, Report, Stall
+    from penstock.engine.outputs import Outputs
     from penstock.hosts.base import Adapter
     from penstock.hosts.inner_desk import InnerDesk
     from penstock.hosts.own_door import Entrance, OwnDoor
@@ -51,6 +52,7 @@ _PLUG_INS = "penstock.hosts"
 DISPATCHERS = ("async", "threads")
 ON_STOP = tuple(str(choice) for choice in OnStop)
 _PRIVATE_DOOR = "penstock.web.private_door:opened"  # it stands above us, and only some configs need it
+_RAY_ENGINE = "penstock.engine.ray:RayEngine"  # called as RayEngine(parts, make_local, report, on_stall)
 _OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
@@ -216,7 +218,7 @@ def make_dispatcher(
     owner = Owner(os.getpid(), platform.node(), dispatching.named(command))
     traces = make_traces(config) if traced else None
     ways = Ways(make_door(config), make_desk(config))
-    make_engine = _local_engine(config, ways, store)
+    make_engine = _engine(config, ways, store)
     doorway = _doorway(config, store, ways)
     if dispatching.has_threads:
         from penstock.engine.kinds import thread_per_kind
@@ -285,10 +287,10 @@ def make_traces(config: Config) -> Traces | None:
     return Traces(endpoint)
 
 
-def _local_engine(config: Config, ways: Ways, store: Store) -> MakeEngine:
+def _engine(config: Config, ways: Ways, store: Store) -> MakeEngine:
     from penstock.clock import SystemClock
     from penstock.config.outputs import OutputRules
-    from penstock.engine.base import Ended, Engine, Report, Stall
+    from penstock.engine.base import Ended
     from penstock.engine.local import LocalEngine
     from penstock.engine.outputs import Outputs
 
@@ -299,6 +301,11 @@ def _local_engine(config: Config, ways: Ways, store: Store) -> MakeEngine:
     tag = store_tag(config)
     outputs = Outputs(OutputRules(config))
 
+    def make_local(report: Report, on_stall: Callable[[Stall], None]) -> Engine:
+        return LocalEngine(adapters, slots, report, on_stall, clock, config.timeout_s, tag, outputs=outputs)
+
+    make_engine = _on_ray(config, adapters, outputs, make_local) if config.engine.is_ray else make_local
+
     def make(report: Report, on_stall: Callable[[Stall], None]) -> Engine:
         def leave_and_report(ended: Ended) -> None:
             if door is not None:
@@ -306,10 +313,44 @@ def _local_engine(config: Config, ways: Ways, store: Store) -> MakeEngine:
                     door.ended(job.task, job.attempt)
             report(ended)
 
-        told = report if door is None else leave_and_report
-        return LocalEngine(adapters, slots, told, on_stall, clock, config.timeout_s, tag, outputs=outputs)
+        return make_engine(report if door is None else leave_and_report, on_stall)
 
     return make
+
+
+def _on_ray(
+    config: Config, adapters: Mapping[str, Adapter], outputs: Outputs, make_local: MakeEngine
+) -> MakeEngine:
+    """What can run on other machines does; the rest, such as calls of models, stays in an engine of this one."""
+    try:
+        make: Any = _named(_RAY_ENGINE)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "ray":
+            raise
+        raise UsageError(
+            'engine.type = "ray" needs Ray; install it with `pip install penstock[ray]`'
+        ) from None
+    from penstock.config.own_files import kept_here
+    from penstock.engine.parts import Parts
+
+    settings = config.engine
+    if settings.working_dir is not None:
+        excludes = (*settings.excludes, *kept_here(config, settings.working_dir))
+        settings = replace(settings, excludes=excludes)
+    parts = Parts(
+        settings=settings,
+        hosts={host.name: host for host in config.plant.hosts},
+        adapters=adapters,
+        outputs=outputs,
+        default_timeout_s=config.timeout_s,
+        store_tag=store_tag(config),
+    )
+
+    def made(report: Report, on_stall: Callable[[Stall], None]) -> Engine:
+        engine: Engine = make(parts, make_local, report, on_stall)
+        return engine
+
+    return made
 
 
 def _maker(type: str) -> MakeAdapter:

@@ -242,6 +242,14 @@ def valid_documents(draw: st.DrawFn) -> dict[str, Any]:
     if councils := draw(st.dictionaries(names.filter("library".__ne__), valid_councils(), max_size=2)):
         top["councils"] = councils
         hosts[SPEAKER] = {"type": "simulated", "serves": [SPEAKER, "chat"], "slots": 4, "model": "m"}
+    if draw(st.booleans()):
+        top["engine"] = {"type": draw(st.sampled_from(["local", "ray"])), "pip": ["numpy"], "start_s": 3.0}
+        for host in hosts.values():
+            host["ray"] = {
+                "labels": {"zone": "a"},
+                "resources": {"x": 2.0},
+                "num_cpus": draw(st.integers(0, 9)),
+            }
     return top | {"hosts": hosts, "lanes": lanes, "gates": gates}
 
 
@@ -309,7 +317,7 @@ def base() -> dict[str, Any]:
 MISTAKES: dict[KeyPath, Any] = {
     ("aging_s",): -1,
     ("agin_s",): 1,
-    ("engine",): {"type": "ray"},
+    ("engine", "type"): "dask",
     ("retry", "retries"): True,
     ("retry", "retrys"): 1,
     ("hosts", "surtr", "slots"): 2.5,

@@ -258,7 +258,7 @@ def test_a_misspelt_key_is_told_with_its_line_and_the_right_one() -> None:
     [
         ("stor = 1", "1: stor: unknown key; did you mean 'store'?"),
         ("zzz = 1", "1: zzz: unknown key; known here: agents, aging_s"),
-        ("[engine]\ntype = 1", "1: engine: section [engine] is not available in this version; remove it"),
+        ("[engine]\ntype = 1", '2: engine.type: must be "local" or "ray", not 1'),
         ("agents = 3", "1: agents: must be a table like [agents.NAME], not 3"),
         ('store = ""', "1: store: must be text in quotes, not empty text"),
         ('store = "a\\u0000b"', "1: store: must be one line of at most 4096 characters"),

@@ -44,7 +44,7 @@ def test_every_key_stands_in_a_table_of_the_docs() -> None:
                 "hosts.NAME."
                 if name.startswith("Options of")
                 else f"{name}."
-                if "NAME" in name or name in ("retry", "server", "telemetry", "beads")
+                if "NAME" in name or name in ("retry", "server", "telemetry", "beads", "engine")
                 else ""
             )
         elif line.startswith("| `"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from penstock.config import Config, load
 from penstock.diagnosis.history import Owner
 from penstock.dispatcher.doorway import Doorway
 from penstock.dispatcher.loop import Dispatcher
-from penstock.engine.base import Engine, Report
+from penstock.engine.base import Engine, Key, Report
 from penstock.errors import Unreachable
 from penstock.hosts.base import Health, Job
 from penstock.hosts.relay import Headers, Relay
@@ -71,6 +71,18 @@ class ByHand:
 
     async def sweep(self) -> int:
         return 0
+
+    detaches = False
+
+    async def adopt(self, jobs: Sequence[Job]) -> set[Key]:
+        return set()
+
+    def detached(self) -> Collection[Key]:
+        return ()
+
+    def leave(self) -> None: ...
+
+    def recorded(self, ended: Iterable[Key]) -> None: ...
 
     async def check(self, host: str) -> Health:
         return Health(True)

@@ -5,6 +5,7 @@ files.py        find, read, parse
 document.py     Config, and a document → Config
 hosts.py rules.py server.py telemetry.py beads.py crosschecks.py
                 the tables, and what must hold between them
+engine.py       where attempts run, and which nodes a host has
 agents.py agent_tables.py manifests.py agent_hosts.py
                 container agents: what one is, how it is read, and the host it implies
 councils.py council_tables.py council_members.py council_hosts.py council_reach.py

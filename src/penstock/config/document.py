@@ -17,6 +17,7 @@ from penstock.config.council_hosts import is_implied, with_councils
 from penstock.config.council_tables import council_document, read_councils
 from penstock.config.councils import Council
 from penstock.config.crosschecks import Parts, cross_check
+from penstock.config.engine import EngineSettings, check_nodes, engine_document, read_engine
 from penstock.config.hosts import given, host_document, read_host
 from penstock.config.keys import AVAILABLE, HostTypes
 from penstock.config.own_calls import with_own_lane
@@ -62,6 +63,7 @@ class Config:
     beads: Beads = field(default_factory=Beads)
     agents: Mapping[str, Agent] = field(default_factory=dict)
     councils: Mapping[str, Council] = field(default_factory=dict)
+    engine: EngineSettings = field(default_factory=EngineSettings)
     path: Path | None = None  # the file it came from
 
     @property
@@ -135,6 +137,8 @@ def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
     cross_check(parts, top.problems)
     beads = read_beads(top, folder)
     check_beads(beads, parts, top.problems)
+    engine = read_engine(top, folder)
+    check_nodes(top, hosts)
     default = Config()
     return Config(
         plant=Plant(
@@ -158,15 +162,14 @@ def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
         beads=beads,
         agents=agents,
         councils=councils,
+        engine=engine,
         path=path,
     )
 
 
 def _check_top(top: Table) -> None:
     for key in top.raw:
-        if key in keys.LATER_SECTIONS:
-            top.refuse(f"section [{key}] is not available in this version; remove it", key)
-        elif key not in keys.TOP:
+        if key not in keys.TOP:
             top.refuse("unknown key", key, near=Near(key, keys.TOP))
 
 
@@ -235,4 +238,5 @@ def as_document(config: Config) -> dict[str, Any]:
         "councils": {
             name: council_document(council, config.store) for name, council in config.councils.items()
         },
+        **engine_document(config.engine),
     }

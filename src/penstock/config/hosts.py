@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.config import keys
 from penstock.config.councils import COUNCIL_TYPE, LIBRARY_TYPE
+from penstock.config.engine import nodes_document, read_nodes
 from penstock.config.keys import HostTypes
 from penstock.config.problems import Near, quoted
 from penstock.config.tables import Table
@@ -51,6 +52,7 @@ def read_host(
         prices=(prices or {}) if has_models and not (is_run and "url" not in options) else {},
         options=options,
         takes_calls=takes_calls,
+        ray=read_nodes(table),
     )
 
 
@@ -249,6 +251,8 @@ def host_document(host: Host) -> dict[str, Any]:
     if host.breaker != BreakerRule():
         rule = host.breaker
         table["breaker"] = given(failures=rule.failures, reset_s=rule.reset_s, max_reset_s=rule.max_reset_s)
+    if host.ray is not None:
+        table["ray"] = nodes_document(host.ray)
     return table | dict(host.options)
 
 

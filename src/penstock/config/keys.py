@@ -30,13 +30,15 @@ TOP = (
     "beads",
     "agents",
     "councils",
+    "engine",
 )
 RETRY = ("retries", "base_s", "max_s", "host_faults")
-HOST = ("type", "slots", "units", "serves", "model", "models", "rate", "fallback", "breaker")
+HOST = ("type", "slots", "units", "serves", "model", "models", "rate", "fallback", "breaker", "ray")
 SLOTS = ("auto", "min", "max")
 RATE = ("requests_per_min", "tokens_per_min")
 FALLBACK = ("after_s", "overflow_after_s", "budget_usd_per_day")
 BREAKER = ("failures", "reset_s", "max_reset_s")
+RAY = ("resources", "labels", "num_cpus")
 LANE = ("max_running", "reserve", "weight", "budget_usd_per_day")
 GATE = ("lane", "max_running", "probe", "min", "max", "every_s", "on_error", "holds")
 HOLDS = ("lanes", "kinds", "hosts")
@@ -142,7 +144,20 @@ RETRIEVAL = (
 QUICK = ("members", "unsure_below", "agree_at_least", "risk_words")
 MODE_LIMITS = ("cost_usd", "time_s")
 
-LATER_SECTIONS = ("engine",)
+ENGINE = (
+    "type",
+    "address",
+    "namespace",
+    "working_dir",
+    "excludes",
+    "py_modules",
+    "pip",
+    "env",
+    "pass_env",
+    "runtime_env",
+    "start_s",
+    "idle_s",
+)
 
 FOREVER = "forever"  # keep_days: nothing is ever forgotten
 ALIASES = {"overflow_after_s": "after_s"}
@@ -287,6 +302,7 @@ SAMPLING = Bounds(0.05, 86_400)
 PORT = Bounds(0, 65_535)
 
 CPUS = Bounds(0.01, 4096)
+CPUS_OR_NONE = Bounds(0, 4096)
 MEGABYTES = Bounds(4, 1e9)
 TMP_MB = Bounds(1, 1e6)
 PIDS = Bounds(0, 4_194_304)  # 0: as many as there are
@@ -371,6 +387,7 @@ def _documented() -> tuple[str, ...]:
         "beads",
         "agents",
         "councils",
+        "engine",
     )
     return tuple(
         [key for key in TOP if key not in tables]
@@ -380,6 +397,7 @@ def _documented() -> tuple[str, ...]:
         + _under(f"{host}.rate", RATE)
         + _under(f"{host}.fallback", FALLBACK)
         + _under(f"{host}.breaker", BREAKER)
+        + _under(f"{host}.ray", RAY)
         + _under(host, sorted(options))
         + _under("lanes.NAME", LANE)
         + _under("gates.NAME", GATE)
@@ -397,6 +415,7 @@ def _documented() -> tuple[str, ...]:
         + _under("councils.NAME.retrieval", RETRIEVAL)
         + _under("councils.NAME.quick", QUICK)
         + _under("councils.NAME.limits.MODE", MODE_LIMITS)
+        + _under("engine", ENGINE)
     )
 
 

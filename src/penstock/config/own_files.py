@@ -9,6 +9,7 @@ path was written with.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -94,6 +95,21 @@ def store_tag(config: Config) -> str:
 def folder_of(config: Config) -> str:
     """That of the config, or where we are when it came from no file."""
     return os.getcwd() if config.path is None else str(config.path.absolute().parent)
+
+
+def kept_here(config: Config, folder: str) -> tuple[str, ...]:
+    """Those of them that lie in a folder, as .gitignore would name them: they go to no other machine."""
+    found: dict[str, None] = {}
+    root = os.path.realpath(folder)
+    for path, is_beginning in _paths(config):
+        for named in (os.path.abspath(path), os.path.realpath(path)):
+            held = os.path.join(os.path.realpath(os.path.dirname(named)), os.path.basename(named))
+            inside = os.path.relpath(held, root)
+            if inside == os.curdir or inside.split(os.sep)[0] == os.pardir:
+                continue
+            word = "/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", inside)
+            found |= dict.fromkeys((word, f"{word}.*", f"{word}-*") if is_beginning else (word,))
+    return tuple(found)
 
 
 def _paths(config: Config) -> Iterator[tuple[str, bool]]:

@@ -102,6 +102,7 @@ class Payloads:
                     task.priority,
                     task.output,
                     task.queued_at,
+                    start.at,
                     None if self._tap is None else self._tap(start.task),
                 )
             )

@@ -1,8 +1,15 @@
-"""What an engine must do: run attempts where their work belongs, and end every one of them exactly once."""
+"""What an engine must do: run attempts where their work belongs, and end every one of them exactly once.
+
+Attempts may run where they outlive the dispatcher that began them. The engine of the next dispatcher is then given
+those that the store has as running: `adopt`. What it finds again goes on as if nothing had happened; that is why an
+outcome is kept where the attempt ran until the store has it: `recorded`.
+
+    open ─► adopt ─► sweep ─► start, stop, recorded … ─► (leave) ─► close
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -25,6 +32,7 @@ class Stall:
     over: bool = False
 
 
+Key: TypeAlias = tuple[str, int]  # an attempt: its task, and its number
 Ended: TypeAlias = Sequence[tuple[Job, Outcome]]
 Report: TypeAlias = Callable[[Ended], None]
 
@@ -38,13 +46,37 @@ class Engine(Protocol):
         """Stop everything that still runs, wait for it to be gone, leave nothing behind."""
 
     async def sweep(self) -> int:
-        """Kill what a dispatcher of the same store that died has left running; how many processes."""
+        """Kill what a dispatcher of the same store that died has left running; how many processes.
+
+        What was adopted before lives on; of that which may outlive a dispatcher, all else of this store ends.
+        """
 
     def start(self, jobs: Sequence[Job]) -> None:
         """Begin these attempts; returns at once. Each of them is reported exactly once, in time."""
 
     def stop(self, task: str, attempt: int) -> None:
         """Make an attempt end; it is reported with Verdict.CANCELLED unless it ended by itself first."""
+
+    @property
+    def detaches(self) -> bool:
+        """Whether attempts can go on when their dispatcher is gone. If not, the four below have nothing to do."""
+
+    async def adopt(self, jobs: Sequence[Job]) -> set[Key]:
+        """Go on with attempts that an earlier dispatcher began; which of them, and the rest is lost.
+
+        Called once, before anything is started. An adopted attempt is like a started one: reported once, also when
+        it ended while nobody dispatched, stopped like any other, and its time runs from `Job.started_at`. One that
+        cannot be asked after now is adopted too, and is reported as its host's fault if it proves to be gone.
+        """
+
+    def detached(self) -> Collection[Key]:
+        """Those of the live attempts that would go on without this engine."""
+
+    def leave(self) -> None:
+        """Let go of those: from now on none of them is reported, and `close` does not end them."""
+
+    def recorded(self, ended: Iterable[Key]) -> None:
+        """The ends of these attempts are in the store: what was kept of them may go. Others' keys do no harm."""
 
     def watched(self) -> Mapping[str, float]:
         """The hosts whose health must be asked for, and every how many seconds."""

@@ -11,16 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 
-from penstock.engine.base import Engine, MakeEngine, Report, Stall
+from penstock.engine.base import Engine, Key, MakeEngine, Report, Stall
 from penstock.engine.outcomes import stopped
 from penstock.hosts.base import Health, Job
 from penstock.model import CALL_KINDS, Outcome
-
-_Key = tuple[str, int]  # task, attempt
 
 
 class KindThreads:
@@ -31,9 +29,11 @@ class KindThreads:
         self._report = report
         self._threads: dict[str, _KindThread] = {}
         self._waiting: dict[
-            _Key, Future[Outcome]
+            Key, Future[Outcome]
         ] = {}  # what its thread waits for; every live attempt has one
-        self._unwanted: set[_Key] = set()  # stopped before their thread had got to them
+        self._unwanted: set[Key] = set()  # stopped before their thread had got to them
+        self._adopted: set[Key] = set()  # those that run already when their thread takes them
+        self._left: set[Key] = set()  # whose ends are not ours to tell any more
         self._open = False
 
     async def open(self) -> None:
@@ -44,6 +44,8 @@ class KindThreads:
     async def close(self) -> None:
         self._open = False
         await self._engine.close()
+        for key in self._left & self._waiting.keys():
+            self._waiting[key].set_result(stopped())  # its thread need not wait for it
         for thread in self._threads.values():
             thread.close()
         # Their last reports come to this loop before the news that they are over.
@@ -74,6 +76,30 @@ class KindThreads:
             self._unwanted.add((task, attempt))
             self._engine.stop(task, attempt)
 
+    @property
+    def detaches(self) -> bool:
+        return self._engine.detaches
+
+    async def adopt(self, jobs: Sequence[Job]) -> set[Key]:
+        self._waiting |= {(job.task, job.attempt): Future() for job in jobs}
+        adopted = self._adopted = await self._engine.adopt(jobs)
+        for job in jobs:
+            if (job.task, job.attempt) in adopted:
+                self._thread_of(job.kind).take(job)
+            else:
+                del self._waiting[job.task, job.attempt]
+        return set(adopted)
+
+    def detached(self) -> Collection[Key]:
+        return self._engine.detached()
+
+    def leave(self) -> None:
+        self._left = set(self._engine.detached())
+        self._engine.leave()
+
+    def recorded(self, ended: Iterable[Key]) -> None:
+        self._engine.recorded(ended)
+
     def watched(self) -> Mapping[str, float]:
         return self._engine.watched()
 
@@ -102,7 +128,9 @@ class KindThreads:
     # ---- on the loop
 
     def _begin(self, job: Job) -> None:
-        if not self._open or (job.task, job.attempt) in self._unwanted:
+        if (job.task, job.attempt) in self._adopted:
+            self._adopted.discard((job.task, job.attempt))
+        elif not self._open or (job.task, job.attempt) in self._unwanted:
             self._waiting[job.task, job.attempt].set_result(stopped())
         else:
             self._engine.start([job])
@@ -117,6 +145,8 @@ class KindThreads:
     def _tell(self, job: Job, outcome: Outcome) -> None:
         del self._waiting[job.task, job.attempt]
         self._unwanted.discard((job.task, job.attempt))
+        if (job.task, job.attempt) in self._left:
+            return
         self._report([(job, outcome)])
 
 

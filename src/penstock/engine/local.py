@@ -13,14 +13,14 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeGuard, assert_never
 
 from penstock.clock import Clock
 from penstock.engine.attempts import Place, Reason, Run
-from penstock.engine.base import Report, Stall
+from penstock.engine.base import Key, Report, Stall
 from penstock.engine.callables import Callables
 from penstock.engine.loops import HostLoop, OwnLoop
 from penstock.engine.outcomes import failure, stopped, timed_out
@@ -167,6 +167,22 @@ class LocalEngine:
         run = self._live.get((task, attempt))
         if run is not None:
             self._end(run, Reason.STOPPED)
+
+    # What runs here ends with its dispatcher: there is nothing to adopt or to leave.
+
+    @property
+    def detaches(self) -> bool:
+        return False
+
+    async def adopt(self, jobs: Sequence[Job]) -> set[Key]:
+        return set()
+
+    def detached(self) -> Collection[Key]:
+        return ()
+
+    def leave(self) -> None: ...
+
+    def recorded(self, ended: Iterable[Key]) -> None: ...
 
     def watched(self) -> Mapping[str, float]:
         return {

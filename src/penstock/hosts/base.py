@@ -31,6 +31,7 @@ class Job:
     priority: int = DEFAULT_PRIORITY
     output: str | None = None  # where the engine saves the value of an attempt that is done
     queued_at: float = 0.0
+    started_at: float = 0.0  # when its start was decided
     tap: Callable[[str], None] | None = field(
         default=None, repr=False, compare=False
     )  # hears the answer's text as it comes, where it is streamed; called on the dispatcher's loop
