@@ -63,7 +63,7 @@ CATCH_ALL: Mapping[str, str] = {
     "src/penstock/setup/checkup.py": "an adapter of a plug-in may raise anything: it is told as a finding",
     "src/penstock/web/board_process.py": "whatever ends the board is told to those who look; the work goes on",
     "src/penstock/web/board/news.py": "a page that cannot be brought up to date is logged, and hurts no other",
-    "src/penstock/store/sqlite_reader.py": "a thread's error is handed to the caller who awaits the answer",
+    "src/penstock/store/reader.py": "a thread's error is handed to the caller who awaits the answer",
 }
 
 # Test files that hold user code whose very point is to block or to take time.

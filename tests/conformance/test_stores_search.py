@@ -10,7 +10,7 @@ import pytest
 
 from penstock.model import State, Task
 from penstock.scheduling.messages import Reprioritize
-from penstock.store import sqlite_search
+from penstock.store import search
 from penstock.store.base import Store, TaskFilter
 from tests.conformance.store_rig import EVERY, T0, MakeSpot, done, failed, opened, start
 
@@ -124,9 +124,9 @@ async def test_what_takes_long_is_given_in_part(store: Store, monkeypatch: pytes
     """A stretch at a time without any patience: short pages, and all of them together are everything."""
     await fill(store)
     whole = await found(store, TaskFilter(kind="translate", newest=True))
-    monkeypatch.setattr(sqlite_search, "_FIRST_STRETCH", 4)
-    monkeypatch.setattr(sqlite_search.read_page, "__defaults__", (False, 0.0))
-    monkeypatch.setattr(sqlite_search.count_tasks, "__defaults__", (0.0,))
+    monkeypatch.setattr(search, "_FIRST_STRETCH", 4)
+    monkeypatch.setattr(search.read_page, "__defaults__", (False, 0.0))
+    monkeypatch.setattr(search.count_tasks, "__defaults__", (0.0,))
     first = await store.page(TaskFilter(kind="translate", newest=True, limit=50))
     assert 0 < len(first.records) < len(whole)
     assert first.next is not None
@@ -141,7 +141,7 @@ async def test_what_takes_long_is_given_in_part(store: Store, monkeypatch: pytes
 
 async def test_names_that_are_everywhere_are_found_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await fill(store)
-    monkeypatch.setattr(sqlite_search, "_MOST_NAMED", 5)
+    monkeypatch.setattr(search, "_MOST_NAMED", 5)
     assert await found(store, TaskFilter(search="n1")) == ids("nightly", range(10, 20), newest=False)
     assert await found(store, TaskFilter(search="daily", newest=True)) == ids("daily", range(30))
 

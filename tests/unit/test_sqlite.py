@@ -28,11 +28,13 @@ from penstock.errors import (
 )
 from penstock.model import State, Task
 from penstock.scheduling.messages import Spend, WaitChange
-from penstock.store import admission, queries, sqlite_checkpoint, sqlite_open, sqlite_writer
-from penstock.store.base import Answer, Owner, Request, TaskFilter
+from penstock.store import admission, queries, sqlite_checkpoint, sqlite_open, writer
+from penstock.store.base import Answer, Owner, Request, Store, TaskFilter
 from penstock.store.sqlite import SQLiteStore
 from penstock.store.sqlite_open import APPLICATION_ID, MIGRATIONS, Place
-from penstock.store.turn import Turn
+from penstock.store.sqlite_session import SQLiteSession
+from penstock.store.sqlite_turn import Turn
+from penstock.store.writing import Job
 from tests.conformance.store_rig import ME, PATIENCE_S, T0, done, opened, run_through, start, tasks
 
 
@@ -70,9 +72,7 @@ async def test_the_file_is_marked_as_ours_and_synced(path: str) -> None:
     """Promise 1: FULL means that a commit waits for the disk."""
     async with opened(SQLiteStore(path)) as store:
         assert isinstance(store, SQLiteStore)
-        assert store._writer is not None
-        writing = store._writer.connection
-        assert writing is not None
+        writing = connection_of(store)
         with connected(path) as other:
             assert other.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
             assert other.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
@@ -87,9 +87,7 @@ async def test_promise_1_the_log_is_carried_over_only_while_nobody_writes(
     monkeypatch.setattr(sqlite_checkpoint, "LOG_PAGES", 100)
     async with opened(SQLiteStore(path)) as store:
         assert isinstance(store, SQLiteStore)
-        assert store._writer is not None
-        connection = store._writer.connection
-        assert connection is not None
+        connection = connection_of(store)
         assert connection.execute("PRAGMA wal_autocheckpoint").fetchone() == (0,)
         done: list[str] = []
         connection.set_trace_callback(
@@ -381,7 +379,7 @@ async def test_a_locked_file_is_waited_for(path: str) -> None:
 async def test_a_submit_gets_in_beside_a_writer_without_a_pause(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_writer, "_GROUP_ROWS", 10)
+    monkeypatch.setattr(writer, "_GROUP_ROWS", 10)
     async with opened(SQLiteStore(path)) as dispatcher, opened(SQLiteStore(path)) as client:
         ids = await dispatcher.submit(tasks(5000))
         backlog = [dispatcher.record(run_through(ids[n : n + 5])) for n in range(0, len(ids), 5)]
@@ -448,9 +446,7 @@ async def test_a_file_that_may_not_grow(path: str) -> None:
         with pytest.raises(StoreFull):
             await store.submit(tasks(1000))
         assert not written.done()
-        assert store._writer is not None
-        assert store._writer.connection is not None
-        store._writer.connection.execute("PRAGMA max_page_count = 100000")
+        connection_of(store).execute("PRAGMA max_page_count = 100000")
         async with asyncio.timeout(PATIENCE_S):
             await written
         assert store.trouble is None
@@ -478,10 +474,10 @@ async def test_what_is_queued_together_is_committed_together(path: str) -> None:
     async with opened(SQLiteStore(path)) as store:
         assert isinstance(store, SQLiteStore)
         assert store._writer is not None
-        assert store._writer.connection is not None
+        connection = connection_of(store)
         (first,) = await store.submit(tasks(1))
         commits: list[str] = []
-        store._writer.connection.set_trace_callback(
+        connection.set_trace_callback(
             lambda statement: commits.append(statement) if statement == "COMMIT" else None
         )
         number = await store.ask(Request("pause"))
@@ -500,10 +496,17 @@ async def test_what_is_queued_together_is_committed_together(path: str) -> None:
             other.execute("ROLLBACK")
         await everything
         assert len(commits) <= 2
-        store._writer.connection.set_trace_callback(None)
+        connection.set_trace_callback(None)
 
 
-def writer_group(store: SQLiteStore) -> list[sqlite_writer.Job]:
+def connection_of(store: Store) -> sqlite3.Connection:
+    assert isinstance(store, SQLiteStore)
+    assert store._writer is not None
+    assert isinstance(store._writer.session, SQLiteSession)
+    return store._writer.session.connection
+
+
+def writer_group(store: SQLiteStore) -> list[Job]:
     assert store._writer is not None
     return store._writer._group
 
@@ -529,7 +532,7 @@ async def test_a_defect_in_the_writer_leaves_nobody_waiting(
         raise RuntimeError("a defect")
 
     async with opened(SQLiteStore(path)) as store:
-        monkeypatch.setattr(sqlite_writer, "write_submits", broken)
+        monkeypatch.setattr(writer, "write_submits", broken)
         async with asyncio.timeout(PATIENCE_S):
             results = await asyncio.gather(
                 *(store.submit(tasks(1)) for _ in range(3)), return_exceptions=True
@@ -581,7 +584,7 @@ async def test_who_was_replaced_can_record_no_more(path: str) -> None:
         await old.acquire(ME, T0)
         with pytest.raises(AlreadyOwned):
             await new.acquire(ME, T0)
-        old._owner_lock.free()
+        old._ownership.free()
         await new.acquire(ME, T0 + 1)
         with pytest.raises(DispatcherError, match="another dispatcher took over"):
             await old.record(run_through([id]))
@@ -628,7 +631,7 @@ def test_opening_costs_a_command_little() -> None:
         "filelock",
         "importlib.resources",
         "logging.config",
-        "penstock.store.sqlite_history",
+        "penstock.store.histories",
         "psutil",
         "typer",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
 
 import pytest
@@ -14,7 +15,8 @@ from penstock.scheduling.routes import route_key
 from penstock.store.admission import Admission
 from penstock.store.fold import STATE, Fold
 from penstock.store.ids import ALPHABET, IdSource
-from penstock.store.queries import Queries, named_queries
+from penstock.store.queries import named_queries
+from penstock.store.sqlite_session import SQLiteSession
 from tests.conformance.store_rig import T0, done, run_through, start
 
 # ---- ids
@@ -104,9 +106,10 @@ def test_queries_are_read_by_name() -> None:
 
 
 def test_columns_that_are_null_everywhere_are_not_sent() -> None:
-    queries = Queries("sqlite/queries.sql")
-    assert queries._expanded("add_batches", 2, 2, ()).endswith("VALUES (?,?),(?,?)")
-    assert queries._expanded("add_batches", 2, 1, (1,)).endswith("VALUES (?,NULL)")
+    session = SQLiteSession(sqlite3.connect(":memory:"))
+    assert session._for_many("add_batches", 2, 2, ()).endswith("VALUES (?,?),(?,?)")
+    assert session._for_many("add_batches", 2, 1, (1,)).endswith("VALUES (?,NULL)")
+    session.close()
 
 
 # ---- admission

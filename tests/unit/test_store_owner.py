@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.store.base import Epoch, Owner
-from penstock.store.sqlite_owner import already_owned
+from penstock.store.ownership import already_owned
 
 
 @pytest.mark.parametrize(

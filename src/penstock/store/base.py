@@ -221,6 +221,10 @@ class Store(Protocol):
         """Where it is, fit for display (no secrets)."""
 
     @property
+    def elects(self) -> bool:
+        """Whether a dispatcher that waits takes over from one that is gone, from whatever machine."""
+
+    @property
     def trouble(self) -> str | None:
         """What keeps decisions from being written at the moment; they are tried again until they are."""
 
@@ -394,6 +398,9 @@ class Store(Protocol):
     async def lease_of(self, name: str) -> Lease | None:
         """Who has it; None: nobody, or it has expired."""
 
+    async def leases(self, prefix: str) -> list[tuple[str, Lease]]:
+        """All that are held under names that begin so, by name."""
+
     async def prune(self, before: float) -> int:
         """Forget tasks that ended before then, with their attempts and events; how many.
 
@@ -411,8 +418,11 @@ class Store(Protocol):
         The plant is kept with the epoch, without the options of adapters.
         """
 
+    async def wait_vacant(self, timeout_s: float) -> bool:
+        """Wait until `acquire` may succeed, for nobody alive owns the store; False when the time is over first."""
+
     async def heartbeat(self, epoch: int, now: float) -> None:
-        """A sign of life. Every `record` is one too."""
+        """A sign of life. Every `record` is one too. Fails with DispatcherError when the epoch is over."""
 
     async def release(self, epoch: int, now: float) -> None:
         """Stop being the dispatcher; all that was recorded before is written first."""

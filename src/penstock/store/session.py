@@ -7,7 +7,7 @@ to one thread at a time and blocks it: the store's threads use it, never an even
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -48,8 +48,8 @@ class Session(Protocol):
     def like(self, column: str) -> str:
         """The condition that a column is like a pattern, its one parameter; letters are as good as capitals."""
 
-    def savepoint(self) -> AbstractContextManager[None]:
-        """What raises inside leaves nothing behind."""
+    def savepoint(self) -> AbstractContextManager[Callable[[], None]]:
+        """What raises inside leaves nothing behind. Calling what it gives undoes what was done inside so far."""
 
     def time(self) -> float:
         """The store's own: the same for all machines that share it."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreTooNew
-from penstock.store.queries import Queries, sql_file
+from penstock.store.queries import sql_file
 from penstock.store.sqlite_checkpoint import LOG_LIMIT_BYTES
 
 MEMORY = ":memory:"
@@ -33,7 +33,6 @@ MIGRATIONS: tuple[str, ...] = (
     "sqlite/0012_unwell.sql",
     "sqlite/0013_next.sql",
 )
-QUERIES = Queries("sqlite/queries.sql")
 
 _OLDEST_SQLITE = (3, 33)  # UPDATE … FROM
 _LOW_SPACE_BYTES = 64 * 1024
@@ -80,7 +79,7 @@ def open_for_reading(place: Place) -> sqlite3.Connection:
     return connection
 
 
-def translated(place: Place, error: sqlite3.Error) -> StoreError:
+def translated(place: Place, error: Exception) -> StoreError:
     """The driver's error in our words: what happened to which file, and what to do."""
     path = place.path
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF

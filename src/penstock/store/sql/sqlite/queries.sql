@@ -164,7 +164,7 @@ SELECT id FROM tasks WHERE id >= ? AND id < ? ORDER BY id LIMIT 10
 
 -- Of the index alone: no row is read.
 -- name: runs_backwards
-SELECT number, run FROM tasks WHERE :before IS NULL OR number < :before ORDER BY number DESC LIMIT :most
+SELECT number, run FROM tasks WHERE ?1 IS NULL OR number < ?1 ORDER BY number DESC LIMIT ?2
 
 -- name: first_of_run
 SELECT min(number) FROM tasks WHERE run = ?
@@ -296,6 +296,10 @@ DELETE FROM leases WHERE name = ? AND owner = ?
 
 -- name: lease_of
 SELECT owner, note, since, expires_at FROM leases WHERE name = ? AND expires_at > ?
+
+-- name: leases
+SELECT name, owner, note, since, expires_at FROM leases
+WHERE name >= ? AND name < ? AND expires_at > ? ORDER BY name
 
 -- ==== snapshot
 
@@ -462,6 +466,9 @@ SELECT * FROM full_records WHERE number IN (SELECT value FROM json_each(?))
 -- The least and the largest number in use.
 -- name: bounds
 SELECT coalesce((SELECT min(number) FROM tasks), 1), coalesce((SELECT max(number) FROM tasks), 0)
+
+-- name: place_of_task
+SELECT priority, queued_at FROM tasks WHERE number = ?
 
 -- Of the indexes alone: no row is read.
 -- name: numbers_by_id

@@ -7,7 +7,6 @@ left is written in few statements.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from itertools import chain
 
@@ -15,7 +14,7 @@ from penstock.errors import TaskError
 from penstock.store.admission import AFTER, ID, KEY, QUEUED_AT, ROW_WIDTH, RUN, Batch, Row, refuse_cycles
 from penstock.store.fold import EVENT_WIDTH
 from penstock.store.rows import json_text, names_text
-from penstock.store.sqlite_open import QUERIES
+from penstock.store.session import Session
 
 
 class _Known:
@@ -27,14 +26,14 @@ class _Known:
 
 
 def write_submits(
-    connection: sqlite3.Connection, batches: Sequence[Batch], check_all: bool = False
+    session: Session, batches: Sequence[Batch], check_all: bool = False
 ) -> list[list[str] | TaskError]:
     """For each batch its ids, or why it is refused. With `check_all` even ids made here are looked up."""
-    known = _look_up(connection, batches, check_all)
+    number, event = session.row("counters")  # first: where several processes write, this holds off the others
+    known = _look_up(session, batches, check_all)
     results: list[list[str] | TaskError] = []
     accepted: list[list[Row]] = []
     long_payloads: list[tuple[int, str]] = []
-    number, event = connection.execute(QUERIES["counters"]).fetchone()
     log: list[object] = []
     begins: list[int] = []
     for batch in batches:
@@ -57,15 +56,15 @@ def write_submits(
         number += len(rows)
     if accepted:
         values = list(chain.from_iterable(chain.from_iterable(accepted)))
-        QUERIES.bulk(connection, "add_tasks", ROW_WIDTH, values)
+        session.bulk("add_tasks", ROW_WIDTH, values)
         if long_payloads:
-            connection.executemany(QUERIES["add_payload"], long_payloads)
-        QUERIES.bulk(connection, "add_batches", 2, begins)
-        QUERIES.bulk(connection, "add_events", EVENT_WIDTH, log)
+            session.many("add_payload", long_payloads)
+        session.bulk("add_batches", 2, begins)
+        session.bulk("add_events", EVENT_WIDTH, log)
     return results
 
 
-def _look_up(connection: sqlite3.Connection, batches: Sequence[Batch], check_all: bool) -> _Known:
+def _look_up(session: Session, batches: Sequence[Batch], check_all: bool) -> _Known:
     keys: set[str] = set()
     ids: set[str] = set()
     for batch in batches:
@@ -75,10 +74,8 @@ def _look_up(connection: sqlite3.Connection, batches: Sequence[Batch], check_all
             ids.update(batch.ids)
         if batch.keyed:
             keys.update(row[KEY] for row in batch.rows if row[KEY] is not None)
-    known_keys = dict(connection.execute(QUERIES["known_keys"], (json_text(list(keys)),))) if keys else {}
-    known_ids = (
-        {id for (id,) in connection.execute(QUERIES["known_ids"], (json_text(list(ids)),))} if ids else set()
-    )
+    known_keys = dict(session.rows("known_keys", json_text(list(keys)))) if keys else {}
+    known_ids = {id for (id,) in session.rows("known_ids", json_text(list(ids)))} if ids else set()
     return _Known(known_keys, known_ids)
 
 

@@ -1,8 +1,7 @@
-"""Exporting a run from a SQLite store, and taking one in."""
+"""Exporting a run from a store, and taking one in."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from itertools import chain
 from typing import Any
@@ -13,22 +12,22 @@ from penstock.model import State
 from penstock.store.admission import KEY, MAX_PAYLOAD_BYTES, Admission, Batch
 from penstock.store.exchange import RunBundle, with_own_classes
 from penstock.store.fold import EVENT_WIDTH, PRIORITY_CHANGE_WIDTH, event_data
+from penstock.store.histories import Material
 from penstock.store.rows import event_of, full_record_of, json_or_null, json_text
-from penstock.store.sqlite_history import Material
-from penstock.store.sqlite_open import QUERIES
+from penstock.store.session import Session
 
 _PAGE = 1000
 
 
-def page_of_tasks(connection: sqlite3.Connection, run: str, after: int) -> list[Any]:
-    return [full_record_of(row) for row in connection.execute(QUERIES["page_of_run"], (run, after, _PAGE))]
+def page_of_tasks(session: Session, run: str, after: int) -> list[Any]:
+    return [full_record_of(row) for row in session.rows("page_of_run", run, after, _PAGE)]
 
 
-def page_of_events(connection: sqlite3.Connection, run: str, after: int) -> list[Any]:
+def page_of_events(session: Session, run: str, after: int) -> list[Any]:
     if not after:
-        row = connection.execute(QUERIES["first_event_of_run"], (run,)).fetchone()
+        row = session.row("first_event_of_run", run)
         after = row[0] - 1 if row else 0
-    return [event_of(row) for row in connection.execute(QUERIES["events_of_run"], (after, run, _PAGE))]
+    return [event_of(row) for row in session.rows("events_of_run", after, run, _PAGE)]
 
 
 def admitted(bundle: RunBundle, now: float, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> Batch:
@@ -39,15 +38,15 @@ def admitted(bundle: RunBundle, now: float, max_payload_bytes: int = MAX_PAYLOAD
     return admission.batch()
 
 
-def write_import(connection: sqlite3.Connection, bundle: RunBundle, batch: Batch, now: float) -> str:
+def write_import(session: Session, bundle: RunBundle, batch: Batch, now: float) -> str:
     """Keep the run, inside the caller's transaction."""
-    _refuse_known(connection, bundle, batch)
-    bundle, lowest = with_own_classes(bundle, connection.execute(QUERIES["lowest_class"]).fetchone()[0])
-    number, event = connection.execute(QUERIES["counters"]).fetchone()
+    _refuse_known(session, bundle, batch)
+    bundle, lowest = with_own_classes(bundle, session.row("lowest_class")[0])
+    number, event = session.row("counters")
     log, endings = _log(bundle, number)
-    QUERIES.bulk(connection, "add_batches", 2, (number + 1, event + 1))
-    QUERIES.bulk(connection, "add_events", EVENT_WIDTH, log)
-    known_keys = _known_keys(connection, batch)
+    session.bulk("add_batches", 2, (number + 1, event + 1))
+    session.bulk("add_events", EVENT_WIDTH, log)
+    known_keys = _known_keys(session, batch)
     tasks: list[tuple[Any, ...]] = []
     for row, record in zip(batch.rows, bundle.tasks, strict=True):
         ending = endings.get(record.task.id)
@@ -69,33 +68,29 @@ def write_import(connection: sqlite3.Connection, bundle: RunBundle, batch: Batch
                 json_or_null(record.value),
             )
         )
-    QUERIES.many(connection, "import_task", tasks)
-    QUERIES.many(
-        connection, "add_payload", [(number + 1 + place, text) for place, text in batch.long_payloads.items()]
-    )
-    _write_explanation(connection, bundle, lowest, now)
+    session.many("import_task", tasks)
+    session.many("add_payload", [(number + 1 + place, text) for place, text in batch.long_payloads.items()])
+    _write_explanation(session, bundle, lowest, now)
     ended = Counter(str(record.state) for record in bundle.tasks if record.state not in LIVE)
-    QUERIES.many(connection, "count_ended", list(ended.items()))
+    session.many("count_ended", list(ended.items()))
     return bundle.run
 
 
-def _refuse_known(connection: sqlite3.Connection, bundle: RunBundle, batch: Batch) -> None:
+def _refuse_known(session: Session, bundle: RunBundle, batch: Batch) -> None:
     if len(set(batch.ids)) < len(batch.ids):
         raise TaskError(f"the export holds a task of run {bundle.run} twice; export the run again")
-    known = connection.execute(QUERIES["known_ids"], (json_text(batch.ids),)).fetchone()
+    known = session.row("known_ids", json_text(batch.ids))
     if known is not None:
         raise TaskError(
             f"the store already has task {known[0]} of run {bundle.run}; import it into another store"
         )
-    if connection.execute(QUERIES["run_exists"], (bundle.run,)).fetchone() is not None:
+    if session.row("run_exists", bundle.run) is not None:
         raise TaskError(f"the store already has a run {bundle.run}; import it into another store")
 
 
-def _known_keys(connection: sqlite3.Connection, batch: Batch) -> set[str]:
+def _known_keys(session: Session, batch: Batch) -> set[str]:
     keys = [row[KEY] for row in batch.rows if row[KEY] is not None]
-    return (
-        {key for key, _ in connection.execute(QUERIES["known_keys"], (json_text(keys),))} if keys else set()
-    )
+    return {key for key, _ in session.rows("known_keys", json_text(keys))} if keys else set()
 
 
 def _log(bundle: RunBundle, before: int) -> tuple[list[Any], dict[str, int]]:
@@ -126,9 +121,8 @@ def _log(bundle: RunBundle, before: int) -> tuple[list[Any], dict[str, int]]:
     return log, endings
 
 
-def _write_explanation(connection: sqlite3.Connection, bundle: RunBundle, lowest: int, now: float) -> None:
-    QUERIES.many(
-        connection,
+def _write_explanation(session: Session, bundle: RunBundle, lowest: int, now: float) -> None:
+    session.many(
         "import_attempt",
         [
             (
@@ -146,18 +140,16 @@ def _write_explanation(connection: sqlite3.Connection, bundle: RunBundle, lowest
             for a in bundle.attempts
         ],
     )
-    QUERIES.many(connection, "add_move", bundle.moves)
-    QUERIES.many(connection, "add_rest", [(r.task, r.start, r.end, r.attempts) for r in bundle.rests])
-    QUERIES.bulk(
-        connection,
+    session.many("add_move", bundle.moves)
+    session.many("add_rest", [(r.task, r.start, r.end, r.attempts) for r in bundle.rests])
+    session.bulk(
         "add_priority_changes",
         PRIORITY_CHANGE_WIDTH,
         list(chain.from_iterable(bundle.priorities)),
     )
     material = Material(bundle.others, bundle.routes, bundle.stretches, bundle.epochs, bundle.conditions)
-    QUERIES.many(connection, "add_import", [(bundle.run, now, lowest, json_text(material))])
-    QUERIES.many(
-        connection,
+    session.many("add_import", [(bundle.run, now, lowest, json_text(material))])
+    session.many(
         "add_foreign_task",
         [
             # One that was still live will never end here; for those who come after it, that is a block.

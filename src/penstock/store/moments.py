@@ -1,8 +1,7 @@
-"""Reading this moment from a SQLite store: whole, or from the look before and what was recorded since."""
+"""Reading this moment: whole, or from the look before and what was recorded since."""
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,36 +10,35 @@ from typing import Any, NamedTuple
 from penstock.model import State
 from penstock.scheduling.routes import route_key
 from penstock.store.base import Epoch
+from penstock.store.database import Ownership
 from penstock.store.keys import known_as
+from penstock.store.lately import first_imported_event
 from penstock.store.now import HOUR_S, MINUTE_S, Held, HeldBack, Now, QueuedKey, Running, WaitsFor
+from penstock.store.ownership import last_epoch
+from penstock.store.reads import snapshot_of
 from penstock.store.rows import STATES, json_text, units_of
-from penstock.store.sqlite_lately import first_imported_event
-from penstock.store.sqlite_open import QUERIES
-from penstock.store.sqlite_owner import OwnerLock, last_epoch
-from penstock.store.sqlite_reads import snapshot_of
+from penstock.store.session import Session
 
 _MOST_EVENTS = 200_000  # of the past that the first look reads: a quarter of a second
 _HELD_S = 2.0  # between two counts of what is held, at least
 _HELD_SHARE = 0.02  # of the time may go into them
 _NOBODY = WaitsFor("dispatcher-down", "", 0.0)
 
-Connection = sqlite3.Connection
 
-
-def read_now(connection: Connection, at: float, owner_lock: OwnerLock, seen: Now | None) -> Now:
-    event, task = connection.execute(QUERIES["newest_numbers"]).fetchone()
-    since = None if seen is None else _since(connection, seen, event)
+def read_now(session: Session, at: float, ownership: Ownership, seen: Now | None) -> Now:
+    event, task = session.row("newest_numbers")
+    since = None if seen is None else _since(session, seen, event)
     if seen is None or since is None:
         seen, since = None, _Since(True, False)
-        queued = _counted(connection, 0)
+        queued = _counted(session, 0)
     else:
-        queued = _queued_since(connection, seen, since)
-    running = _running(connection, seen)
-    snapshot = snapshot_of(connection, at, owner_lock, _by_route(queued), _by_place(running))
+        queued = _queued_since(session, seen, since)
+    running = _running(session, seen)
+    snapshot = snapshot_of(session, at, ownership, _by_route(queued), _by_place(running))
     requeued = since.requeued or seen is None or seen.held.requeued
-    held = _held(connection, at, requeued or any(key.tied for key in queued), seen)
-    ended, ended_since = _ended(connection, at, event, seen)
-    told = connection.execute(QUERIES["now_conditions"]).fetchall()
+    held = _held(session, at, requeued or any(key.tied for key in queued), seen)
+    ended, ended_since = _ended(session, at, event, seen)
+    told = session.rows("now_conditions")
     return Now(
         at=at,
         event=event,
@@ -49,7 +47,7 @@ def read_now(connection: Connection, at: float, owner_lock: OwnerLock, seen: Now
         running=running,
         queued=queued,
         held=held,
-        waits=_waits(connection, list(snapshot.queued), snapshot.epoch),
+        waits=_waits(session, list(snapshot.queued), snapshot.epoch),
         ended=ended,
         ended_since=ended_since,
         lanes_since={name: since for of, name, since in told if of == "lane"},
@@ -63,9 +61,9 @@ def _key(row: Sequence[Any]) -> QueuedKey:
     return QueuedKey(route_key(kind, lane, host, model, units_of(needs)), lane, priority, bool(tied))
 
 
-def _counted(connection: Connection, after: int) -> dict[QueuedKey, int]:
+def _counted(session: Session, after: int) -> dict[QueuedKey, int]:
     counts: dict[QueuedKey, int] = {}
-    for row in connection.execute(QUERIES["now_queued"], (after,)):
+    for row in session.rows("now_queued", after):
         key = _key(row)  # needs in another order are another group, and the same key
         counts[key] = counts.get(key, 0) + row[7]
     return counts
@@ -78,38 +76,38 @@ class _Since(NamedTuple):
     reprioritized: bool
 
 
-def _since(connection: Connection, seen: Now, event: int) -> _Since | None:
+def _since(session: Session, seen: Now, event: int) -> _Since | None:
     """None: so much happened that a whole look is cheaper, or some of it was forgotten again."""
     if event - seen.event > _MOST_EVENTS:
         return None
-    found, requeued, reprioritized = connection.execute(QUERIES["events_since"], (seen.event,)).fetchone()
+    found, requeued, reprioritized = session.row("events_since", seen.event)
     # Numbers have no gaps but where events were pruned.
     return _Since(bool(requeued), bool(reprioritized)) if found == event - seen.event else None
 
 
-def _queued_since(connection: Connection, seen: Now, since: _Since) -> dict[QueuedKey, int]:
+def _queued_since(session: Session, seen: Now, since: _Since) -> dict[QueuedKey, int]:
     query = "now_queued_since_changes" if since.reprioritized else "now_queued_since"
     counts = dict(seen.queued)
-    for row in connection.execute(QUERIES[query], (seen.event, seen.task)):
+    for row in session.rows(query, seen.event, seen.task):
         key = _key(row)
         counts[key] = counts.get(key, 0) + row[7]
-    for key, count in _counted(connection, seen.task).items():
+    for key, count in _counted(session, seen.task).items():
         counts[key] = counts.get(key, 0) + count
     return {key: count for key, count in counts.items() if count}
 
 
-def _running(connection: Connection, seen: Now | None) -> tuple[Running, ...]:
+def _running(session: Session, seen: Now | None) -> tuple[Running, ...]:
     if seen is None:
-        rows = connection.execute(QUERIES["now_running"]).fetchall()
+        rows = session.rows("now_running")
         known: dict[str, Running] = {}
     else:
         before = {(one.task, one.attempt): one for one in seen.running}
         ids = json_text([one.task for one in seen.running])
-        still = connection.execute(QUERIES["now_still_running"], (ids,)).fetchall()
+        still = session.rows("now_still_running", ids)
         known = {task: before[task, attempt] for task, attempt in still if (task, attempt) in before}
-        rows = connection.execute(QUERIES["now_started"], (seen.event,)).fetchall()
+        rows = session.rows("now_started", seen.event)
     unnamed = [row[0] for row in rows if row[3] is None]
-    labels = dict(connection.execute(QUERIES["labels"], (json_text(unnamed),))) if unnamed else {}
+    labels = dict(session.rows("labels", json_text(unnamed))) if unnamed else {}
     for id, attempt, host, key, kind, lane, priority, run, started_at, needs in rows:
         label = labels.get(id)
         name = known_as(key) if key is not None else None if label is None else str(label)
@@ -131,7 +129,7 @@ def _by_place(running: Sequence[Running]) -> dict[tuple[str, str], int]:
     return places
 
 
-def _held(connection: Connection, at: float, may_be: bool, seen: Now | None) -> Held:
+def _held(session: Session, at: float, may_be: bool, seen: Now | None) -> Held:
     """Counted anew when something may have changed, and seldom where that takes long."""
     if seen is not None:
         held = seen.held
@@ -140,7 +138,7 @@ def _held(connection: Connection, at: float, may_be: bool, seen: Now | None) -> 
         if at < held.at + max(_HELD_S, held.cost_s / _HELD_SHARE):
             return replace(held, requeued=may_be)
     began = time.perf_counter()
-    rows = connection.execute(QUERIES["now_held"], (at,)).fetchall()
+    rows = session.rows("now_held", at)
     routes = {
         route_key(kind, lane, host, model, units_of(needs)): HeldBack(dependency, scheduled)
         for kind, lane, host, model, needs, dependency, scheduled in rows
@@ -149,7 +147,7 @@ def _held(connection: Connection, at: float, may_be: bool, seen: Now | None) -> 
 
 
 def _ended(
-    connection: Connection, at: float, event: int, seen: Now | None
+    session: Session, at: float, event: int, seen: Now | None
 ) -> tuple[dict[tuple[int, State], int], float]:
     begin = at - HOUR_S
     if seen is not None:
@@ -158,28 +156,28 @@ def _ended(
         since, after = max(begin, seen.ended_since), seen.event
     else:
         ended, since, after = {}, begin, max(0, event - _MOST_EVENTS)
-        oldest = connection.execute(QUERIES["event_at"], (after + 1,)).fetchone()
+        oldest = session.row("event_at", after + 1)
         if after and oldest is not None:
             since = max(begin, oldest[0])
-    query = "now_ended" if first_imported_event(connection, begin) is None else "now_ended_here"
-    for minute, state, count in connection.execute(QUERIES[query], (after, begin)):
+    query = "now_ended" if first_imported_event(session, begin) is None else "now_ended_here"
+    for minute, state, count in session.rows(query, after, begin):
         key = minute, STATES[state]
         ended[key] = ended.get(key, 0) + count
     return ended, since
 
 
-def read_waits(connection: Connection, routes: list[str], owner_lock: OwnerLock) -> dict[str, WaitsFor]:
+def read_waits(session: Session, routes: list[str], ownership: Ownership) -> dict[str, WaitsFor]:
     """What the tasks of these routes wait for."""
-    epoch = last_epoch(connection)
-    if epoch is not None and (epoch.ended_at is not None or not owner_lock.is_taken()):
+    epoch = last_epoch(session)
+    if epoch is not None and (epoch.ended_at is not None or not ownership.is_taken(session)):
         epoch = None
-    return _waits(connection, routes, epoch)
+    return _waits(session, routes, epoch)
 
 
-def _waits(connection: Connection, routes: list[str], epoch: Epoch | None) -> dict[str, WaitsFor]:
+def _waits(session: Session, routes: list[str], epoch: Epoch | None) -> dict[str, WaitsFor]:
     if epoch is None or epoch.owner.answers_only:
         return dict.fromkeys(routes, _NOBODY)
-    rows = connection.execute(QUERIES["now_waits"], (json_text(routes),))
+    rows = session.rows("now_waits", json_text(routes))
     # What an earlier dispatcher told does not count; and a class that has just become empty tells of nothing.
     return {
         route: WaitsFor(reason, detail, since)

@@ -1,4 +1,4 @@
-"""Queued tasks in the order in which they are to start, a page at a time, from a SQLite store.
+"""Queued tasks in the order in which they are to start, a page at a time.
 
 A task's place is when it was queued, later by `aging_s` for each priority. Within a priority an index has that
 order, so the queues of all priorities are read from their heads and merged: a page costs the same at any length.
@@ -6,13 +6,13 @@ order, so the queues of all priorities are read from their heads and merged: a p
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from heapq import merge
 from typing import Any, NamedTuple
 
 from penstock.model import PRIORITIES
+from penstock.store.session import Session
 
 _FIRST_READ = 100  # of a priority; the next are longer
 _MOST_READ = 5_000
@@ -28,7 +28,7 @@ class _Head(NamedTuple):
 
 
 def numbers_next(
-    connection: sqlite3.Connection,
+    session: Session,
     where: tuple[Sequence[str], Sequence[Any]],
     aging_s: float,
     after: int | None,
@@ -37,9 +37,9 @@ def numbers_next(
 ) -> tuple[list[int], int | None]:
     """Those that fit, in order, and how far was looked where there may be more."""
     begun = time.perf_counter()
-    begin = _place_of(connection, after)
+    begin = _place_of(session, after)
     found: list[int] = []
-    heads = [_queue(connection, where, aging_s, priority, begin) for priority in PRIORITIES]
+    heads = [_queue(session, where, aging_s, priority, begin) for priority in PRIORITIES]
     for looked, head in enumerate(merge(*heads), start=1):
         if head.fits:
             found.append(head.number)
@@ -49,16 +49,16 @@ def numbers_next(
     return found, None
 
 
-def _place_of(connection: sqlite3.Connection, after: int | None) -> tuple[int, float, int] | None:
+def _place_of(session: Session, after: int | None) -> tuple[int, float, int] | None:
     """Priority, time and number of the task that the page begins beyond; None: the first page."""
     if after is None:
         return None
-    row = connection.execute("SELECT priority, queued_at FROM tasks WHERE number = ?", (after,)).fetchone()
+    row = session.row("place_of_task", after)
     return None if row is None else (row[0], row[1], after)
 
 
 def _queue(
-    connection: sqlite3.Connection,
+    session: Session,
     where: tuple[Sequence[str], Sequence[Any]],
     aging_s: float,
     priority: int,
@@ -68,14 +68,14 @@ def _queue(
     fits = " AND ".join(["state = 'queued'", *conditions])
     # Only texts of this package are put in; every value goes in as a parameter.
     query = (
-        f"SELECT number, queued_at, {fits} FROM tasks INDEXED BY tasks_next "  # noqa: S608
+        f"SELECT number, queued_at, {fits} FROM tasks{session.indexed_by('tasks_next')} "  # noqa: S608
         "WHERE ended_at IS NULL AND priority = ? AND queued_at >= ? AND (queued_at > ? OR number > ?) "
         "ORDER BY queued_at, number LIMIT ?"
     )
     at, number = (0.0, -1) if begin is None else (begin[1] + (begin[0] - priority) * aging_s, begin[2])
     most = _FIRST_READ
     while True:
-        rows = connection.execute(query, [*parameters, priority, at, at, number, most]).fetchall()
+        rows = session.select(query, [*parameters, priority, at, at, number, most])
         for number, at, is_fit in rows:
             yield _Head(at + priority * aging_s, number, bool(is_fit))
         if len(rows) < most:

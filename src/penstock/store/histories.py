@@ -1,4 +1,4 @@
-"""Reading what explains the waits of some tasks, from a SQLite store.
+"""Reading what explains the waits of some tasks.
 
 A run that was imported has its explanation with it: routes, stretches and epochs of where it ran. Ours count
 for it only from the moment it came here.
@@ -6,7 +6,6 @@ for it only from the moment it came here.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -21,6 +20,7 @@ from penstock.model import Attempt, TaskRecord
 from penstock.scheduling.messages import Move, Reprioritize, Route, WaitChange
 from penstock.scheduling.routes import route_key
 from penstock.store.base import StoredEvent, TaskFilter
+from penstock.store.reads import read_bare_tasks
 from penstock.store.rows import (
     STALL,
     attempt_of,
@@ -31,8 +31,7 @@ from penstock.store.rows import (
     record_of,
     stall_of,
 )
-from penstock.store.sqlite_open import QUERIES
-from penstock.store.sqlite_reads import read_bare_tasks
+from penstock.store.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,87 +63,80 @@ class Wanted(NamedTuple):
     ids: Sequence[str] | None = None
 
 
-def read_history(connection: sqlite3.Connection, wanted: Wanted, others: bool = True) -> History:
-    records = _wanted(connection, wanted)
+def read_history(session: Session, wanted: Wanted, others: bool = True) -> History:
+    records = _wanted(session, wanted)
     if not records:
         return History([], [], [], {}, [], [], [], [])
     ids = json_text([record.task.id for record in records])
-    attempts = [attempt_of(row) for row in connection.execute(QUERIES["attempts_of_tasks"], (ids,))]
-    moves = [Move(*row) for row in connection.execute(QUERIES["moves_of_tasks"], (ids,))]
+    attempts = [attempt_of(row) for row in session.rows("attempts_of_tasks", ids)]
+    moves = [Move(*row) for row in session.rows("moves_of_tasks", ids)]
     begin = min(record.task.queued_at for record in records)
     end = max(inf if record.state in LIVE else record.ended_at or inf for record in records)
     classes = {attempt.work_class for attempt in attempts} | {move.work_class for move in moves}
-    material = _material(connection, records, classes, _Time(begin, end, others))
+    material = _material(session, records, classes, _Time(begin, end, others))
     return History(
         records=records,
         attempts=attempts,
         others=material.others,
-        dependencies=_dependencies(connection, records),
+        dependencies=_dependencies(session, records),
         routes=material.routes,
         moves=moves,
         stretches=material.stretches,
         epochs=material.epochs,
-        rests=[Rest(*row) for row in connection.execute(QUERIES["rests_of_tasks"], (ids,))],
-        priorities=[
-            Reprioritize(*row) for row in connection.execute(QUERIES["priority_changes_of_tasks"], (ids,))
-        ],
+        rests=[Rest(*row) for row in session.rows("rests_of_tasks", ids)],
+        priorities=[Reprioritize(*row) for row in session.rows("priority_changes_of_tasks", ids)],
         changes=[change_of(event) for event in material.conditions if event.type != STALL],
         stalls=[stall_of(event) for event in material.conditions if event.type == STALL],
-        costs={
-            (task, attempt): usd
-            for task, attempt, usd in connection.execute(QUERIES["costs_of_tasks"], (ids,))
-        },
+        costs={(task, attempt): usd for task, attempt, usd in session.rows("costs_of_tasks", ids)},
     )
 
 
-def read_stays(connection: sqlite3.Connection, ids: Sequence[str]) -> History:
+def read_stays(session: Session, ids: Sequence[str]) -> History:
     named = (json_text(list(ids)),)
     return History(
         [],
-        [attempt_of(row) for row in connection.execute(QUERIES["attempts_of_tasks"], named)],
+        [attempt_of(row) for row in session.rows("attempts_of_tasks", *named)],
         *([], {}, [], [], [], []),
-        rests=[Rest(*row) for row in connection.execute(QUERIES["rests_of_tasks"], named)],
+        rests=[Rest(*row) for row in session.rows("rests_of_tasks", *named)],
     )
 
 
-def _wanted(connection: sqlite3.Connection, wanted: Wanted) -> list[TaskRecord]:
+def _wanted(session: Session, wanted: Wanted) -> list[TaskRecord]:
     if wanted.chosen is not None:
-        return read_bare_tasks(connection, wanted.chosen)
+        return read_bare_tasks(session, wanted.chosen)
     if wanted.ids is not None:
-        rows = connection.execute(QUERIES["own_records_of_ids"], (json_text(list(wanted.ids)),))
+        rows = session.rows("own_records_of_ids", json_text(list(wanted.ids)))
         return [record_of(row) for row in rows]
-    return _named(connection, wanted.task, wanted.run)
+    return _named(session, wanted.task, wanted.run)
 
 
-def _named(connection: sqlite3.Connection, task: str | None, run: str | None) -> list[TaskRecord]:
+def _named(session: Session, task: str | None, run: str | None) -> list[TaskRecord]:
     if task is not None:
-        rows = connection.execute(QUERIES["record_of_task"], (task,)).fetchall()
+        rows = session.rows("record_of_task", task)
         if not rows:
             raise UnknownTask(f"no task {task}; `penstock tasks` lists them")
     else:
-        rows = connection.execute(QUERIES["records_of_run"], (run,)).fetchall()
+        rows = session.rows("records_of_run", run)
         if not rows:
             raise UnknownTask(f"no run {run}; `penstock tasks` lists tasks with their runs")
     return [record_of(row) for row in rows]
 
 
-def _material(
-    connection: sqlite3.Connection, records: Sequence[TaskRecord], classes: set[int], time: _Time
-) -> Material:
+def _material(session: Session, records: Sequence[TaskRecord], classes: set[int], time: _Time) -> Material:
     keys = {
         route_key(task.kind, task.lane, task.host, task.model, task.needs)
         for task in (record.task for record in records)
     }
-    imported = connection.execute(QUERIES["import_of_run"], (records[0].task.run,)).fetchone()
+    imported = session.row("import_of_run", records[0].task.run)
     if imported is None:
-        return _local_material(connection, keys, classes, time)
+        return _local_material(session, keys, classes, time)
     imported_at, text = imported
     brought = msgspec.json.decode(text, type=Material)
-    own = connection.execute(QUERIES["imported_attempts"], (records[0].task.run,))
+    own = session.rows("imported_attempts", records[0].task.run)
     brought = replace(brought, others=_in_order([*brought.others, *map(attempt_of, own)]))
     if time.end < imported_at:  # all of it happened elsewhere
         return brought
-    here = _local_material(connection, keys, classes, replace(time, begin=imported_at))
+    here = _local_material(session, keys, classes, replace(time, begin=imported_at))
     return Material(
         others=_in_order([*brought.others, *here.others]),
         routes=[*brought.routes, *(r._replace(at=max(r.at, imported_at)) for r in here.routes)],
@@ -157,13 +149,11 @@ def _material(
     )
 
 
-def _local_material(
-    connection: sqlite3.Connection, keys: Iterable[str], classes: set[int], time: _Time
-) -> Material:
+def _local_material(session: Session, keys: Iterable[str], classes: set[int], time: _Time) -> Material:
     begin, end = time.begin, time.end
 
     def rows(query: str, *parameters: Any) -> list[Any]:
-        return connection.execute(QUERIES[query], parameters).fetchall()
+        return session.rows(query, *parameters)
 
     routes = [Route(*row) for row in rows("routes_between", json_text(sorted(keys)), begin, end)]
     classes = classes | {route.work_class for route in routes}
@@ -181,18 +171,16 @@ def _in_order(attempts: Iterable[Attempt]) -> list[Attempt]:
     return sorted(attempts, key=lambda a: (a.started_at, a.task, a.number))
 
 
-def _dependencies(connection: sqlite3.Connection, records: Sequence[TaskRecord]) -> dict[str, TaskRecord]:
+def _dependencies(session: Session, records: Sequence[TaskRecord]) -> dict[str, TaskRecord]:
     wanted = {name for record in records for name in record.task.after}
     if not wanted:
         return {}
     found = {record.task.id: record for record in records if record.task.id in wanted}
-    rows = connection.execute(QUERIES["records_of_ids"], (json_text(sorted(wanted - found.keys())),))
+    rows = session.rows("records_of_ids", json_text(sorted(wanted - found.keys())))
     found.update({record.task.id: record for record in map(record_of, rows)})
     missing = wanted - found.keys()
     if missing:
-        foreign = connection.execute(
-            QUERIES["foreign_tasks"], (records[0].task.run, json_text(sorted(missing)))
-        )
+        foreign = session.rows("foreign_tasks", records[0].task.run, json_text(sorted(missing)))
         for (text,) in foreign:
             record = msgspec.json.decode(text, type=TaskRecord)
             found[record.task.id] = record

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -26,7 +25,7 @@ from penstock.store.fold import (
     Standing,
 )
 from penstock.store.rows import json_text
-from penstock.store.sqlite_open import QUERIES
+from penstock.store.session import Session
 
 _STEPS = (Start, End, Requeue, Revive, Reprioritize)
 
@@ -38,22 +37,23 @@ class Recorder:
         self._hosts: dict[str, str] = {}
         self._written: list[Fold] = []
 
-    def write(self, connection: sqlite3.Connection, parts: Sequence[Sequence[Decision]]) -> float:
+    def write(self, session: Session, parts: Sequence[Sequence[Decision]]) -> float:
         """Write these decisions in order, inside the caller's transaction; the time of the last of them."""
         fold = Fold(hosts=self._hosts)
         for decisions in parts:
             fold.add(decisions)
-        connection.execute("SAVEPOINT moves")
-        if fold.must_know or not _moved(connection, fold):
-            # Rare: a revival, or a task that is not where its dispatcher believes.
-            connection.execute("ROLLBACK TO moves")
-            fold = Fold(_standings(connection, parts), self._hosts)
-            for decisions in parts:
-                fold.add(decisions)
-            if not _moved(connection, fold):
-                raise StoreError("a task moved while the store was writing it; this is a defect of Penstock")
-        connection.execute("RELEASE moves")
-        _write_rest(connection, fold)
+        with session.savepoint() as undo:
+            if fold.must_know or not _moved(session, fold):
+                # Rare: a revival, or a task that is not where its dispatcher believes.
+                undo()
+                fold = Fold(_standings(session, parts), self._hosts)
+                for decisions in parts:
+                    fold.add(decisions)
+                if not _moved(session, fold):
+                    raise StoreError(
+                        "a task moved while the store was writing it; this is a defect of Penstock"
+                    )
+        _write_rest(session, fold)
         self._written.append(fold)
         return fold.last_at
 
@@ -69,11 +69,11 @@ class Recorder:
         self._written.clear()
 
 
-def _moved(connection: sqlite3.Connection, fold: Fold) -> bool:
+def _moved(session: Session, fold: Fold) -> bool:
     """Write where the tasks end up; whether all of them came from where they were believed to be."""
     if fold.presumed_live:  # before anything is moved: what ends with these decisions lived until then
         ids = json_text(list(fold.presumed_live))
-        if connection.execute(QUERIES["count_live"], (ids,)).fetchone()[0] != len(fold.presumed_live):
+        if session.row("count_live", ids)[0] != len(fold.presumed_live):
             return False
     live: list[Any] = []
     ended: list[Any] = []
@@ -83,28 +83,28 @@ def _moved(connection: sqlite3.Connection, fold: Fold) -> bool:
             live += row[:LIVE_WIDTH]
         else:
             ended += row
-    moved = QUERIES.bulk(connection, "move_live", LIVE_WIDTH, live)
-    moved += QUERIES.bulk(connection, "move_tasks", TASK_WIDTH, ended)
+    moved = session.bulk("move_live", LIVE_WIDTH, live)
+    moved += session.bulk("move_tasks", TASK_WIDTH, ended)
     return moved == len(fold.tasks)
 
 
-def _standings(connection: sqlite3.Connection, parts: Sequence[Sequence[Decision]]) -> dict[str, Standing]:
+def _standings(session: Session, parts: Sequence[Sequence[Decision]]) -> dict[str, Standing]:
     tasks = {decision.task for decisions in parts for decision in decisions if isinstance(decision, _STEPS)}
-    rows = connection.execute(QUERIES["standing"], (json_text(list(tasks)),))
+    rows = session.rows("standing", json_text(list(tasks)))
     return {task: (state, attempts, ended_at) for task, state, attempts, ended_at in rows}
 
 
-def _write_rest(connection: sqlite3.Connection, fold: Fold) -> None:
+def _write_rest(session: Session, fold: Fold) -> None:
     if fold.attempts:
-        QUERIES.bulk(connection, "add_attempts", ATTEMPT_WIDTH, list(chain.from_iterable(fold.attempts)))
+        session.bulk("add_attempts", ATTEMPT_WIDTH, list(chain.from_iterable(fold.attempts)))
     if fold.attempt_ends:
-        QUERIES.bulk(connection, "end_attempts", ATTEMPT_END_WIDTH, fold.attempt_ends)
+        session.bulk("end_attempts", ATTEMPT_END_WIDTH, fold.attempt_ends)
     if fold.priorities:
         changed = list(chain.from_iterable(fold.priorities.items()))
-        QUERIES.bulk(connection, "set_priorities", 2, changed)
+        session.bulk("set_priorities", 2, changed)
         changes = list(chain.from_iterable(fold.priority_changes))
-        QUERIES.bulk(connection, "add_priority_changes", PRIORITY_CHANGE_WIDTH, changes)
-    QUERIES.bulk(connection, "add_events", EVENT_WIDTH, fold.events)
+        session.bulk("add_priority_changes", PRIORITY_CHANGE_WIDTH, changes)
+    session.bulk("add_events", EVENT_WIDTH, fold.events)
     for query, rows in (
         ("count_ended", list(fold.ended.items())),
         ("add_route", fold.routes),
@@ -118,4 +118,4 @@ def _write_rest(connection: sqlite3.Connection, fold: Fold) -> None:
         ("add_spending", [(*which, *costs) for which, costs in fold.spending.items()]),
     ):
         if rows:
-            QUERIES.many(connection, query, rows)
+            session.many(query, rows)

@@ -1,8 +1,7 @@
-"""Reading what lives now from a SQLite store, and what ran of late: what a predicted start is made of."""
+"""Reading what lives now, and what ran of late: what a predicted start is made of."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections import defaultdict
 from heapq import nsmallest
 from typing import Any
@@ -11,14 +10,14 @@ from penstock.diagnosis.history import Queue, Ran
 from penstock.model import State, TaskRecord
 from penstock.store.base import Ahead
 from penstock.store.rows import STATES, VERDICTS, json_text, record_of
-from penstock.store.sqlite_open import QUERIES
+from penstock.store.session import Session
 
 _MOST_RAN = 5_000
 
 
-def read_queue(connection: sqlite3.Connection, ahead: Ahead, most: int) -> Queue:
+def read_queue(session: Session, ahead: Ahead, most: int) -> Queue:
     def rows(query: str, *parameters: Any) -> list[Any]:
-        return connection.execute(QUERIES[query], parameters).fetchall()
+        return session.rows(query, *parameters)
 
     running = [record_of(row) for row in rows("running_records")]
     chosen, left_out = _first(rows("queued_keys", ahead.aging_s, ahead.place + ahead.aging_s), ahead, most)

@@ -1,0 +1,56 @@
+"""The epochs of a store's dispatchers: who owns it, and the story of those who did.
+
+What the database holds for the owner decides; the table only says who that is. A dispatcher that is killed leaves
+an epoch without an end, which its successor closes at the last sign of life.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from penstock.errors import AlreadyOwned
+from penstock.model import Plant
+from penstock.store.base import Epoch, Owner
+from penstock.store.queries import printable
+from penstock.store.rows import epoch_of, plant_text
+from penstock.store.session import Session
+
+# Commands that dispatch for a while, and when they leave by themselves.
+_ENDS = {
+    "council ask": "with its question",
+    "council ingest": "with its documents",
+    "council sources": "with its answer",
+}
+
+
+def last_epoch(session: Session) -> Epoch | None:
+    row = session.row("last_epoch")
+    return None if row is None else epoch_of(row)
+
+
+def already_owned(name: str, holder: Epoch | None) -> AlreadyOwned:
+    if holder is None or holder.ended_at is not None:
+        return AlreadyOwned(f"{name}: another dispatcher is just starting on it; wait for it, or stop it")
+    owner = holder.owner
+    since = datetime.fromtimestamp(holder.started_at).isoformat(" ", "seconds")
+    ends = next((when for command, when in _ENDS.items() if owner.command.endswith(command)), None)
+    remedy = "stop that one first" if ends is None else f"it ends {ends}: wait for that, or stop it"
+    return AlreadyOwned(
+        f"{name}: already dispatched by process {owner.pid} on {owner.machine} ({owner.command})"
+        f" since {since}; {remedy}"
+    )
+
+
+def begin_epoch(
+    session: Session, owner: Owner, now: float, plant: Plant | None
+) -> tuple[Epoch, Epoch | None]:
+    """The new epoch and the one before, which ends now at the latest."""
+    before = last_epoch(session)
+    if before is not None and before.ended_at is None:
+        # Every record of a dispatcher moves `seen_at`, so this is its last sign of life.
+        session.run("end_epoch", before.seen_at, before.number)
+        before = last_epoch(session)
+    who = (owner.pid, printable(owner.machine), printable(owner.command), owner.answers_only)
+    row = (*who, now, now, plant_text(plant))
+    number = session.add("add_epoch", *row)
+    return Epoch(number, owner, now, now, plant=plant), before

@@ -1,0 +1,63 @@
+"""Forgetting ended tasks and all that only they needed, a piece at a time so that nobody waits long."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from penstock.scheduling.budget import day_of
+from penstock.store.rows import json_text
+from penstock.store.session import Session
+
+TASKS_AT_ONCE = 5_000
+EVENTS_AT_ONCE = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the remaining tasks still need is from `since` on; the log to go through for the rest."""
+
+    since: float
+    first_event: int
+    last_event: int
+
+
+def prune_tasks(session: Session, before: float, after: int) -> tuple[int, int]:
+    """Forget the next ended tasks beyond number `after`; how many, and the number reached."""
+    rows = session.rows("tasks_to_prune", after, before, TASKS_AT_ONCE)
+    if not rows:
+        return 0, after
+    numbers = json_text([number for number, _, _ in rows])
+    ids = json_text([id for _, id, _ in rows])
+    session.run("drop_attempts", ids)
+    session.run("drop_moves", ids)
+    session.run("drop_rests", ids)
+    session.run("drop_priority_changes", ids)
+    session.run("drop_payloads", numbers)
+    session.run("drop_tasks", numbers)
+    gone = Counter(state for _, _, state in rows)
+    session.many("count_ended", [(state, -count) for state, count in gone.items()])
+    return len(rows), rows[-1][0]
+
+
+def prune_explanations(session: Session, before: float) -> Kept:
+    """Forget routes, stretches, epochs, requests and spending from before the oldest task that is left."""
+    oldest, first = session.row("oldest_kept")
+    since = before if oldest is None else min(before, oldest)
+    tasks_seen, last_event = session.row("counters")
+    session.run("drop_routes", since)
+    session.run("drop_stretches", since)
+    session.run("drop_epochs", since)
+    session.run("drop_batches", tasks_seen if first is None else first)
+    session.run("drop_requests", before)
+    session.run("drop_spending", day_of(before))
+    session.run("drop_imports")
+    session.run("drop_foreign_tasks")
+    return Kept(since, session.row("first_event")[0], last_event)
+
+
+def prune_events(session: Session, kept: Kept, after: int) -> int:
+    """Forget the next events that name a task which is gone, or nobody and are old; the number reached."""
+    reached = min(after + EVENTS_AT_ONCE, kept.last_event)
+    session.run("drop_events", after + 1, reached, kept.since)
+    return reached
