@@ -21,7 +21,13 @@ QUICK_ROUNDS = 3
 def load() -> None:
     """Import every module that registers benchmarks: ours_*.py, the peers and the limit."""
     for module in pkgutil.iter_modules(benchmarks.__path__):
-        if module.name in {"peers", "door_peers", "limit"} or module.name.startswith("ours_"):
+        if module.name in {
+            "peers",
+            "door_peers",
+            "postgres_peers",
+            "limit",
+            "postgres_limit",
+        } or module.name.startswith("ours_"):
             importlib.import_module(f"benchmarks.{module.name}")
 
 

@@ -15,11 +15,15 @@ for another's memory, threads or cache.
 from __future__ import annotations
 
 import json
+import os
+import stat
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -47,6 +51,8 @@ class Bench:
 
 
 Measure: TypeAlias = Callable[[Bench], float]
+# What all contestants share, such as a server, in a folder: variables of their environment that say where it is.
+Around: TypeAlias = Callable[[Path], AbstractContextManager[Mapping[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,7 @@ class Topic:
     contestants: dict[str, Measure] = field(default_factory=dict)
     once: bool = False
     timeout_s: float = 600.0
+    around: Around | None = None
 
 
 TOPICS: dict[str, Topic] = {}
@@ -107,13 +114,14 @@ def benchmark(
     against: Mapping[str, Goal] | None = None,
     once: bool = False,
     timeout_s: float = 600.0,
+    around: Around | None = None,
 ) -> Callable[[Measure], Measure]:
     """Ours. Its words describe the topic, whoever was registered first."""
 
     def register(measure: Measure) -> Measure:
         topic = _topic(name, what, unit)
         topic.what, topic.goal, topic.against, topic.once = what, goal, dict(against or {}), once
-        topic.timeout_s = timeout_s
+        topic.timeout_s, topic.around = timeout_s, around
         topic.contestants[OURS] = measure
         return measure
 
@@ -156,35 +164,49 @@ def run_topic(
     cannot: dict[str, str] = {}
     notes: dict[str, str] = {}
     rounds = 1 if topic.once else rounds
-    for turn in range(rounds):
-        for who in topic.contestants:
-            if who in cannot:
-                continue
-            tell(f"{topic.name}: {who}, {turn + 1} of {rounds}")
-            try:
-                figure, notes[who] = measure_apart(topic, who, quick=quick, folder=folder)
-                reached[who].append(figure)
-            except CannotRun as reason:
-                cannot[who] = str(reason)
+    try:
+        with topic.around(folder) if topic.around else nullcontext({}) as shared:
+            for turn in range(rounds):
+                for who in topic.contestants:
+                    if who in cannot:
+                        continue
+                    tell(f"{topic.name}: {who}, {turn + 1} of {rounds}")
+                    try:
+                        figure, notes[who] = measure_apart(
+                            topic, who, quick=quick, folder=folder, shared=shared
+                        )
+                        reached[who].append(figure)
+                    except CannotRun as reason:
+                        cannot[who] = str(reason)
+    except CannotRun as reason:  # what all of them need
+        cannot = dict.fromkeys(topic.contestants, str(reason))
     return [
         Figures(topic.name, who, tuple(reached[who]), cannot.get(who, ""), notes.get(who, ""))
         for who in topic.contestants
     ]
 
 
-def measure_apart(topic: Topic, who: str, *, quick: bool, folder: Path) -> tuple[float, str]:
-    """One measurement in a process of its own: its figure and its notes."""
+def measure_apart(
+    topic: Topic, who: str, *, quick: bool, folder: Path, shared: Mapping[str, str]
+) -> tuple[float, str]:
+    """One measurement in a process of its own, which ends with this one: its figure and its notes."""
     command = [sys.executable, "-m", "benchmarks", "--one", topic.name, who, "--folder", str(folder)]
+    theirs, held = os.pipe()
     try:
         ended = subprocess.run(
             command + (["--quick"] if quick else []),
+            stdin=theirs,
             capture_output=True,
             text=True,
             timeout=topic.timeout_s,
             check=False,
+            env={**os.environ, **shared},
         )
     except subprocess.TimeoutExpired:
         raise CannotRun(f"took over {topic.timeout_s:.0f} s") from None
+    finally:
+        os.close(theirs)
+        os.close(held)
     try:
         answer = json.loads(ended.stdout.splitlines()[-1])
         if "cannot" in answer:
@@ -197,6 +219,7 @@ def measure_apart(topic: Topic, who: str, *, quick: bool, folder: Path) -> tuple
 
 def measure_here(topic: str, who: str, *, quick: bool, folder: Path) -> None:
     """The other side of `measure_apart`: prints the figure as the last line."""
+    end_with_parent()
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=folder, ignore_cleanup_errors=True) as own:
         try:
             bench = Bench(Path(own), quick)
@@ -205,6 +228,19 @@ def measure_here(topic: str, who: str, *, quick: bool, folder: Path) -> None:
         except CannotRun as reason:
             answer = {"cannot": str(reason)}
         print(json.dumps(answer), flush=True)
+
+
+def end_with_parent() -> None:
+    """End this process once nobody holds the other end of its standard input, where that is a pipe."""
+    if not stat.S_ISFIFO(os.fstat(0).st_mode):
+        return
+
+    def watch() -> None:
+        while os.read(0, 1024):
+            continue
+        os._exit(1)
+
+    threading.Thread(target=watch, name="ends with its parent", daemon=True).start()
 
 
 # ---- showing

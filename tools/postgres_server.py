@@ -1,6 +1,6 @@
 """A PostgreSQL server of one's own, from the binaries of the `pgserver` wheel: for tests and benchmarks.
 
-It lives in a folder under the temporary one, listens on a socket in that folder and on a port of loopback, and
+It lives in a folder of its own, listens on a socket in that folder and on a port of loopback, and
 goes with the process that made it, however that ends; the folder goes too. Root may start one: it then runs as
 another user, since PostgreSQL refuses root.
 """
@@ -55,14 +55,22 @@ def binaries() -> Path:
 
 
 class PostgresServer:
-    """`durable` waits for the disk as a real one does. `settings` go into postgresql.conf, `hba` before its own."""
+    """`durable` waits for the disk as a real one does. `settings` go into postgresql.conf, `hba` before its own.
+
+    `within` is the folder that its own is made in.
+    """
 
     user = "postgres"
 
     def __init__(
-        self, *, durable: bool = False, settings: Mapping[str, str] | None = None, hba: Sequence[str] = ()
+        self,
+        *,
+        durable: bool = False,
+        settings: Mapping[str, str] | None = None,
+        hba: Sequence[str] = (),
+        within: Path | None = None,
     ) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="penstock-pg-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="penstock-pg-", dir=within))
         self.data = self.folder / "data"
         self.port = _free_port()
         self._account = _account()
