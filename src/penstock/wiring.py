@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -304,7 +305,9 @@ def _engine(config: Config, ways: Ways, store: Store) -> MakeEngine:
     def make_local(report: Report, on_stall: Callable[[Stall], None]) -> Engine:
         return LocalEngine(adapters, slots, report, on_stall, clock, config.timeout_s, tag, outputs=outputs)
 
-    make_engine = _on_ray(config, adapters, outputs, make_local) if config.engine.is_ray else make_local
+    make_engine = (
+        _on_ray(config, store, adapters, outputs, make_local) if config.engine.is_ray else make_local
+    )
 
     def make(report: Report, on_stall: Callable[[Stall], None]) -> Engine:
         def leave_and_report(ended: Ended) -> None:
@@ -319,7 +322,7 @@ def _engine(config: Config, ways: Ways, store: Store) -> MakeEngine:
 
 
 def _on_ray(
-    config: Config, adapters: Mapping[str, Adapter], outputs: Outputs, make_local: MakeEngine
+    config: Config, store: Store, adapters: Mapping[str, Adapter], outputs: Outputs, make_local: MakeEngine
 ) -> MakeEngine:
     """What can run on other machines does; the rest, such as calls of models, stays in an engine of this one."""
     try:
@@ -344,6 +347,7 @@ def _on_ray(
         outputs=outputs,
         default_timeout_s=config.timeout_s,
         store_tag=store_tag(config),
+        secret=partial(store.secret, "ray"),
     )
 
     def made(report: Report, on_stall: Callable[[Stall], None]) -> Engine:

@@ -244,8 +244,8 @@ def valid_documents(draw: st.DrawFn) -> dict[str, Any]:
         hosts[SPEAKER] = {"type": "simulated", "serves": [SPEAKER, "chat"], "slots": 4, "model": "m"}
     if draw(st.booleans()):
         top["engine"] = {"type": draw(st.sampled_from(["local", "ray"])), "pip": ["numpy"], "start_s": 3.0}
-        for host in hosts.values():
-            host["ray"] = {
+        for table in hosts.values():
+            table["ray"] = {
                 "labels": {"zone": "a"},
                 "resources": {"x": 2.0},
                 "num_cpus": draw(st.integers(0, 9)),

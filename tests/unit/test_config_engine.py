@@ -124,7 +124,7 @@ def test_ray_that_is_not_installed_is_told_with_the_remedy(monkeypatch: pytest.M
 
     monkeypatch.setattr(wiring, "_named", missing)
     with pytest.raises(UsageError, match=r"pip install penstock\[ray\]"):
-        wiring._on_ray(parse(RAY), {}, None, None)  # type: ignore[arg-type]
+        wiring._on_ray(parse(RAY), None, {}, None, None)  # type: ignore[arg-type]
 
 
 def test_a_config_loads_no_ray() -> None:
