@@ -20,6 +20,7 @@ class Parts:
     adapters: Mapping[str, Adapter]
     outputs: Outputs
     default_timeout_s: float | None
-    store_tag: (
-        str  # stands for the store: what is named with it belongs to its dispatchers and to nobody else
-    )
+    store_tag: str  # marks the processes of the store's dispatchers on one machine
+    secret: Callable[
+        [], Awaitable[bytes]
+    ]  # of the store: the same for all its dispatchers, wherever they are
