@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.diagnosis.waits import Explainer
-from penstock.errors import AlreadyOwned
+from penstock.errors import AlreadyOwned, DispatcherError
 from penstock.model import State, Task
 from penstock.store.base import Answer, TaskFilter
 from tests.conformance.store_rig import (
@@ -127,6 +127,40 @@ async def test_another_process_is_named(spot: Spot) -> None:
         _, before = await store.acquire(ME, time.time())
         assert before is not None
         assert before.ended_at is not None
+
+
+@pytest.mark.parametrize("make", EVERY)
+async def test_who_waits_until_it_is_vacant(make: MakeSpot, tmp_path: Path) -> None:
+    async with opened(make(tmp_path).door()) as store:
+        assert await store.wait_vacant(PATIENCE_S) is True
+        epoch, _ = await store.acquire(ME, T0)
+        assert await store.wait_vacant(0.0) is False
+        waiting = asyncio.ensure_future(store.wait_vacant(PATIENCE_S))
+        await store.record([])
+        assert not waiting.done()
+        await store.release(epoch.number, T0 + 1)
+        assert await waiting is True
+        await store.acquire(ME, T0 + 2)
+
+
+async def test_a_killed_dispatcher_leaves_its_place(spot: Spot) -> None:
+    """E6: those who wait for it are told, whether they hear of it or not."""
+    async with opened(spot.door()) as store, child("own", spot.address) as other:
+        assert await other.line() == "owned"
+        assert await store.wait_vacant(0.0) is False
+        await other.kill()
+        assert await store.wait_vacant(PATIENCE_S) is True
+        await store.acquire(ME, time.time())
+
+
+@pytest.mark.parametrize("make", EVERY)
+async def test_an_epoch_that_is_over_has_no_signs_of_life(make: MakeSpot, tmp_path: Path) -> None:
+    async with opened(make(tmp_path).door()) as store:
+        epoch, _ = await store.acquire(ME, T0)
+        await store.heartbeat(epoch.number, T0 + 1)
+        await store.release(epoch.number, T0 + 2)
+        with pytest.raises(DispatcherError, match="another dispatcher took over"):
+            await store.heartbeat(epoch.number, T0 + 3)
 
 
 async def test_what_a_killed_dispatcher_ran_holds_nothing_any_more(spot: Spot) -> None:

@@ -76,6 +76,21 @@ async def test_what_was_let_go_is_free_and_cannot_be_renewed(store: Store) -> No
     assert await store.lease("start", "two", LONG_S)
 
 
+async def test_all_under_a_prefix_are_told(store: Store) -> None:
+    assert await store.leases("standby/") == []
+    assert await store.lease("standby/b", "two", LONG_S, "second")
+    assert await store.lease("standby/a", "one", LONG_S, "first")
+    assert await store.lease("standby/c", "dead", OVER_S)
+    assert await store.lease("standby", "nobody", LONG_S)
+    assert await store.lease("standbys", "nobody", LONG_S)
+    found = await store.leases("standby/")
+    assert [(name, lease.owner, lease.note) for name, lease in found] == [
+        ("standby/a", "one", "first"),
+        ("standby/b", "two", "second"),
+    ]
+    assert found[0][1] == await store.lease_of("standby/a")
+
+
 @pytest.mark.parametrize("make", SHARED)
 async def test_of_many_who_ask_at_once_one_gets_it(make: MakeSpot, tmp_path: Path) -> None:
     spot = make(tmp_path)
