@@ -7,7 +7,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # Real parts that tests drive and pip cannot bring. Where they cannot be had, those tests are skipped.
-SYSTEM_PACKAGES := chromium pgbouncer podman prometheus runc tmux
+SYSTEM_PACKAGES := chromium haproxy pgbouncer podman prometheus runc tmux
 
 # A stamp holds while these stay the same.
 SOURCES := pyproject.toml tools/install.sh tools/local-model.txt

@@ -106,9 +106,10 @@ class Engine:
 # ---- images
 
 
-def root_of_python() -> Path:
-    """A tar of the root of the image with Python, made once and kept in the user's cache."""
-    mark = hashlib.blake2b(repr((PACKAGES, APPLETS, 2)).encode(), digest_size=8).hexdigest()
+def root_of_python(more: Sequence[str] = ()) -> Path:
+    """A tar of the root of the image with Python and more packages, made once and kept in the user's cache."""
+    packages = (*PACKAGES, *more)
+    mark = hashlib.blake2b(repr((packages, APPLETS, 2)).encode(), digest_size=8).hexdigest()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock-tests"
     found = cache / f"root-{mark}.tar"
     if not found.exists():
@@ -116,14 +117,14 @@ def root_of_python() -> Path:
         with tempfile.TemporaryDirectory(dir=cache) as work:
             draft = Path(work) / "root.tar"
             with tarfile.open(draft, "w") as tar:
-                tar.add(_unpacked(Path(work)), arcname=".", filter=_roots)
+                tar.add(_unpacked(Path(work), packages), arcname=".", filter=_roots)
             draft.replace(found)
     return found
 
 
-def _unpacked(work: Path) -> Path:
+def _unpacked(work: Path, packages: Sequence[str]) -> Path:
     try:
-        for words in (["apt-get", "download", *PACKAGES], ["dpkg", "--version"]):
+        for words in (["apt-get", "download", *packages], ["dpkg", "--version"]):
             subprocess.run(words, cwd=work, capture_output=True, timeout=_COMMAND_S, check=True)
         root = work / "root"
         for package in sorted(work.glob("*.deb")):

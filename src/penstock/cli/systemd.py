@@ -10,6 +10,7 @@ from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import parse_qs, urlsplit
 
 import typer
 
@@ -84,6 +85,7 @@ def systemd(
         words=[command, *options],
         folder=_full("."),
         writes=sorted({*_folders(config), *_folders_in(given), *map(_folder, write or ())}),
+        keeps_state="://" in config.store,
         secrets=sorted({*_secrets(config)}),
         secrets_file=_beside(config) / SECRETS_FILE,
         path=os.environ.get("PATH", ""),
@@ -146,7 +148,16 @@ def _settings(settings: Settings, config: Config) -> Iterator[str]:
     if config.path is not None:
         yield from ("--config", str(_full(config.path)))
     for setting in settings.settings:
+        if setting.startswith("store=") and _has_password(config.store):
+            raise UsageError(
+                "systemd: everybody can read a unit; leave the password out of store, set PGPASSWORD"
+            )
         yield from ("--set", setting)
+
+
+def _has_password(store: str) -> bool:
+    parts = urlsplit(store)
+    return parts.password is not None or "password" in parse_qs(parts.query)
 
 
 def _beside(config: Config) -> Path:
@@ -173,7 +184,9 @@ def _folders(config: Config) -> Iterator[Path]:
 
 
 def _secrets(config: Config) -> Iterator[str]:
-    """The variables that hosts and agents want from our environment."""
+    """The variables that the store, hosts and agents want from our environment."""
+    if "://" in config.store and not _has_password(config.store):
+        yield "PGPASSWORD"
     for host in config.plant.hosts:
         if key := host.options.get("key_env"):
             yield str(key)

@@ -45,7 +45,10 @@ class Service:
     words: Sequence[str]  # the command and its options
     folder: Path
     writes: Sequence[Path] = ()  # folders that it must be able to write to
-    secrets: Sequence[str] = ()  # environment variables that hosts take their keys from
+    keeps_state: bool = (
+        False  # what belongs to the store lies in the account's own folder, not beside the store
+    )
+    secrets: Sequence[str] = ()  # environment variables that hosts and the store take their keys from
     secrets_file: Path | None = None
     path: str = ""  # the environment variable PATH
     account: str | None = None  # whom a system unit runs as
@@ -98,6 +101,11 @@ def _service(service: Service) -> Iterator[str]:
     yield f"WorkingDirectory={_plain(str(service.folder))}"
     if service.path:
         yield f"Environment={quoted(f'PATH={service.path}', is_command=False)}"
+    if service.keeps_state and not service.is_users:
+        # An account for services has no home that may be written to; systemd makes it a folder below %S.
+        yield "Environment=XDG_STATE_HOME=%S"
+        yield "StateDirectory=penstock"
+        yield "StateDirectoryMode=0700"
     if service.secrets:
         yield f"# Put {', '.join(service.secrets)} there, a line each: NAME=value. Let nobody else read the file."
         yield f"EnvironmentFile=-{_plain(str(service.secrets_file))}"
