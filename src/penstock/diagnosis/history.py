@@ -30,6 +30,7 @@ class Owner:
     machine: str
     command: str
     answers_only: bool = False  # it answers requests and starts nothing: to tasks nobody is there
+    url: str = ""  # where others reach it; "" where it serves nothing
 
 
 @dataclass(frozen=True, slots=True)

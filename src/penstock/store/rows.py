@@ -116,8 +116,8 @@ def attempt_of(row: Sequence[Any]) -> Attempt:
 
 
 def epoch_of(row: Sequence[Any]) -> Epoch:
-    number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant = row
-    owner = Owner(pid, machine, command, answers_only=bool(answers_only))
+    number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url = row
+    owner = Owner(pid, machine, command, answers_only=bool(answers_only), url=url)
     known = None if plant is None else _decode_plant(plant)
     return Epoch(number, owner, started_at, seen_at, ended_at, known)
 

@@ -32,6 +32,7 @@ MIGRATIONS: tuple[str, ...] = (
     "sqlite/0011_sessions.sql",
     "sqlite/0012_unwell.sql",
     "sqlite/0013_next.sql",
+    "sqlite/0014_url.sql",
 )
 
 _OLDEST_SQLITE = (3, 33)  # UPDATE … FROM

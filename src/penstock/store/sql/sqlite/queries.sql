@@ -119,10 +119,10 @@ INSERT OR REPLACE INTO everything (one, paused, changed_at) VALUES (1, ?, ?)
 -- ==== ownership
 
 -- name: last_epoch
-SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant FROM epochs ORDER BY number DESC LIMIT 1
+SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url FROM epochs ORDER BY number DESC LIMIT 1
 
 -- name: add_epoch
-INSERT INTO epochs (pid, machine, command, answers_only, started_at, seen_at, plant) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO epochs (pid, machine, command, answers_only, started_at, seen_at, plant, url) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: is_epoch
 SELECT 1 FROM epochs WHERE number = ? AND ended_at IS NULL
@@ -599,7 +599,7 @@ WHERE work_class IN (SELECT value FROM json_each(?1)) AND at <= ?3
 ORDER BY at, rowid
 
 -- name: epochs_between
-SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant
+SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url
 FROM epochs WHERE started_at <= ?2 AND (ended_at IS NULL OR ended_at >= ?1) ORDER BY number
 
 -- Those in force when the time begins were told at the beginning of its dispatcher, or since.
