@@ -251,7 +251,8 @@ async def test_conditions_are_told_with_their_times(store: Store) -> None:
 
 async def test_who_owns_the_store_is_told_without_a_look_at_the_queue(store: Store) -> None:
     assert await store.owned_by() is None
-    epoch, _ = await store.acquire(ME, T0)
+    epoch, _ = await store.acquire(replace(ME, url="http://here:8787"), T0)
+    assert epoch.owner.url == "http://here:8787"
     assert await store.owned_by() == epoch
     await store.release(epoch.number, T0 + 1)
     assert await store.owned_by() is None

@@ -51,6 +51,6 @@ def begin_epoch(
         session.run("end_epoch", before.seen_at, before.number)
         before = last_epoch(session)
     who = (owner.pid, printable(owner.machine), printable(owner.command), owner.answers_only)
-    row = (*who, now, now, plant_text(plant))
+    row = (*who, now, now, plant_text(plant), printable(owner.url))
     number = session.add("add_epoch", *row)
     return Epoch(number, owner, now, now, plant=plant), before
