@@ -245,6 +245,7 @@ class Plant:
     aging_s: float = 300.0
     retry: RetryRule = RetryRule()
     thread_per_kind: bool = False  # each kind has one thread, which runs one task at a time
+    outliving: tuple[str, ...] = ()  # hosts whose attempts go on when their dispatcher is gone
 
     def hosts_for(self, kind: str, host: str | None = None, model: str | None = None) -> list[Host]:
         """Who may take a task. Who takes any model is asked only for one that nobody has by name."""

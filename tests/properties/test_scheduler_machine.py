@@ -121,6 +121,12 @@ class SchedulerMachine(RuleBasedStateMachine):
     def crash(self, seconds: float, taking: float) -> None:
         self.world.crash(seconds, taking)
 
+    @rule(hosts=st.integers(0, 63))
+    def run_elsewhere(self, hosts: int) -> None:
+        """From now on attempts on some hosts may outlive their dispatcher."""
+        names = [host.name for host in self.world.plant.hosts]
+        self.world.outliving = frozenset(name for bit, name in enumerate(names) if hosts >> bit & 1)
+
     @rule(seconds=st.sampled_from((0.001, 2.0)), steps=st.integers(0, 3))
     def stop(self, seconds: float, steps: int) -> None:
         self.world.stop(seconds, steps)

@@ -26,6 +26,10 @@ class World:
     def __init__(self, plant: Plant, rng: random.Random) -> None:
         self.plant = plant
         self.switches = False  # each dispatcher has threads per kind where the last had none
+        self.outliving: frozenset[str] = frozenset()  # hosts whose attempts may outlive their dispatcher
+        self.survivors: set[tuple[str, int]] = set()  # attempts that the next dispatcher will find
+        self.told_to_end: set[tuple[str, int]] = set()  # attempts of tasks that were cancelled
+        self.adopted = 0  # how many were, in all
         self.rng = rng
         self.now = 1000.0
         self.referee = Referee(plant)
@@ -61,6 +65,7 @@ class World:
             if isinstance(decision, m.Start):
                 self.launch(decision)
             elif isinstance(decision, m.Stop):
+                self.told_to_end.add((decision.task, decision.attempt))
                 stopped = Outcome(Verdict.CANCELLED, error="stopped")
                 self.later(self.rng.uniform(0, 2), m.Finished(decision.task, decision.attempt, stopped))
         referee.check_budgets()
@@ -125,9 +130,12 @@ class World:
     # ---- dispatchers end, and others begin
 
     def crash(self, down_s: float, taking_s: float = 0.0, meanwhile: Sequence[Task] = ()) -> None:
-        """kill -9: outcomes under way are gone, a new scheduler starts from the rows."""
+        """kill -9: outcomes under way are gone, a new scheduler starts from the rows.
+
+        Where attempts outlive their dispatcher, most do: the next one is given them, and hears of their ends.
+        """
         running = list(self.referee.running.values())
-        self.end_dispatcher()
+        self.end_dispatcher(survival=0.8)
         self.stay_down(down_s, meanwhile)
         self.begin_dispatcher(taking_s)
         self.check_recovered(running)
@@ -137,7 +145,8 @@ class World:
         self.step([m.Drain()])
         for _ in range(drain_steps):
             self.advance()
-        running = list(self.referee.running.values())
+        left = self.can_survive() if self.outliving and self.rng.random() < 0.5 else set()
+        running = [row for row in self.referee.running.values() if (row.task.id, row.attempts) not in left]
         block = self.switches and self.rng.random() < 0.5
         self.step([m.PutBack(row.task.id, row.attempts, block=block) for row in running])
         for row in running:  # never left running (C8)
@@ -145,31 +154,41 @@ class World:
                 (State.BLOCKED, State.CANCELLED) if block else (State.QUEUED, State.CANCELLED, State.FAILED)
             )
             assert row.state in stopped, f"{row.task.id} is {row.state} after a stop"
-        self.end_dispatcher()
+        self.end_dispatcher(survival=1.0 if left else 0.0)
         self.stay_down(down_s)
         self.begin_dispatcher(taking_s)
 
     def answer(self, down_s: float, taking_s: float, request: m.Event) -> None:
         """A crash, and while nobody dispatches somebody asks for something: it is answered, and nothing starts."""
         running = list(self.referee.running.values())
-        self.end_dispatcher()
+        self.end_dispatcher(survival=0.8)
         self.stay_down(down_s / 2)
         self.begin_dispatcher(taking_s, answering=True)
         self.check_recovered(running)
         self.step([request])
         self.leap(taking_s)
         self.step([m.Drain()])
-        self.end_dispatcher()
+        self.end_dispatcher(survival=1.0)  # it adopted them to answer, and leaves them
         self.stay_down(down_s / 2)
         self.begin_dispatcher(taking_s)
 
-    def end_dispatcher(self) -> None:
+    def can_survive(self) -> set[tuple[str, int]]:
+        """Attempts that run where they may outlive their dispatcher; calls end with it."""
+        running = self.referee.running.values()
+        return {
+            (row.task.id, row.attempts)
+            for row in running
+            if row.host in self.outliving and row.task.on_crash is not OnCrash.CANCEL
+        }
+
+    def end_dispatcher(self, survival: float = 0.0) -> None:
         referee = self.referee
         referee.epochs[-1] = replace(referee.epochs[-1], ended_at=self.now)
         self.died_at = self.now
         # Arrivals are in the store; outcomes die with the process, or (rarely) arrive late at the new one.
-        lost = [p for p in self.pending if isinstance(p[2], m.Finished)]
-        self.pending = [p for p in self.pending if not isinstance(p[2], m.Finished)]
+        self.survivors = {a for a in sorted(self.can_survive()) if self.rng.random() < survival}
+        lost = [p for p in self.pending if isinstance(p[2], m.Finished) and p[2][:2] not in self.survivors]
+        self.pending = [p for p in self.pending if p not in lost]
         heapq.heapify(self.pending)
         for _, _, event in lost:
             if self.rng.random() < 0.2:
@@ -197,6 +216,7 @@ class World:
         referee.slots = {h.name: first_slots(h) for h in self.plant.hosts}
         referee.host_state.clear()
         referee.gates.clear()
+        referee.adopted.clear()
         events: list[m.Event] = [m.Drain(answering=True)] if answering else []
         events += [
             m.Spent(host, lane, day, sum(costs), len(costs))
@@ -205,7 +225,11 @@ class World:
         if self.truth.all_paused:
             events.append(m.PauseSet("all", "", True))
         events += [m.PauseSet(scope, name, True) for scope, name in sorted(self.truth.paused)]
-        events.append(m.Restored([r.record() for r in rows], self.ended(), self.died_at))
+        adopted, self.survivors = self.survivors, set()
+        self.adopted += len(adopted)
+        before = [(task, attempt, referee.rows[task].started_at) for task, attempt in sorted(adopted)]
+        events.append(m.Restored([r.record() for r in rows], self.ended(), self.died_at, adopted))
+        events += [m.CancelAsked(task) for task, attempt in sorted(adopted & self.told_to_end)]
         for row in rows:
             row.failed_on = None
             # Its age counts from when it was queued or due; after a restart that is all that is known.
@@ -214,10 +238,16 @@ class World:
             if row.task.after and row.attempts:
                 row.ready_at = self.now  # what it waits after was met, nobody knows when
         self.step(events)
+        assert referee.adopted == adopted
+        for task, attempt, started_at in before:  # one unbroken attempt
+            row = referee.rows[task]
+            assert (row.state, row.attempts, row.started_at) == (State.RUNNING, attempt, started_at)
 
     def check_recovered(self, running: Sequence[Row]) -> None:
         """Promise 6."""
         for row in running:
+            if (row.task.id, row.attempts) in self.referee.adopted:
+                continue
             assert row.error or row.retry_at is not None
             if row.task.on_crash is OnCrash.BLOCK:
                 assert row.state is State.BLOCKED, f"{row.task.id}: on_crash = block, but {row.state}"

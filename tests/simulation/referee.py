@@ -94,6 +94,7 @@ class Referee:
     rests: list[Rest] = field(default_factory=list)
     priorities: list[m.Reprioritize] = field(default_factory=list)
     started: list[tuple[str, str]] = field(default_factory=list)
+    adopted: set[tuple[str, int]] = field(default_factory=set)  # by the dispatcher that is there
 
     def __post_init__(self) -> None:
         self.hosts = {h.name: h for h in self.plant.hosts}
@@ -130,6 +131,12 @@ class Referee:
         self.attempts[d.task, d.attempt] = Attempt(d.task, d.attempt, d.host, d.lane, d.at, d.work_class)
         self.check_limits(row, self.hosts[d.host])
         self.started.append((d.task, d.host))
+
+    def on_adopt(self, d: m.Adopt) -> None:
+        row = self.running[d.task]
+        assert (row.attempts, row.host) == (d.attempt, d.host), f"{d.task}: another attempt was adopted"
+        assert d.at == self.now
+        self.adopted.add((d.task, d.attempt))
 
     def others_run(self) -> None:
         self.known_held.clear()

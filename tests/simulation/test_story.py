@@ -134,14 +134,14 @@ def plain(waits: Iterable[Wait]) -> list[Wait]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize(("seed", "outlives"), [(seed, seed >= 60) for seed in range(80)])
 def test_the_story_tells_the_waits_that_the_history_explains(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, outlives: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = ToldScheduler.heard = Heard()
     monkeypatch.setattr(harness, "Scheduler", ToldScheduler)
     monkeypatch.setattr(worlds, "World", ToldWorld)
-    world = worlds.play(seed)
+    world = worlds.play(seed, outlives=outlives)
     truth = explained(world)
     assert heard.ended.keys() == truth.keys()
     for task, waits in truth.items():

@@ -218,21 +218,26 @@ def end_dispatcher(world: World, rng: random.Random) -> None:
         )
 
 
-def play(seed: int, steps: int = 60, *, switches: bool = False) -> World:
-    """One whole life of a random world; with `switches` its dispatchers are by turns those of threads."""
+def play(seed: int, steps: int = 60, *, switches: bool = False, outlives: bool = False) -> World:
+    """One whole life of a random world; with `switches` its dispatchers are by turns those of threads.
+
+    With `outlives` attempts on some of its hosts may outlive their dispatcher.
+    """
     rng = random.Random(seed)
     plant = random_plant(rng)
     if switches:
         plant = replace(plant, thread_per_kind=rng.random() < 0.7)
     world = World(plant, rng)
     world.switches = switches
+    if outlives:
+        world.outliving = frozenset(h.name for h in plant.hosts if rng.random() < 0.8)
     for _ in range(steps):
         chance = rng.random()
         if chance < 0.25:
             late_s = rng.choice((0.0, 0.0, 0.3))
             world.submit(random_tasks(world, rng, rng.choice((1, 1, 3, 12))), late_s)
         elif chance < 0.4:
-            fault(world, rng)
+            (end_dispatcher if outlives and chance < 0.3 else fault)(world, rng)
         elif not world.advance():
             world.submit(random_tasks(world, rng, 2))
     world.finish()

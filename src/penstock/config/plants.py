@@ -45,7 +45,8 @@ def _changed_plant(plant: Plant, settings: Mapping[str, Any], unset: Sequence[st
     # Hosts of plug-ins were checked when they ran; their options are not kept with the plant.
     types: HostTypes = {**{host.type: None for host in plant.hosts}, **AVAILABLE}
     changed = read_document(document, types=types, settings=paths, any_names=True).plant
-    return replace(changed, thread_per_kind=plant.thread_per_kind)  # no key: how it was dispatched
+    # No keys: how it was dispatched, and where attempts ran.
+    return replace(changed, thread_per_kind=plant.thread_per_kind, outliving=plant.outliving)
 
 
 def _check_parts(option: str, keys: Mapping[str, Any] | Sequence[str]) -> None:

@@ -118,16 +118,23 @@ class Queue:
 def left_behind(history: History) -> History:
     """The history of a store on which nobody dispatches: an open epoch died, and its attempts with it.
 
-    Its last sign of life is the last that is known of both. The next dispatcher will write the same down.
+    Its last sign of life is the last that is known of both. The next dispatcher will write the same down. Attempts
+    that outlive their dispatcher are taken to run.
     """
     died_at = max((e.seen_at for e in history.epochs if e.ended_at is None), default=None)
     if died_at is None:
         return history
+    outliving = {
+        host
+        for epoch in history.epochs
+        if epoch.ended_at is None and epoch.plant is not None
+        for host in epoch.plant.outliving
+    }
 
     def over(attempts: Sequence[Attempt]) -> list[Attempt]:
         return [
             a
-            if a.ended_at is not None
+            if a.ended_at is not None or a.host in outliving
             else replace(a, ended_at=max(a.started_at, died_at), error="its dispatcher died")
             for a in attempts
         ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -49,6 +49,7 @@ from penstock.scheduling.messages import (
     Finished,
     PauseSet,
     PutBack,
+    Refuse,
     Reprioritize,
     Requeue,
     Restored,
@@ -69,6 +70,7 @@ _UNWRITTEN = 20_000  # decisions in memory before the loop waits for the disk
 _CLASSES_PER_EPOCH = 1_000_000  # ids of classes must not repeat in a store
 _PUT_BACK_S = 10.0
 _FLUSH_S = 10.0
+_DETACHED_S = 0.1  # between looks at what can be left to the next dispatcher
 
 
 class Dispatcher:
@@ -106,7 +108,15 @@ class Dispatcher:
         self.story = Story(self.task, lambda task: self._scheduler.met_at(task))
         if traces is not None:
             self.story.listen(traces)
-        self._launcher = Launcher(self._engine, self._payloads, self._tell, self._own, self.story.begun)
+        recorded_first = self._engine.detaches or store.elects
+        self._launcher = Launcher(
+            self._engine,
+            self._payloads,
+            self._tell,
+            self._own,
+            self.story.begun,
+            recorded_first=recorded_first,
+        )
         self._probes: Probes | None = None
         self._bell: Bell | None = None
         self._closing = False
@@ -193,7 +203,10 @@ class Dispatcher:
             yield
 
     def stop(self) -> None:
-        """Drain: finish what runs, start nothing. The second time: put back what runs, or block it, now."""
+        """Drain: finish what runs, start nothing. The second time: put back what runs, or block it, now.
+
+        Where another dispatcher may take over at once, attempts that outlive this one are left to it.
+        """
         if not self._draining:
             self._draining = True
             self._tell(Drain(except_lanes=self._doorway.lanes))
@@ -313,6 +326,8 @@ class Dispatcher:
             self._timer.cancel()
         if self._probes is not None:
             await self._probes.close()
+        if not self._putting_back:  # the next dispatcher finds them
+            self._engine.leave()
         self._putting_back = True
         self._events += [PutBack(task, attempt) for task, attempt in self._launcher.unbegun]
         await self._engine.close()
@@ -430,6 +445,8 @@ class Dispatcher:
             self.story.decided(decisions)
         if self._inner is not None:
             self._inner.decided(decisions)
+        if self._engine.detaches:
+            written.add_done_callback(partial(self._ends_written, decisions))
         starts = []
         for decision in decisions:
             if isinstance(decision, Start):
@@ -459,6 +476,11 @@ class Dispatcher:
             self._held = False
             self._poke()
 
+    def _ends_written(self, decisions: Sequence[Decision], written: asyncio.Future[None]) -> None:
+        if not written.cancelled() and written.exception() is None:
+            over = (d for d in decisions if isinstance(d, End | Requeue | Refuse))
+            self._engine.recorded([(d.task, d.attempt) for d in over if d.attempt])
+
     def _accepted(self, accepted: asyncio.Future[list[str]]) -> None:
         if not accepted.cancelled() and isinstance(accepted.exception(), TaskError):
             log.error("a call is not in the history: %s", accepted.exception())  # two ids by chance the same
@@ -479,10 +501,17 @@ class Dispatcher:
             self._timer = self._loop.call_later(max(0.0, wake - now), self._poke)
 
     def _maybe_stop(self) -> None:
-        if (self._draining and not self._scheduler.running()) or (
-            self._until_empty and not self._scheduler.live
-        ):
+        if (self._draining and not self._awaited()) or (self._until_empty and not self._scheduler.live):
             self._stopped.set()
+
+    def _awaited(self) -> Collection[tuple[str, int]]:
+        """Attempts that this dispatcher cannot go without."""
+        running = self._scheduler.running()
+        if not self._engine.detaches or not self._store.elects or self._putting_back:
+            return running
+        if left := set(running).difference(self._engine.detached()):
+            self._loop.call_later(_DETACHED_S, self._poke)  # they may be about to begin elsewhere
+        return left
 
     def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._tasks.create_task(work)

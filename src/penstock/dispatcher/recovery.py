@@ -1,15 +1,16 @@
-"""Taking over a store: what was queued is queued, what ran when its dispatcher died is run again or blocked."""
+"""Taking over a store: what was queued is queued, what ran goes on where it can, or is run again, or blocked."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from penstock.diagnosis.history import Epoch
 from penstock.dispatcher.payloads import Payloads
-from penstock.engine.base import Engine
-from penstock.model import OnCrash, Plant, State
+from penstock.engine.base import Engine, Key
+from penstock.model import OnCrash, Plant, State, TaskRecord
 from penstock.scheduling.budget import day_of
-from penstock.scheduling.messages import Event, PauseSet, Restored, SlotsSet, Spent
+from penstock.scheduling.messages import CancelAsked, Event, PauseSet, Restored, SlotsSet, Spent, Start
 from penstock.store.base import Store
 
 log = logging.getLogger("penstock.dispatcher")
@@ -22,6 +23,8 @@ async def restore(
     arrivals = await store.live()
     payloads.keep(arrivals)
     records = [a.record for a in arrivals]
+    running = [r for r in records if r.state is State.RUNNING and r.task.on_crash is not OnCrash.CANCEL]
+    adopted = await _adopt(engine, payloads, plant, running)  # first: what nobody awaits may end meanwhile
     live = {r.task.id for r in records}
     needed = {n for r in records for n in r.task.after} - live
     ended = await store.states(needed) if needed else {}
@@ -38,7 +41,9 @@ async def restore(
         events.append(PauseSet("all", "", True))
     events += [PauseSet("lane", lane, True) for lane, paused in snapshot.lanes_paused.items() if paused]
     events += [PauseSet("host", host, True) for host, s in snapshot.hosts.items() if s.state == "paused"]
-    interrupted = sum(r.state is State.RUNNING and r.task.on_crash is not OnCrash.CANCEL for r in records)
+    if adopted:
+        log.warning("%s adopted: the dispatcher that began them is gone", _were(len(adopted), "attempt"))
+    interrupted = len(running) - len(adopted)
     if interrupted:
         log.warning(
             "%s running when the last dispatcher died; run again or blocked", _were(interrupted, "task")
@@ -50,13 +55,44 @@ async def restore(
         )
     # A start may have been under way to the disk: programs can be left where no task is known to have run.
     crashed = before is not None and before.ended_at == before.seen_at
-    if interrupted or crashed:
+    if interrupted or crashed or engine.detaches:
         killed = await engine.sweep()
         if killed:
             log.warning("%d processes that it had left behind were killed", killed)
     died_at = before.ended_at if before is not None else None
-    events.append(Restored(records, ended, died_at))
+    events.append(Restored(records, ended, died_at, adopted))
+    events += [CancelAsked(task) for task in await _cancelled(store, adopted)]
     return events, records[-1].number if records else 0
+
+
+async def _adopt(
+    engine: Engine, payloads: Payloads, plant: Plant, running: Sequence[TaskRecord]
+) -> frozenset[Key]:
+    """Those of the running attempts that go on. One whose host is not in the config any more does not."""
+    hosts = {host.name for host in plant.hosts}
+    starts = [
+        Start(r.task.id, r.attempts, r.host, r.task.lane, 0, r.started_at or 0.0)
+        for r in running
+        if r.host in hosts
+    ]
+    if not starts or not engine.detaches:
+        return frozenset()
+    jobs, careful, unknown = payloads.make(starts)
+    if unknown:
+        for more in await payloads.fetch(unknown):
+            jobs += more
+    return frozenset(await engine.adopt([*jobs, *careful]))
+
+
+async def _cancelled(store: Store, adopted: frozenset[Key]) -> list[str]:
+    """Tasks whose attempts had been told to end because they were cancelled; whoever asked has his answer."""
+    found = []
+    for task, attempt in sorted(adopted):
+        for event in await store.events(task=task):
+            if event.type == "stopping" and event.attempt == attempt and event.data.get("why") == "cancel":
+                found.append(task)
+                break
+    return found
 
 
 def _were(count: int, what: str) -> str:

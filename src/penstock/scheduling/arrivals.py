@@ -1,7 +1,7 @@
 """How tasks come in: submitted, restored after a restart, or asked for again.
 
-Each is let in as far as its dependencies and its times allow. What ran when its dispatcher died is run again, or
-blocked if it must not run twice by itself.
+Each is let in as far as its dependencies and its times allow. What ran when its dispatcher died goes on where its
+attempt outlived it; else it is run again, or blocked if it must not run twice by itself.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from penstock.lifecycle import LIVE, step
 from penstock.model import OnCrash, State, Task, TaskRecord, Verdict
 from penstock.scheduling.agenda import Agenda
+from penstock.scheduling.capacity import HostState
 from penstock.scheduling.endings import INHERITED, Endings
 from penstock.scheduling.messages import (
     Decision,
@@ -24,6 +25,7 @@ from penstock.scheduling.messages import (
     Submitted,
 )
 from penstock.scheduling.order import GONE, Entry, Shape
+from penstock.scheduling.placing import Placer
 from penstock.scheduling.queueing import Queueing
 from penstock.scheduling.roster import Roster
 from penstock.scheduling.routes import route_key
@@ -36,6 +38,7 @@ class Arrivals:
         world: World,
         roster: Roster,
         agenda: Agenda,
+        placer: Placer,
         queueing: Queueing,
         endings: Endings,
         out: list[Decision],
@@ -45,6 +48,7 @@ class Arrivals:
         self._aging_s = world.plant.aging_s
         self._roster = roster
         self._agenda = agenda
+        self._placer = placer
         self._queueing = queueing
         self._endings = endings
         self._out = out
@@ -95,10 +99,21 @@ class Arrivals:
                     entry, "cancel", now, None, "the connection it was asked on is gone", attempt=ran
                 )
             elif record.state is State.RUNNING:
-                self._recover(entry, record, event, now)
+                host = self._world.hosts.get(record.host or "")
+                if host is not None and (entry.id, entry.attempt) in event.adopted:
+                    self._adopt(entry, record, host, now)
+                else:
+                    self._recover(entry, record, event, now)
             else:
                 later = max(record.task.not_before or 0.0, record.retry_at or 0.0)
                 self._admit(entry, record.task, event.ended, now, later or None)
+
+    def _adopt(self, entry: Entry, record: TaskRecord, host: HostState, now: float) -> None:
+        """Its attempt goes on: to the task nothing has happened."""
+        self._date(entry, record.task, now)
+        if record.task.after:
+            self._roster.met[entry.id] = record.task.queued_at  # it never waited for them here
+        self._placer.adopt(entry, host, min(record.started_at or now, now), now)
 
     def _recover(self, entry: Entry, record: TaskRecord, event: Restored, now: float) -> None:
         """It was running when its dispatcher died: again, or blocked if it must not run twice by itself."""
@@ -167,11 +182,7 @@ class Arrivals:
         """Let a task in as far as its dependencies and its time allow."""
         if entry.status == GONE:
             return  # it ended in this very step with what it waits after
-        if task.deadline is not None:
-            self._roster.expire_at(entry, task.deadline)
-        # When its dependencies were met is not recorded: such a task ages anew after a restart.
-        first = now if revived or task.after else max(task.queued_at, task.not_before or 0.0)
-        entry.key = (first if 0 < first <= now else now) + task.priority * self._aging_s
+        self._date(entry, task, now, revived=revived)
         if not_before is not None and not_before > now:
             self._roster.not_before[entry.id] = not_before
         tasks = self._roster.tasks
@@ -192,6 +203,14 @@ class Arrivals:
             if task.after:
                 self._roster.met[entry.id] = task.queued_at  # it never waited for them here
             self._endings.queue_or_expire(entry, now, keep_key=True)
+
+    def _date(self, entry: Entry, task: Task, now: float, *, revived: bool = False) -> None:
+        """Until when it may start, and since when it ages."""
+        if task.deadline is not None:
+            self._roster.expire_at(entry, task.deadline)
+        # When its dependencies were met is not recorded: such a task ages anew after a restart.
+        first = now if revived or task.after else max(task.queued_at, task.not_before or 0.0)
+        entry.key = (first if 0 < first <= now else now) + task.priority * self._aging_s
 
     def _make_shape(self, task: Task, now: float) -> Shape:
         known = len(self._world.gates)

@@ -61,17 +61,20 @@ class GateState:
 class ThreadGate(GateState):
     """The one thread that runs the tasks of a kind."""
 
-    __slots__ = ()
+    __slots__ = ("_taken",)
 
     def __init__(self, kind: str) -> None:
         super().__init__(Gate(f"{THREAD}{kind}", on_error="open", holds_kinds=(kind,)))
+        self._taken = 0  # more than one only where a dispatcher without threads began them
         self.detail = self.fault = ""
         self.told = self.standing
 
     def occupy(self) -> None:
-        assert self.open, f"{self.name} runs one task at a time"
         (kind,) = self.gate.holds_kinds
+        self._taken += 1
         self.open, self.detail = False, f"the thread of kind {kind} is busy"
 
     def vacate(self) -> None:
-        self.open, self.detail = True, ""
+        self._taken -= 1
+        if not self._taken:
+            self.open, self.detail = True, ""

@@ -6,7 +6,7 @@ order. They are named tuples because a million of them are made in a bulk run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from penstock.model import Outcome, State, Task, TaskRecord, Verdict
@@ -22,11 +22,13 @@ class Submitted(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """Live tasks of the store at start-up. Running ones were interrupted when their dispatcher died."""
+    """Live tasks of the store at start-up. Running ones were interrupted when their dispatcher died, but for those
+    whose attempts are adopted: they outlived it, and go on."""
 
     records: Sequence[TaskRecord]
     ended: Mapping[str, State] = {}
     crashed_at: float | None = None
+    adopted: Collection[tuple[str, int]] = ()  # task and attempt
 
 
 class Finished(NamedTuple):
@@ -146,6 +148,15 @@ class Start(NamedTuple):
     host: str
     lane: str
     work_class: int
+    at: float
+
+
+class Adopt(NamedTuple):
+    """This attempt outlived the dispatcher that began it, and goes on under this one."""
+
+    task: str
+    attempt: int
+    host: str
     at: float
 
 
@@ -278,6 +289,7 @@ class Spend(NamedTuple):
 
 Decision: TypeAlias = (
     Start
+    | Adopt
     | Stop
     | Requeue
     | End

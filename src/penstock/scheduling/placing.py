@@ -12,8 +12,8 @@ from math import ceil
 from penstock.scheduling.agenda import Agenda
 from penstock.scheduling.capacity import HostState, LaneState
 from penstock.scheduling.conditions import Conditions
-from penstock.scheduling.messages import Decision, Start
-from penstock.scheduling.order import RUNNING, Shape, WorkClass
+from penstock.scheduling.messages import Adopt, Decision, Start
+from penstock.scheduling.order import RUNNING, Entry, Shape, WorkClass
 from penstock.scheduling.reasons import Reasons
 from penstock.scheduling.room import RoomFinder
 
@@ -186,23 +186,41 @@ class Placer:
         entry = work_class.pop()
         shape = work_class.shape
         lane = shape.lane
-        entry.status = RUNNING
+        assert shape.thread is None or shape.thread.open, f"{shape.thread.name} runs one task at a time"
         entry.attempt += 1
-        entry.host = host
-        host.occupy(entry.id, shape.needs, lane.name, now)
-        if host.tuner is not None:
-            host.tuner.began(entry.id, now, host.full)
-        if host.free <= 0:
-            del self._agenda.with_room[host]
-        if host.unused:
-            self._agenda.moved_reserves[host] = None
         if self._room.claims:  # room was perhaps kept from others; is it now taken, they wait for slots
             self._agenda.wake_on(host, "order")
-        lane.live[entry.id] = entry
         if lane.fair_at > self._turn:
             self._turn = lane.fair_at
         lane.fair_at = self._turn + 1.0 / lane.weight
         self._out.append(Start(entry.id, entry.attempt, host.name, lane.name, work_class.id, now))
+        self._occupy(entry, host, now, now)
+        if host.rate is not None:
+            host.rate.take(now, shape.needs.tokens)
+            if host.rate.free_at(now) > now:
+                self._conditions.refresh_host(host, now)
+        if host.breaker.half_open:
+            host.probe = entry.id
+            self._conditions.refresh_host(host, now)
+
+    def adopt(self, entry: Entry, host: HostState, since: float, now: float) -> None:
+        """An attempt that has run since then holds its room from the first moment, be there room for it or not."""
+        self._out.append(Adopt(entry.id, entry.attempt, host.name, now))
+        self._occupy(entry, host, since, now)
+
+    def _occupy(self, entry: Entry, host: HostState, since: float, now: float) -> None:
+        shape = entry.shape
+        lane = shape.lane
+        entry.status = RUNNING
+        entry.host = host
+        host.occupy(entry.id, shape.needs, lane.name, since)
+        if host.tuner is not None:
+            host.tuner.began(entry.id, now, host.full)
+        if host.free <= 0:
+            self._agenda.with_room.pop(host, None)
+        if host.unused:
+            self._agenda.moved_reserves[host] = None
+        lane.live[entry.id] = entry
         if lane.limited:
             self._agenda.moved_lanes[lane] = None
         if lane.gates:
@@ -213,13 +231,6 @@ class Placer:
         if host.costs_money:
             lane.paid.add(entry.id)
             self._conditions.judge_budgets(host, lane, now)
-        if host.rate is not None:
-            host.rate.take(now, shape.needs.tokens)
-            if host.rate.free_at(now) > now:
-                self._conditions.refresh_host(host, now)
-        if host.breaker.half_open:
-            host.probe = entry.id
-            self._conditions.refresh_host(host, now)
 
     def vacate(self, host: HostState, task: str, shape: Shape, now: float) -> float:
         """An attempt is over: its room is free, once. Returns how long it held it."""

@@ -71,7 +71,7 @@ class Scheduler:
         self._placer = placer = Placer(agenda, conditions, room, reasons, aging_s, out)
         self._queueing = queueing = Queueing(world, roster, agenda, timers, out)
         self._endings = endings = Endings(roster, agenda, queueing, out)
-        arrivals = Arrivals(world, roster, agenda, queueing, endings, out)
+        arrivals = Arrivals(world, roster, agenda, placer, queueing, endings, out)
         outcomes = Outcomes(plant.retry, roster, placer, Experience(conditions, out), endings, out)
         self._now = 0.0
         self._opened = False

@@ -126,6 +126,7 @@ class StoredEvent:
     |---|---|---|
     | submitted | tasks were kept, one event per submit and run | run, count, first and last number |
     | started | an attempt began | lane, class |
+    | adopted | an attempt that outlived its dispatcher goes on under the next | |
     | stopping | an attempt was told to end | why |
     | requeued | an attempt is over, its task is queued again | verdict, retry_at, error, perhaps tokens |
     | ended | a task has its result | state, step; error, tokens, cost_usd, logs where there are any |

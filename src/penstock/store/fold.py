@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.model import Outcome
 from penstock.scheduling.messages import (
+    Adopt,
     AllChange,
     Decision,
     End,
@@ -280,6 +281,10 @@ class Fold:
 
     # ---- the rest is written down as it comes
 
+    def _adopt(self, decision: Adopt) -> None:
+        task, attempt, host, at = decision
+        self._event(at, "adopted", task, attempt, host, None)
+
     def _stop(self, decision: Stop) -> None:
         task, attempt, host, at, why = decision
         self._event(at, "stopping", task, attempt, host, {"why": why})
@@ -338,6 +343,7 @@ class Fold:
 
 
 _OTHERS: Mapping[type[Decision], Callable[[Fold, Any], None]] = {
+    Adopt: Fold._adopt,
     Requeue: Fold._requeue,
     Revive: Fold._revive,
     Reprioritize: Fold._reprioritize,

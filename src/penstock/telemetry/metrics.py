@@ -18,7 +18,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from penstock.scheduling.messages import Spend, Stop
+from penstock.scheduling.messages import Adopt, Spend, Stop
 from penstock.telemetry import agent_metrics
 from penstock.telemetry.agent_metrics import AgentMetrics, AgentSums
 from penstock.telemetry.story import Ended, Fact, Over, Stalled, Started
@@ -68,6 +68,9 @@ METRICS: Mapping[str, Metric] = {
     "penstock_attempts_total": Metric(Counter, ("host", "verdict"), "Attempts that ended, by how."),
     "penstock_tasks_ended_total": Metric(
         Counter, ("host", "lane", "state"), "Tasks that ended, by how, and where they ran last."
+    ),
+    "penstock_adopted_total": Metric(
+        Counter, ("host",), "Attempts of an earlier dispatcher that go on under this one."
     ),
     "penstock_stops_total": Metric(Counter, ("host",), "Attempts that were told to end before their time."),
     "penstock_tokens_total": Metric(
@@ -172,6 +175,8 @@ class Metrics:
                 self._waited(fact.lane, fact.wait, started=False)
             elif isinstance(fact, Spend):
                 self.count("penstock_cost_usd_total", fact.host, fact.lane, by=fact.usd)
+            elif isinstance(fact, Adopt):
+                self.count("penstock_adopted_total", fact.host)
             elif isinstance(fact, Stop):
                 self.count("penstock_stops_total", fact.host)
             elif isinstance(fact, Stalled):

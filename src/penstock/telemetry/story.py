@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from penstock.model import State, Task, TaskRecord, Verdict
 from penstock.scheduling.messages import (
+    Adopt,
     AllChange,
     Decision,
     End,
@@ -103,12 +104,13 @@ class Stalled(NamedTuple):
     over: bool
 
 
-# Changes of conditions, orders to stop, revivals and costs are facts as they are decided.
+# Changes of conditions, adoptions, orders to stop, revivals and costs are facts as they are decided.
 Fact: TypeAlias = (
     Started
     | Over
     | Ended
     | Stalled
+    | Adopt
     | Stop
     | Revive
     | Reprioritize
@@ -179,6 +181,7 @@ class Story:
             Route: self._routed,
             Move: self._moved,
             Spend: self._spent,
+            Adopt: self._passed,
             Stop: self._passed,
             Reprioritize: self._passed,
             HostChange: self._passed,
