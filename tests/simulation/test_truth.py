@@ -14,9 +14,9 @@ from penstock.diagnosis.why.holders import Holders
 from penstock.model import TaskRecord
 from penstock.scheduling import messages as m
 from penstock.scheduling.agenda import Agenda
-from penstock.scheduling.capacity import Tier
 from penstock.scheduling.placing import Placer
 from penstock.scheduling.scheduler import Scheduler
+from penstock.scheduling.tiers import Tier
 from tests.simulation.worlds import play
 
 SEEDS = 120  # in which each of them is found, most in the first few

@@ -6,6 +6,7 @@ Who decides what; each row builds on those above it:
     order, capacity, gates          tasks and the classes they queue in, hosts and lanes, conditions on starting
     adaptive, tuning, rates, retry  what a host bears: slots, requests and tokens, failures
     budget                          what a host or a lane may still cost today
+    tiers                           hosts among which a class may choose
     world, roster, timers, agenda   the plant, the live tasks, what is due by time, what a step has yet to look at
     conditions                      whether hosts, gates and budgets let anything start
     room, reasons, placing          which host has room, why none has, which task is next

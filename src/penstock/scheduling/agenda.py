@@ -16,6 +16,7 @@ class Agenda:
         "_lanes",
         "freed_lanes",
         "hinted",
+        "idle_tuned",
         "moved_gates",
         "moved_lanes",
         "moved_reserves",
@@ -31,6 +32,7 @@ class Agenda:
         self.hinted: dict[WorkClass, None] = {}  # classes for which nothing changed but room on some host
         self.roomy: set[HostState] = set()  # those hosts
         self.with_room = dict.fromkeys(world.hosts.values())  # hosts with anything free at all
+        self.idle_tuned = sum(h.tuner is not None for h in self.with_room)  # and do nothing
         self.touched: dict[WorkClass, None] = {}  # classes whose reason is to be written down
         self.freed_lanes: dict[LaneState, None] = {}  # lanes that were full and are no longer
         self.moved_lanes: dict[LaneState, None] = {}  # lanes with a limit in which something started or ended

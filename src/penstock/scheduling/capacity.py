@@ -1,4 +1,4 @@
-"""What is free: hosts with their units and reserves, lanes with their limits, and tiers of equal hosts.
+"""What is free: hosts with their units and reserves, and lanes with their limits.
 
 Room is the set of live attempts and nothing else: `occupy` adds an attempt to its host's set, `vacate` takes
 it out once; the figures beside the set are kept by these two alone, so giving back twice changes nothing.
@@ -6,9 +6,8 @@ it out once; the figures beside the set are kept by these two alone, so giving b
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.model import Gate, Host, Lane
 from penstock.scheduling.adaptive import Throttle
@@ -19,11 +18,12 @@ from penstock.scheduling.rates import RateWindow
 from penstock.scheduling.retry import Breaker
 from penstock.scheduling.tuning import Tuner
 
+if TYPE_CHECKING:
+    from penstock.scheduling.tiers import Tier
+
 # A host's condition, the one that stands in the way first last: of several hosts the least value explains.
 OK, LIMITED, DOWN, GATED, PAUSED = range(5)
 
-_SMALL_TIER = 4  # up to here looking at every host is cheaper than keeping them sorted
-_MOST_NAMES = 8
 _MEMORY = 20  # attempts that count for the mean of a host's seconds
 _EPSILON = 1e-9  # units are fractions: 0.1 + 0.2 must fit into 0.3
 
@@ -214,8 +214,13 @@ class HostState:
         if lane in self.unused:
             self.lane_slots[lane] = self.lane_slots.get(lane, 0) - sign * slots
             unused = max(0.0, self.reserves[lane].get("slots", 0.0) - self.lane_slots[lane])
-            self.unused_slots += unused - self.unused[lane]
-            self.unused[lane] = unused
+            more = unused - self.unused[lane]
+            if more:
+                self.unused_slots += more
+                self.unused[lane] = unused
+                if self.condition == OK:
+                    for tier in self.tiers:
+                        tier.keep(lane, more)
 
     def reserve(self, lane: str, units: Mapping[str, float]) -> None:
         """Keep these units for one lane, whoever asks."""
@@ -287,123 +292,3 @@ class HostState:
             total = self.host.units.get(unit, 0.0)
             least = min(least, self.extra_free.get(unit, 0.0) / total if total else 0.0)
         return least
-
-
-class Tier:
-    """Hosts among which a class may choose: all its own hosts, or fallback hosts that open together.
-
-    A large tier keeps its hosts in a heap by free share. An entry is a promise that the share was that high;
-    shares fall silently (the top is corrected when it is looked at) and every rise is offered anew.
-    """
-
-    __slots__ = (
-        "_heap",
-        "after_s",
-        "conditions",
-        "full_reason",
-        "hosts",
-        "lane",
-        "needs",
-        "simple",
-        "small",
-        "waiting",
-    )
-
-    def __init__(self, hosts: Iterable[HostState], needs: Needs, lane: str, after_s: float | None) -> None:
-        self.hosts = tuple(hosts)
-        self.needs = needs
-        self.lane = lane
-        self.after_s = after_s  # None for own hosts
-        self.simple = needs.plain and not any(h.reserves for h in self.hosts)
-        self.small = len(self.hosts) <= _SMALL_TIER
-        self.waiting: dict[WorkClass, None] = {}
-        self.conditions = [0] * 5  # how many hosts are in each condition
-        self.full_reason: str | None = None  # what a class waits for when these hosts are well and full
-        self._heap: list[tuple[float, int, HostState]] = []
-        for host in self.hosts:
-            self.conditions[host.condition] += 1
-            self.offer(host)
-            host.tiers.append(self)
-            if not self.small:
-                host.large_tiers.append(self)
-
-    def offer(self, host: HostState) -> None:
-        """A host's share rose, or the host came back."""
-        if self.small or host.condition or not self._fits(host):
-            return
-        if len(self._heap) > 4 * len(self.hosts):
-            self._heap = [
-                (-h.share(self.needs), h.index, h) for h in self.hosts if not h.condition and self._fits(h)
-            ]
-            heapq.heapify(self._heap)
-        else:
-            heapq.heappush(self._heap, (-host.share(self.needs), host.index, host))
-
-    def best(self) -> HostState | None:
-        """The host with room and the most free share, first in the config among equals."""
-        if self.small:
-            if not self.needs.plain:
-                return self.scan(self.hosts)
-            chosen: HostState | None = None
-            most = 0.0
-            for host in self.hosts:
-                free = host.free
-                if free < 1 or host.condition:
-                    continue
-                if host.unused and free - host.unused_slots + host.unused.get(self.lane, 0.0) < 1:
-                    continue
-                share = free / host.slots
-                if share > most:
-                    chosen, most = host, share
-            return chosen
-        heap = self._heap
-        while heap:
-            promised, index, host = heap[0]
-            if host.condition or not self._fits(host):
-                heapq.heappop(heap)
-                continue
-            share = host.share(self.needs)
-            if share < -promised:
-                heapq.heapreplace(heap, (-share, index, host))
-            elif share > -promised:
-                heapq.heappop(heap)  # it was offered again with more
-            else:
-                return host
-        return None
-
-    def changed(self, host: HostState, before: int) -> None:
-        """A host's condition is not what it was."""
-        self.conditions[before] -= 1
-        self.conditions[host.condition] += 1
-        self.full_reason = None
-        self.offer(host)
-
-    @property
-    def healthy(self) -> bool:
-        return self.conditions[DOWN] < len(self.hosts)
-
-    def names(self, condition: int) -> str:
-        """The hosts in a condition, for a reason's text; a long list is cut."""
-        names = [h.name for h in self.hosts if h.condition == condition]
-        more = len(names) - _MOST_NAMES
-        return ",".join(names if more <= 0 else [*names[:_MOST_NAMES], f"+{more}"])
-
-    def name_full(self) -> str:
-        """Say so, once for every change of a host's condition."""
-        self.full_reason = f"slots:{self.names(OK)}"
-        return self.full_reason
-
-    def scan(self, hosts: Iterable[HostState]) -> HostState | None:
-        """As `best`, by looking at each of these."""
-        chosen: HostState | None = None
-        most = -1.0
-        for host in hosts:
-            if host.condition or not self._fits(host):
-                continue
-            share = host.share(self.needs)
-            if share > most:
-                chosen, most = host, share
-        return chosen
-
-    def _fits(self, host: HostState) -> bool:
-        return host.free >= 1 if self.simple else host.fits(self.needs, self.lane)

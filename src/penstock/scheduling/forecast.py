@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import ceil, inf
 from typing import NamedTuple
 
-from penstock.scheduling.capacity import LIMITED, HostState, LaneState, Needs, Tier
+from penstock.scheduling.capacity import LIMITED, HostState, LaneState, Needs
 from penstock.scheduling.gates import GateState
 from penstock.scheduling.order import WorkClass
+from penstock.scheduling.tiers import Tier
 
 _NEAR = 1e-9
 _OVERDUE = 0.1  # an attempt that took longer than most: so much of the mean is thought to be left

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.scheduling.capacity import HostState, LaneState, Needs, Tier
+    from penstock.scheduling.capacity import HostState, LaneState, Needs
     from penstock.scheduling.gates import GateState, ThreadGate
+    from penstock.scheduling.tiers import Tier
 
 # What the scheduler knows of a task's place; `lifecycle.State` is the users' view of it.
 PENDING, READY, RUNNING, GONE = range(4)
@@ -69,12 +70,11 @@ class Shape:
         )  # tiers open from the start
         self.simple = all(t.simple for t in tiers)  # one slot, and nothing is kept for anybody
         self.units = "" if needs.plain else f"needs {needs}"
-        self.rivals = tuple(  # slots of its hosts that are kept for other lanes
-            (host, other)
+        self.rivals = any(  # whether slots of its hosts are kept for other lanes
+            other != lane.name and units.get("slots")
             for tier in tiers
             for host in tier.hosts
             for other, units in host.reserves.items()
-            if other != lane.name and units.get("slots")
         )
         self.timed = len(tiers) > 1 or not needs.plain  # whether waiting alone changes what is allowed
         self.variants: list[WorkClass] = []  # by how many fallback tiers have opened

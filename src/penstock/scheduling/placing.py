@@ -215,6 +215,8 @@ class Placer:
         entry.host = host
         host.occupy(entry.id, shape.needs, lane.name, since)
         if host.tuner is not None:
+            if len(host.live) == 1:
+                self._agenda.idle_tuned -= 1
             host.tuner.began(entry.id, now, host.full)
         if host.free <= 0:
             self._agenda.with_room.pop(host, None)
@@ -238,6 +240,8 @@ class Placer:
         if since is None:
             return 0.0
         agenda, lane = self._agenda, shape.lane
+        if host.tuner is not None and not host.live:
+            agenda.idle_tuned += 1
         if lane.limited:
             agenda.moved_lanes[lane] = None
             if len(lane.live) >= lane.limit:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.scheduling.capacity import DOWN, GATED, LIMITED, OK, Tier
+from penstock.scheduling.capacity import DOWN, GATED, LIMITED, OK
 from penstock.scheduling.gates import GateState
 from penstock.scheduling.messages import Decision, WaitChange
 from penstock.scheduling.order import WorkClass
 from penstock.scheduling.room import RoomFinder
+from penstock.scheduling.tiers import Tier
 from penstock.scheduling.timers import Timers
 from penstock.scheduling.world import World
 
@@ -62,9 +63,10 @@ class Reasons:
             detail = work_class.detail = shape.units
             if reason != work_class.recorded or detail != work_class.noted:
                 return True
-            for host, other in shape.rivals:
-                if host.unused[other]:
-                    return True
+            if shape.rivals:
+                for tier in shape.tiers:
+                    if tier.keeps:
+                        return True
             return not work_class.registered or (work_class.timer_at is None and shape.timed)
         self._explain_at_length(work_class)
         return True
@@ -82,17 +84,12 @@ class Reasons:
             return
         names = ",".join(t.names(condition) for t in tiers if t.conditions[condition])
         if condition == OK:
-            kept = self._room.claims and any(
-                h.condition == OK and not self._room.may_use(work_class, h) and h.fits(t.needs, t.lane)
-                for t in tiers
-                for h in t.hosts
-            )
-            if kept:
+            if self._room.is_kept_from(work_class, tiers):
                 work_class.wait_for("order", f"units on {names} are kept for a task that needs more")
             else:
                 work_class.wait_for(f"slots:{names}", work_class.shape.units)
             return
-        host = next(h for t in tiers for h in t.hosts if h.condition == condition)
+        host = next(t.first(condition) for t in tiers if t.conditions[condition])
         if condition == LIMITED:
             work_class.wait_for(f"rate:{names}", "")
         elif condition == DOWN:
@@ -117,8 +114,7 @@ class Reasons:
         if condition == DOWN:
             for tier in tiers[1:]:
                 if tier.conditions[GATED]:
-                    held = next(h for h in tier.hosts if h.condition == GATED)
-                    return self._world.gates[held.detail]
+                    return self._world.gates[tier.first(GATED).detail]
         return None
 
     # ---- at the end of a step
@@ -149,8 +145,8 @@ class Reasons:
         reason = work_class.reason
         if shape.rivals and reason is not None and reason.startswith("slots:"):
             work_class.detail = shape.units
-            for host, other in shape.rivals:
-                if host.unused[other]:
+            for tier in shape.tiers:
+                if tier.keeps:
                     self._name_reserves(work_class)
                     break
         if reason != work_class.recorded or (
@@ -178,9 +174,8 @@ class Reasons:
         """Slots that look free and are kept for another lane are part of the reason."""
         shape = work_class.shape
         kept: dict[str, float] = {}
-        for host, lane in shape.rivals:
-            slots = host.unused[lane]
-            if slots and host.condition == OK and any(host in t.hosts for t in work_class.open_tiers()):
+        for tier in work_class.open_tiers():
+            for lane, slots in tier.kept() if tier.keeps else ():
                 kept[lane] = kept.get(lane, 0.0) + slots
         parts = [f"{slots:g} kept for lane {lane}" for lane, slots in kept.items()]
         work_class.detail = "; ".join(filter(None, (shape.units, *parts)))

@@ -6,15 +6,18 @@ and a class that needs many units and has waited too long has a claim on those f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.scheduling.agenda import Agenda
 from penstock.scheduling.capacity import OK, HostState
 from penstock.scheduling.conditions import Conditions
 from penstock.scheduling.order import WorkClass
+from penstock.scheduling.tiers import Tier
 
 
 class RoomFinder:
     def __init__(self, agenda: Agenda, conditions: Conditions, aging_s: float) -> None:
-        self.claims = 0  # classes that units are kept for
+        self.claims: dict[HostState, WorkClass] = {}  # whom freed units are kept for
         self._agenda = agenda
         self._conditions = conditions
         self._aging_s = aging_s
@@ -33,12 +36,12 @@ class RoomFinder:
             if tier is not tiers[0]:
                 host = tier.best()
             if host is not None and (host is failed_on or host.claim is not None):
-                host = tier.scan(h for h in tier.hosts if h is not failed_on and self.may_use(work_class, h))
+                host = tier.best_of(lambda h: h is not failed_on and self.may_use(work_class, h))
             if host is not None:
                 return host
         if failed_on is not None and self.may_use(work_class, failed_on):
             for tier in tiers:
-                if failed_on in tier.hosts and tier.scan((failed_on,)):
+                if tier in failed_on.tiers and tier.scan((failed_on,)):
                     return failed_on
         if work_class.shape.simple:
             return None
@@ -49,7 +52,9 @@ class RoomFinder:
     def _stretch(self, work_class: WorkClass, now: float) -> HostState | None:
         """An idle host that tuned itself to fewer slots gives as many as one task needs, beside reserves."""
         shape = work_class.shape
-        for host in (h for tier in work_class.open_tiers() for h in tier.hosts):
+        if not self._agenda.idle_tuned:
+            return None
+        for host in (h for tier in work_class.open_tiers() for h in tier.tuned):
             if host.tuner is None or host.live or host.condition or not self.may_use(work_class, host):
                 continue
             if host.could_hold(shape.needs, shape.lane.name):
@@ -77,26 +82,32 @@ class RoomFinder:
             return
         shape = work_class.shape
         held = work_class.claim
-        hosts = [h for tier in work_class.open_tiers() for h in tier.hosts]
+        tiers = work_class.open_tiers()
         if held is not None:
-            if held in hosts and held.condition == OK and held.could_hold(shape.needs, shape.lane.name):
+            is_open = any(tier in held.tiers for tier in tiers)
+            if is_open and held.condition == OK and held.could_hold(shape.needs, shape.lane.name):
                 return
             self.drop_claim(work_class)
-        able = [
-            h
-            for h in hosts
-            if h.claim is None and h.condition == OK and h.could_hold(shape.needs, shape.lane.name)
-        ]
+        able = [h for tier in tiers if (h := tier.next_to_fit(lambda host: host.claim is None)) is not None]
         if able:
             chosen = max(able, key=lambda h: (h.share(shape.needs), -h.index))
             chosen.claim = work_class
             work_class.claim = chosen
-            self.claims += 1
+            self.claims[chosen] = work_class
+
+    def is_kept_from(self, work_class: WorkClass, tiers: Sequence[Tier]) -> bool:
+        """Whether there is room that a class may not use, because it is kept for another."""
+        return any(
+            host.condition == OK
+            and not self.may_use(work_class, host)
+            and any(tier in host.tiers and host.fits(tier.needs, tier.lane) for tier in tiers)
+            for host in self.claims
+        )
 
     def drop_claim(self, work_class: WorkClass) -> None:
         host = work_class.claim
         assert host is not None
         host.claim = None
         work_class.claim = None
-        self.claims -= 1
+        del self.claims[host]
         self._agenda.wake_on(host)

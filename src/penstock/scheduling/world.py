@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from penstock.model import CALL_KINDS, Lane, Plant, Task
-from penstock.scheduling.capacity import ONE_SLOT, HostState, LaneState, Needs, Tier
+from penstock.scheduling.capacity import ONE_SLOT, HostState, LaneState, Needs
 from penstock.scheduling.gates import THREAD, GateState, ThreadGate
 from penstock.scheduling.order import Shape, WorkClass
+from penstock.scheduling.tiers import Tier, cut_names
 
 _MOST_KEYS = 10_000  # where a host takes any model, clients may ask for ever new ones
 _ShapeKey = tuple[str, str, str | None, str | None, tuple[tuple[str, float], ...] | None]
@@ -69,12 +70,14 @@ class World:
         if thread is not None:
             gates += (thread,)  # last: of what holds a task, another gate is the better reason
         needs = _needs(dict(units or ()))
-        serving = [self.hosts[h.name] for h in self.plant.hosts_for(kind, host, model)]
+        named = self.hosts.get(host) if host is not None else None
+        plant = self.plant if named is None else Plant((named.host,))  # the others need not be looked at
+        serving = [self.hosts[h.name] for h in plant.hosts_for(kind, host, model)]
         # One that can never hold it is no host for it and no reason to wait, unless all are such.
         hosts = [h for h in serving if h.has_units(needs, lane_name)] or serving
         # A task that names a fallback host wants that host: nothing to fall back from.
         own = [h for h in hosts if h.host.fallback is None or host is not None]
-        spare = [h for h in hosts if h not in own]
+        spare = [h for h in hosts if h.host.fallback is not None and host is None]
         lane = self.lanes.get(lane_name) or LaneState(Lane(lane_name))  # asking adds none
         return Reach(lane, needs, gates, own, spare, thread)
 
@@ -95,8 +98,7 @@ class World:
         self.lanes.setdefault(lane.name, lane)
         if thread is not None:
             self.gates[thread.name] = thread
-        chosen = {*own, *spare}
-        hosts = [h for h in self.hosts.values() if h in chosen]
+        hosts = sorted({*own, *spare}, key=lambda h: h.index)
         tiers = [self._tier(own, needs, lane.name, None)]
         for after_s in sorted({h.host.fallback.after_s for h in spare if h.host.fallback}):
             same = [h for h in spare if h.host.fallback and h.host.fallback.after_s == after_s]
@@ -104,7 +106,7 @@ class World:
         content = (lane.name, gates, needs, tuple(map(id, tiers)))
         shape = self._by_content.get(content)
         if shape is None:
-            where = ", ".join(h.name for h in hosts) or f"no host that serves {task.kind}"
+            where = cut_names(hosts, ", ") or f"no host that serves {task.kind}"
             shape = Shape(f"lane {lane.name} on {where}", lane, gates, needs, tuple(tiers), thread)
             self._by_content[content] = shape
             self.variant(shape, 0)
