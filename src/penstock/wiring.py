@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.hosts.own_door import Entrance, OwnDoor
     from penstock.model import Host, Task
     from penstock.store.base import Store
+    from penstock.store.database import Database
     from penstock.telemetry.traces import Traces
 
 MakeAdapter = Callable[["Host", "Clock"], "Adapter"]
@@ -75,14 +76,27 @@ def _read(path: Path | None, settings: Mapping[str, Any] | None, types: HostType
 
 
 def open_store(config: Config) -> Store:
-    if "://" in config.store:
-        scheme = config.store.split("://", 1)[0]
-        raise UsageError(
-            f"store: {scheme} is not available in this version; name a file, such as penstock.db"
-        )
+    _refuse_unknown(config.store)
     from penstock.store.sqlite import SQLiteStore
 
     return SQLiteStore(config.store, max_payload_bytes=config.payload_limit_bytes)
+
+
+def open_database(store: str) -> Database:
+    """Of the database alone, for what is done to a store as a whole."""
+    _refuse_unknown(store)
+    from penstock.store.sqlite_database import SQLiteDatabase
+    from penstock.store.sqlite_open import Place
+
+    return SQLiteDatabase(Place(os.path.realpath(store)))
+
+
+def _refuse_unknown(store: str) -> None:
+    if "://" in store:
+        scheme = store.split("://", 1)[0]
+        raise UsageError(
+            f"store: {scheme} is not available in this version; name a file, such as penstock.db"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ def test_help_has_the_words_of_its_users_only(cli: Cli, command: str, usage: str
 
 @pytest.mark.parametrize(
     "command",
-    sorted(set(COMMANDS) - {"work", "serve", "export", "token", "agent", "agent-server", "council"}),
+    sorted(set(COMMANDS) - {"work", "serve", "export", "store", "token", "agent", "agent-server", "council"}),
 )
 def test_every_command_that_prints_data_takes_json(cli: Cli, command: str) -> None:
     assert "--json" in cli.good(command, "--help").out

@@ -50,6 +50,7 @@ COMMANDS = {
     "resume": "queue",
     "export": "exchange",
     "import": "exchange",
+    "store": "stores",
     "serve": "serve",
     "loop": "loop",
     "watch": "watch",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import StoreError
 from penstock.store.bell import Bells
 from penstock.store.session import OwnSession, Session
+
+if TYPE_CHECKING:
+    from penstock.store.copying import Loader
 
 
 class Ownership(Protocol):
@@ -60,6 +63,9 @@ class Database(Protocol):
 
     def close(self) -> None:
         """Let go of what the sessions shared, after the last of them."""
+
+    def loader(self, session: OwnSession) -> Loader:
+        """For copying a store into this database, or out of it, with a session that writes."""
 
     def translated(self, error: Exception) -> StoreError:
         """A driver's error in our words: what happened, and what to do."""

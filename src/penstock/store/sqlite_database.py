@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from typing import TYPE_CHECKING
 
 from penstock.errors import StoreError
 from penstock.store.bell import Bells, LocalBells, PipeBells
@@ -18,6 +19,10 @@ from penstock.store.sqlite_open import Place, open_for_reading, open_for_writing
 from penstock.store.sqlite_owner import FileOwnerLock, LocalOwnerLock
 from penstock.store.sqlite_session import SQLiteSession, SQLiteWriting
 from penstock.store.sqlite_turn import Turn
+
+if TYPE_CHECKING:
+    from penstock.store.copying import Loader
+    from penstock.store.session import OwnSession
 
 _OUR_DEFECTS = (sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.DataError)
 
@@ -60,6 +65,12 @@ class SQLiteDatabase:
         if self._shared is not None:
             self._shared[0].close()
             self._shared = None
+
+    def loader(self, session: OwnSession) -> Loader:
+        from penstock.store.sqlite_copying import SQLiteLoader
+
+        assert isinstance(session, SQLiteSession)
+        return SQLiteLoader(session)
 
     def translated(self, error: Exception) -> StoreError:
         return translated(self._place, error)

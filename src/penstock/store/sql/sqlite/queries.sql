@@ -722,3 +722,16 @@ DELETE FROM imports WHERE run NOT IN (SELECT run FROM tasks)
 
 -- name: drop_foreign_tasks
 DELETE FROM foreign_tasks WHERE run NOT IN (SELECT run FROM imports)
+
+-- ==== copy
+
+-- name: numbers_given
+SELECT coalesce(max(CASE name WHEN 'tasks' THEN seq END), 0), coalesce(max(CASE name WHEN 'events' THEN seq END), 0),
+       coalesce(max(CASE name WHEN 'requests' THEN seq END), 0), coalesce(max(CASE name WHEN 'epochs' THEN seq END), 0)
+FROM sqlite_sequence
+
+-- name: forget_numbers
+DELETE FROM sqlite_sequence
+
+-- name: give_numbers
+INSERT INTO sqlite_sequence (name, seq) VALUES ('tasks', ?), ('events', ?), ('requests', ?), ('epochs', ?)
