@@ -109,6 +109,7 @@ def test_pods_of_a_ray_cluster_are_pods() -> None:
         head = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": name.split()[-1]}}
         validate({**head, "template": {"spec": spec}})
     validate(the("ConfigMap", folder=KUBERAY))
+    validate(the("NetworkPolicy", "penstock-ray", KUBERAY))
 
 
 def test_a_ray_cluster_has_the_fields_of_its_reference() -> None:
@@ -176,6 +177,19 @@ def test_services_and_budgets_mean_the_pods_of_the_deployment() -> None:
         the("StatefulSet", "postgres")["spec"]["serviceName"]
         == the("Service", "postgres")["metadata"]["name"]
     )
+
+
+def test_only_penstock_reaches_the_database_and_the_cluster() -> None:
+    (rule,) = the("NetworkPolicy", "postgres")["spec"]["ingress"]
+    (who,) = rule["from"][0]["podSelector"]["matchExpressions"]
+    labels = the("Deployment")["spec"]["template"]["metadata"]["labels"]
+    toolbox = the("Pod", "penstock-toolbox")["metadata"]["labels"]
+    assert set(who["values"]) == {labels[who["key"]], toolbox[who["key"]]}
+    policy = the("NetworkPolicy", "penstock-ray", KUBERAY)["spec"]
+    cluster = {"ray.io/cluster": the("RayCluster", "penstock-ray", KUBERAY)["metadata"]["name"]}
+    assert policy["podSelector"]["matchLabels"] == cluster
+    own, ours = (rule["from"][0]["podSelector"]["matchLabels"] for rule in policy["ingress"])
+    assert (own, ours) == (cluster, labels)
 
 
 def test_the_password_is_in_the_secret_and_nowhere_else() -> None:
