@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import platform
 import sys
 import time
 from collections.abc import Awaitable, Callable
 
-from penstock.errors import StoreFull
+from penstock.agents.starts import start_lock
+from penstock.agents.starts.store_lock import StoreStartLock
+from penstock.errors import AgentBusy, StoreFull
 from penstock.model import Outcome, State, Task, Verdict
 from penstock.scheduling.messages import Decision, End, Start
 from penstock.store.base import Owner, Request, Store
@@ -116,11 +119,30 @@ async def fill(store: Store, ballast: str) -> None:
     )
 
 
+async def lock(store: Store, name: str, ttl_s: str, machine: str) -> None:
+    """Hold the lock that the start of an agent's container takes, as if on another machine where one is named."""
+    if machine:
+        start_lock._place = platform.node = lambda: machine  # type: ignore[assignment]
+    held = StoreStartLock(store, name, float(ttl_s))
+    say("held" if await held.take() else "refused")
+    while (word := await heard()) == "step":
+        try:
+            await held.tell("the next step")
+        except AgentBusy:
+            say("lost")
+        else:
+            say("ours")
+    if word == "free":
+        await held.free()
+        say("freed")
+
+
 VERBS: dict[str, Callable[..., Awaitable[None]]] = {
     "own": own,
     "submit": submit,
     "ask": ask,
     "listen": listen,
+    "lock": lock,
     "bulk": bulk,
     "fill": fill,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from penstock.scheduling.messages import (
 from penstock.scheduling.routes import route_key
 from penstock.store import copying
 from penstock.store.base import Answer, Request, Store, TaskFilter, Token
-from penstock.store.copying import Progress, copy_store
+from penstock.store.copying import Progress, Tell, copy_store
 from penstock.wiring import open_database
 from tests.conformance.store_rig import (
     ME,
@@ -61,9 +62,9 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Spot:
     return make(folder)
 
 
-def copied(source: Spot, target: Spot, told: list[Progress] | None = None) -> dict[str, int]:
-    tell = (lambda _: None) if told is None else told.append
-    found = copy_store(open_database(source.address), open_database(target.address), tell)
+async def copied(source: Spot, target: Spot, tell: Tell = lambda _: None) -> dict[str, int]:
+    databases = open_database(source.address), open_database(target.address)
+    found = await asyncio.to_thread(copy_store, *databases, tell)  # it waits for the databases
     return {table.table: table.rows for table in found}
 
 
@@ -191,7 +192,7 @@ async def test_all_of_it_answers_the_same(source: Spot, target: Spot, tmp_path: 
         await lived_in(store, far)
         before = await everything(store)
     told: list[Progress] = []
-    rows = copied(source, target, told)
+    rows = await copied(source, target, told.append)
     assert not [table for table, count in rows.items() if not count], "every table has something to lose"
     assert {progress.step for progress in told} == {"copying", "verifying"}
     assert told[-1].done == told[-1].total == sum(rows.values())
@@ -226,7 +227,7 @@ async def test_numbers_of_what_is_gone_are_not_used_again(source: Spot, target: 
         await store.prune(T0 + 100)
         last = await store.last_event()
         assert await store.tasks(TaskFilter()) == []
-    copied(source, target)
+    await copied(source, target)
     async with opened(target.door()) as copy:
         (id,) = await copy.submit(tasks(1))
         record = await copy.get(id)
@@ -238,7 +239,7 @@ async def test_numbers_of_what_is_gone_are_not_used_again(source: Spot, target: 
 async def test_an_empty_store_is_copied_too(source: Spot, target: Spot) -> None:
     async with opened(source.door()):
         pass
-    assert set(copied(source, target).values()) == {0}
+    assert set((await copied(source, target)).values()) == {0}
     async with opened(target.door()) as copy:
         assert await copy.tasks(TaskFilter()) == []
         await copy.submit(tasks(1))
@@ -252,7 +253,7 @@ async def test_a_store_that_is_used_is_not_copied_into(source: Spot, target: Spo
         await store.submit(tasks(3))
         (id,) = await used.submit(tasks(1))
     with pytest.raises(UsageError, match=r"has 1 rows of tasks already; copy into a new store"):
-        copied(source, target)
+        await copied(source, target)
     async with opened(target.door()) as used:
         assert [record.task.id for record in await used.tasks(TaskFilter())] == [id]
 
@@ -262,12 +263,12 @@ async def test_a_store_that_somebody_dispatches_from_is_not_copied(source: Spot,
         await store.submit(tasks(1))
         await store.acquire(ME, T0)
         with pytest.raises(AlreadyOwned, match="process 4711 on here"):
-            copied(source, target)
+            await copied(source, target)
     async with opened(target.door()) as copy:
         assert await copy.tasks(TaskFilter()) == []
         await copy.acquire(ME, T0)
         with pytest.raises(AlreadyOwned):
-            copied(source, target)
+            await copied(source, target)
         assert await copy.tasks(TaskFilter()) == []
 
 
@@ -285,11 +286,15 @@ async def test_what_was_read_back_otherwise_is_not_kept(
 
     monkeypatch.setattr(copying._Opened, "pages", forged)
     with pytest.raises(StoreError, match=r"rows of events that were read back are not the 1 of the source"):
-        copied(source, target)
+        await copied(source, target)
     monkeypatch.undo()
     async with opened(target.door()) as copy:
         assert await copy.tasks(TaskFilter()) == [], "all of it or nothing"
-    assert copied(source, target)["tasks"] == 300, "and it can be tried again"
+    assert (await copied(source, target))["tasks"] == 300, "and it can be tried again"
+
+
+class BrokenOff(BaseException):
+    """As Ctrl-C does it."""
 
 
 async def test_a_copy_that_is_broken_off_leaves_nothing(source: Spot, target: Spot) -> None:
@@ -298,10 +303,10 @@ async def test_a_copy_that_is_broken_off_leaves_nothing(source: Spot, target: Sp
 
     def interrupt(progress: Progress) -> None:
         if progress.step == "verifying":
-            raise KeyboardInterrupt
+            raise BrokenOff
 
-    with pytest.raises(KeyboardInterrupt):
-        copy_store(open_database(source.address), open_database(target.address), interrupt)
+    with pytest.raises(BrokenOff):
+        await copied(source, target, interrupt)
     async with opened(source.door()) as store, opened(target.door()) as copy:
         assert await copy.tasks(TaskFilter()) == []
         await store.acquire(ME, T0)
@@ -320,7 +325,7 @@ async def test_long_tables_are_copied_page_by_page(
             await store.record([start(id, 2, T0 + 3), done(id, 2, T0 + 4)])
         await store.release(epoch.number, T0 + 5)
         before = await everything_of(store, ids)
-    rows = copied(source, target)
+    rows = await copied(source, target)
     assert (rows["tasks"], rows["attempts"]) == (40, 80)
     async with opened(target.door()) as copy:
         assert await everything_of(copy, ids) == before

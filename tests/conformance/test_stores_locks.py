@@ -1,0 +1,115 @@
+"""One suite for all stores that processes share: locks of container agents, across machines (B3, B10)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from penstock.agents.starts.starting import Starter
+from penstock.agents.starts.store_lock import StoreStartLock, start_lock_for
+from penstock.agents.trail import Trail
+from penstock.config.agents import Agent, Pool
+from tests.conformance.store_rig import PATIENCE_S, SHARED, MakeSpot, Spot, child, opened
+from tests.simulation.agent_engine import EngineOf, Machine
+
+NAME = "start reports on tcp://engine:2375"
+LONG_S = 3600.0
+SHORT_S = 2.0
+
+
+@pytest.fixture(params=SHARED)
+def spot(request: pytest.FixtureRequest, tmp_path: Path) -> Spot:
+    make: MakeSpot = request.param
+    return make(tmp_path)
+
+
+async def taken(lock: StoreStartLock) -> None:
+    """As those do who wait for it: they try now and then."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not await lock.take():  # noqa: ASYNC110 - a machine that dies tells nobody
+            await asyncio.sleep(0.05)
+
+
+async def test_b10_a_machine_that_dies_frees_its_locks(spot: Spot) -> None:
+    async with opened(spot.door()) as store, child("lock", spot.address, NAME, str(SHORT_S), "far") as far:
+        assert await far.line() == "held"
+        lock = StoreStartLock(store, NAME, SHORT_S)
+        assert not await lock.take()
+        owner = await lock.owner()
+        assert owner is not None
+        assert (owner.machine, owner.pid) == ("far", far.pid)
+        first = await store.lease_of(NAME)
+        assert first is not None
+        async with asyncio.timeout(PATIENCE_S):
+            now = None
+            while now is None or now.expires_at <= first.expires_at:  # renewed as long as its machine lives
+                await asyncio.sleep(0.05)
+                now = await store.lease_of(NAME)
+        assert now.owner == first.owner
+        await far.kill()
+        await taken(lock)
+        await lock.free()
+        assert await store.lease_of(NAME) is None
+
+
+async def test_b3_a_process_that_dies_on_this_machine_frees_its_locks_at_once(spot: Spot) -> None:
+    async with opened(spot.door()) as store, child("lock", spot.address, NAME, str(LONG_S), "") as near:
+        assert await near.line() == "held"
+        lock = StoreStartLock(store, NAME, LONG_S)
+        assert not await lock.take()
+        await near.kill()
+        assert await lock.take(), "though its lease has an hour to go"
+        await lock.free()
+
+
+async def test_a_machine_that_was_stopped_for_too_long_can_do_nothing_with_its_lock(spot: Spot) -> None:
+    async with opened(spot.door()) as store, child("lock", spot.address, NAME, str(SHORT_S), "far") as far:
+        assert await far.line() == "held"
+        await far.tell("step")
+        assert await far.line() == "ours"
+        lock = StoreStartLock(store, NAME, LONG_S)
+        os.kill(far.pid, signal.SIGSTOP)
+        await taken(lock)
+        os.kill(far.pid, signal.SIGCONT)
+        await far.tell("step")
+        assert await far.line() == "lost"
+        await far.tell("free")
+        assert await far.line() == "freed"
+        assert (await lock.owner()) is not None, "and it did not free what is another's by now"
+        await lock.tell("still at it")
+        await lock.free()
+
+
+async def test_b10_machines_that_share_an_engine_create_one_after_the_other(
+    spot: Spot, tmp_path: Path
+) -> None:
+    """Each machine keeps its own containers; whose turn it is to make one the store decides."""
+    engine = Machine()
+    agent = Agent("reports", "here", command=("serve",), pool=Pool(start_s=PATIENCE_S))
+    creating: list[str] = []
+    most = 0
+
+    def watched(place: str, step: str) -> None:
+        nonlocal most
+        if step == "before create":
+            creating.append(place)
+        most = max(most, len(set(creating)))
+        if step == "after start":
+            creating.remove(place)
+
+    async with opened(spot.door()) as one, opened(spot.door()) as other:
+        callers = []
+        for place, store in (("one", one), ("other", other)):
+            engine_here = EngineOf(engine, str(tmp_path / place), partial(watched, place))
+            starter = Starter(engine_here, make_lock=start_lock_for("tcp://engine:2375", store))
+            callers += [starter.endpoint(agent, Trail("reports")) for _ in range(5)]
+        found = await asyncio.gather(*callers)
+        assert await one.leases("start ") == []
+    assert len({endpoint.instance for endpoint in found}) == engine.made == 2
+    assert most == 1
+    await engine.close()
