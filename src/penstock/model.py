@@ -153,6 +153,7 @@ class RayNodes:
     resources: Mapping[str, float] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     num_cpus: float = 0.0  # limits are the scheduler's: Ray need not count its processors again
+    per_worker: int = 1  # attempts that share a worker process
 
 
 @dataclass(frozen=True, slots=True)

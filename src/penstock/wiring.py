@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.dispatcher.doorway import Doorway
     from penstock.dispatcher.loop import Dispatcher
     from penstock.engine.base import Engine, MakeEngine, Report, Stall
-    from penstock.engine.outputs import Outputs
+    from penstock.engine.ray import Cluster
     from penstock.hosts.base import Adapter
     from penstock.hosts.inner_desk import InnerDesk
     from penstock.hosts.own_door import Entrance, OwnDoor
@@ -55,7 +55,8 @@ DISPATCHERS = ("async", "threads")
 ON_STOP = tuple(str(choice) for choice in OnStop)
 _PRIVATE_DOOR = "penstock.web.private_door:opened"  # it stands above us, and only some configs need it
 _ELSEWHERE = ("command", "python", "researcher")  # types of host whose attempts a cluster can run
-_RAY_ENGINE = "penstock.engine.ray:RayEngine"  # called as RayEngine(parts, make_local, report, on_stall)
+_RAY_ENGINE = "penstock.engine.ray:RayEngine"
+_REMOTE = ("command", "python", "researcher")  # types of hosts whose attempts may be on another machine
 _OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
@@ -319,13 +320,9 @@ def _engine(config: Config, ways: Ways, store: Store) -> MakeEngine:
     slots = {h.name: h.slots for h in config.plant.hosts}
     tag = store_tag(config)
     outputs = Outputs(OutputRules(config))
-
-    def make_local(report: Report, on_stall: Callable[[Stall], None]) -> Engine:
-        return LocalEngine(adapters, slots, report, on_stall, clock, config.timeout_s, tag, outputs=outputs)
-
-    make_engine = (
-        _on_ray(config, store, adapters, outputs, make_local) if config.engine.is_ray else make_local
-    )
+    make_engine: Callable[..., Engine] = LocalEngine
+    if config.engine.is_ray:
+        make_engine = partial(_named(_RAY_ENGINE), _cluster(config, ways, store))
 
     def make(report: Report, on_stall: Callable[[Stall], None]) -> Engine:
         def leave_and_report(ended: Ended) -> None:
@@ -334,45 +331,32 @@ def _engine(config: Config, ways: Ways, store: Store) -> MakeEngine:
                     door.ended(job.task, job.attempt)
             report(ended)
 
-        return make_engine(report if door is None else leave_and_report, on_stall)
+        told = report if door is None else leave_and_report
+        return make_engine(adapters, slots, told, on_stall, clock, config.timeout_s, tag, outputs=outputs)
 
     return make
 
 
-def _on_ray(
-    config: Config, store: Store, adapters: Mapping[str, Adapter], outputs: Outputs, make_local: MakeEngine
-) -> MakeEngine:
-    """What can run on other machines does; the rest, such as calls of models, stays in an engine of this one."""
-    try:
-        make: Any = _named(_RAY_ENGINE)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "ray":
-            raise
-        raise UsageError(
-            'engine.type = "ray" needs Ray; install it with `pip install penstock[ray]`'
-        ) from None
-    from penstock.config.own_files import kept_here
-    from penstock.engine.parts import Parts
+def _cluster(config: Config, ways: Ways, store: Store) -> Cluster:
+    """The Ray cluster, and what runs there; all else, such as calls of models, stays with the dispatcher."""
+    from importlib.util import find_spec
 
+    from penstock.config.own_files import kept_here
+    from penstock.engine.cluster.remote import remote_host, runtime_env
+    from penstock.engine.ray import Cluster
+
+    if find_spec("ray") is None:
+        raise UsageError('engine.type = "ray" needs Ray; install it with `pip install penstock[ray]`')
     settings = config.engine
     if settings.working_dir is not None:
         excludes = (*settings.excludes, *kept_here(config, settings.working_dir))
         settings = replace(settings, excludes=excludes)
-    parts = Parts(
-        settings=settings,
-        hosts={host.name: host for host in config.plant.hosts},
-        adapters=adapters,
-        outputs=outputs,
-        default_timeout_s=config.timeout_s,
-        store_tag=store_tag(config),
-        secret=partial(store.secret, "ray"),
-    )
-
-    def made(report: Report, on_stall: Callable[[Stall], None]) -> Engine:
-        engine: Engine = make(parts, make_local, report, on_stall)
-        return engine
-
-    return made
+    remote = {
+        host.name: remote_host(_placed(config, host, ways, store), _ADAPTERS[host.type])
+        for host in config.plant.hosts
+        if host.type in _REMOTE
+    }
+    return Cluster(settings, remote, partial(store.secret, "ray"), runtime_env(settings, os.environ))
 
 
 def _maker(type: str) -> MakeAdapter:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from penstock.clock import Clock, SystemClock
+from penstock.config.engine import EngineSettings
 from penstock.engine.base import Engine, Report, Stall
 from penstock.engine.kinds import KindThreads
 from penstock.engine.local import EngineLimits, LocalEngine
@@ -30,27 +31,27 @@ QUICK = EngineLimits(term_grace_s=0.1)
 _tags = itertools.count()
 
 OnStall = Callable[[Stall], None]
-# (adapters, slots, report, on_stall, clock, store tag, limits) -> an engine, not yet open
+# (adapters, hosts, report, on_stall, clock, store tag, limits) -> an engine, not yet open
 MakeEngine = Callable[
-    [Mapping[str, Adapter], Mapping[str, int], Report, OnStall, Clock, str, EngineLimits], Engine
+    [Mapping[str, Adapter], Sequence[Host], Report, OnStall, Clock, str, EngineLimits], Engine
 ]
 
 
 def local_engine(
     adapters: Mapping[str, Adapter],
-    slots: Mapping[str, int],
+    hosts: Sequence[Host],
     report: Report,
     on_stall: OnStall,
     clock: Clock,
     store_tag: str,
     limits: EngineLimits,
 ) -> Engine:
-    return LocalEngine(adapters, slots, report, on_stall, clock, None, store_tag, limits)
+    return LocalEngine(adapters, slots_of(hosts), report, on_stall, clock, None, store_tag, limits)
 
 
 def threaded_engine(
     adapters: Mapping[str, Adapter],
-    slots: Mapping[str, int],
+    hosts: Sequence[Host],
     report: Report,
     on_stall: OnStall,
     clock: Clock,
@@ -60,9 +61,41 @@ def threaded_engine(
     """One thread per kind over the local one; here every task is a kind of its own, or few would run at once."""
 
     def make(report: Report, on_stall: OnStall) -> Engine:
-        return local_engine(adapters, slots, report, on_stall, clock, store_tag, limits)
+        return local_engine(adapters, hosts, report, on_stall, clock, store_tag, limits)
 
     return KindThreads(make, report, on_stall)
+
+
+def ray_engine(
+    adapters: Mapping[str, Adapter],
+    hosts: Sequence[Host],
+    report: Report,
+    on_stall: OnStall,
+    clock: Clock,
+    store_tag: str,
+    limits: EngineLimits,
+) -> Engine:
+    """Two workers per host share its slots: each is a process that takes a while to start."""
+    from penstock.engine.cluster.remote import RemoteHost
+    from penstock.engine.ray import Cluster, RayEngine
+    from tools.ray_cluster import ray_cluster
+
+    async def secret() -> bytes:
+        return store_tag.encode()
+
+    real = ray_cluster()
+    remote = {
+        host.name: RemoteHost(host, f"penstock.hosts.{host.type}:make", max(1, host.slots // 2))
+        for host in hosts
+        if host.type in ("python", "command")
+    }
+    settings = EngineSettings(type="ray", address=real.address)
+    cluster = Cluster(settings, remote, secret, {}, check_every_s=0.0, spawn=real.spawn)
+    return RayEngine(cluster, adapters, slots_of(hosts), report, on_stall, clock, None, store_tag, limits)
+
+
+def slots_of(hosts: Sequence[Host]) -> dict[str, int]:
+    return {host.name: host.slots for host in hosts}
 
 
 def python_host(name: str, function: str, slots: int = 4, **options: Any) -> Host:
@@ -109,7 +142,7 @@ class Rig:
         self.adapters = {host.name: adapter_for(host, self.clock) for host in hosts}
         self.engine = make(
             self.adapters,
-            {host.name: host.slots for host in hosts},
+            hosts,
             self._report,
             self._on_stall,
             self.clock,
@@ -168,10 +201,10 @@ class Rig:
         return self.stalls
 
     def processes(self) -> list[int]:
-        """Whatever carries a marker of this engine."""
+        """Whatever carries a marker of this engine, or of a worker of its."""
         import psutil
 
-        start = prefix(self.tag)
+        start = (prefix(self.tag), prefix(f"{self.tag}:")[:-1])
         found = []
         for process in psutil.process_iter():
             try:

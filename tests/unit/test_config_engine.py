@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -119,12 +119,9 @@ def test_own_files_stay_out_of_what_is_copied_to_nodes(tmp_path: Path) -> None:
 
 
 def test_ray_that_is_not_installed_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(target: str) -> Any:
-        raise ModuleNotFoundError("No module named 'ray'", name="ray")
-
-    monkeypatch.setattr(wiring, "_named", missing)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install penstock\[ray\]"):
-        wiring._on_ray(parse(RAY), None, {}, None, None)  # type: ignore[arg-type]
+        wiring._cluster(parse(RAY), wiring.NO_WAYS, None)  # type: ignore[arg-type]
 
 
 def test_a_config_loads_no_ray() -> None:

@@ -94,7 +94,8 @@ def read_nodes(table: Table) -> RayNodes | None:
         return None
     inner.only(keys.RAY)
     num_cpus = inner.number("num_cpus", RayNodes().num_cpus, keys.CPUS_OR_NONE)
-    return RayNodes(_resources(inner), _labels(inner), num_cpus)
+    per_worker = inner.whole("per_worker", RayNodes().per_worker, keys.COUNT)
+    return RayNodes(_resources(inner), _labels(inner), num_cpus, per_worker)
 
 
 def _resources(table: Table) -> dict[str, float]:
@@ -187,7 +188,10 @@ def engine_document(engine: EngineSettings) -> dict[str, Any]:
 
 
 def nodes_document(nodes: RayNodes) -> dict[str, Any]:
-    table: dict[str, Any] = {"num_cpus": nodes.num_cpus} if nodes.num_cpus != RayNodes().num_cpus else {}
+    usual = RayNodes()
+    table: dict[str, Any] = {"num_cpus": nodes.num_cpus} if nodes.num_cpus != usual.num_cpus else {}
+    if nodes.per_worker != usual.per_worker:
+        table["per_worker"] = nodes.per_worker
     if nodes.resources:
         table["resources"] = dict(nodes.resources)
     if nodes.labels:

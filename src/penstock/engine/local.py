@@ -99,9 +99,9 @@ class LocalEngine:
         self._processes: dict[str, Place] = {}
         self._empty = asyncio.Event()
         self._open = True
-        for adapter in self._adapters.values():
+        for name, adapter in self._adapters.items():
             await adapter.open()
-            if isinstance(adapter, Standing):
+            if isinstance(adapter, Standing) and self._stands(name):
                 await adapter.stand()
 
     async def close(self) -> None:
@@ -116,8 +116,7 @@ class LocalEngine:
             if not run.ended and run.place is not None:
                 run.place.give_up(run)
                 self._look_in()
-        places = (*self._callables.values(), *self._processes.values(), self._programs, self._own)
-        await asyncio.gather(*(place.close() for place in places))
+        await asyncio.gather(*(place.close() for place in self._places()))
         self._look_in()
         self._timing.cancel()
         await asyncio.wait({self._timing})
@@ -195,6 +194,13 @@ class LocalEngine:
         return await self._adapters[host].check()
 
     # ---- beginning
+
+    def _stands(self, host: str) -> bool:
+        """Whether a host's adapter does its work here."""
+        return True
+
+    def _places(self) -> Sequence[Place]:
+        return (*self._callables.values(), *self._processes.values(), self._programs, self._own)
 
     def _assign(self, run: Run) -> Place:
         host = run.job.host

@@ -20,7 +20,7 @@ from penstock.engine.outcomes import timed_out
 from penstock.engine.watchdog import Watchdog
 
 _LEAVING_S = 0.5  # idle threads take no time; the others are stuck in user code
-_UNKILLABLE = '; a thread cannot be killed and ran on until it returned: isolation = "process" would end it'
+UNKILLABLE = '; a thread cannot be killed and ran on until it returned: isolation = "process" would end it'
 
 _log = logging.getLogger("penstock.engine")
 
@@ -133,6 +133,6 @@ class Threads:
             run.where = None
             self._outstanding -= 1
         if run.reason is Reason.TIMED_OUT:
-            self._finished(run, timed_out(run.timeout_s, _UNKILLABLE))
+            self._finished(run, timed_out(run.timeout_s, UNKILLABLE))
         else:
             self._finished(run, outcome if run.reason is None else None)

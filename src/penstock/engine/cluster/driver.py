@@ -1,0 +1,244 @@
+"""The process that speaks with Ray, a child of the dispatcher: it does as it is asked, and decides nothing.
+
+    python -m penstock.engine.cluster.driver DESCRIPTOR
+
+Ray ends a process whose cluster is lost for a minute, and a call of its library may hang as long: neither must
+happen to a dispatcher. The descriptor is one end of a socket; when the other end closes, this process ends.
+Workers are detached, so its end is nothing to them.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from penstock.engine.cluster.driver_letters import Joined, Joining, Node
+from penstock.engine.cluster.frames import AWAY, GONE, REFUSED, Answer, Ask, Frames, frame
+from penstock.engine.cluster.worker import Worker
+
+_READ_BYTES = 1_048_576
+_CONTROL = 8  # calls beside the attempts that a worker answers at a time
+_ERRANDS = 8  # threads for what waits for the cluster's head
+_ERROR_CHARS = 500
+
+_asks = msgspec.json.Decoder(Ask)
+
+
+class Session:
+    """One dispatcher's requests, until its end of the line closes."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._namespace = ""
+        self._handles: dict[str, Any] = {}
+        self._errands = ThreadPoolExecutor(_ERRANDS, thread_name_prefix="errand")
+        self._writing = threading.Lock()
+        self._verbs: dict[str, Callable[[Ask, bytes], None]] = {
+            "join": self._off_hand(self._join),
+            "hire": self._off_hand(self._hire),
+            "find": self._off_hand(self._find),
+            "kill": self._off_hand(self._kill),
+            "list": self._off_hand(self._list),
+            "nodes": self._off_hand(self._nodes),
+            "call": self._call,
+        }
+
+    def serve(self) -> None:
+        frames = Frames()
+        while True:
+            try:
+                data = self._line.recv(_READ_BYTES)
+            except OSError:
+                data = b""
+            if not data:
+                break
+            for head, body in frames.feed(data):
+                ask = _asks.decode(head)
+                self._verbs[ask.verb](ask, body)
+        self._errands.shutdown(wait=False, cancel_futures=True)
+
+    def _answer(self, number: int, body: bytes = b"", fault: str = "", error: str = "") -> None:
+        said = frame(Answer(number=number, fault=fault, error=error[:_ERROR_CHARS]), body)
+        with self._writing:
+            try:
+                self._line.sendall(said)
+            except OSError:
+                return  # nobody listens any more, which the reader notices
+
+    def _off_hand(self, errand: Callable[[Ask, bytes], None]) -> Callable[[Ask, bytes], None]:
+        """It may wait for the cluster: in a thread, so that calls go on meanwhile."""
+
+        def run(ask: Ask, body: bytes) -> None:
+            try:
+                errand(ask, body)
+            except Exception as error:  # noqa: BLE001 - Ray raises anything: whoever asked is told
+                self._answer(ask.number, fault=fault_of(error), error=reason_of(error))
+
+        def send(ask: Ask, body: bytes) -> None:
+            self._errands.submit(run, ask, body)
+
+        return send
+
+    # ---- what is asked
+
+    def _join(self, ask: Ask, body: bytes) -> None:
+        joining = msgspec.json.decode(body, type=Joining)
+        self._namespace = joining.namespace
+        self._answer(ask.number, msgspec.json.encode(join(joining)))
+
+    def _hire(self, ask: Ask, body: bytes) -> None:
+        import ray
+
+        options = {name: msgspec.json.decode(value) for name, value in ask.options.items()}
+        handle: Any = (
+            ray.remote(Worker)
+            .options(
+                name=ask.worker,
+                namespace=self._namespace,
+                lifetime="detached",
+                max_restarts=0,  # attempts are the dispatcher's to repeat, and so are workers
+                max_task_retries=0,
+                max_concurrency=ask.capacity + _CONTROL,
+                **options,
+            )
+            .remote(body)
+        )
+        self._handles[ask.worker] = handle
+        self._send(ask.number, handle.hello.remote())
+
+    def _find(self, ask: Ask, body: bytes) -> None:
+        import ray
+
+        handle = ray.get_actor(ask.worker, namespace=self._namespace)
+        self._handles[ask.worker] = handle
+        self._send(ask.number, handle.hello.remote())
+
+    def _call(self, ask: Ask, body: bytes) -> None:
+        handle = self._handles.get(ask.worker)
+        if handle is None:
+            self._answer(ask.number, fault=GONE, error="there is no such worker")
+            return
+        method = getattr(handle, ask.method)
+        try:
+            ref = method.remote(body) if body else method.remote()
+        except Exception as error:  # noqa: BLE001 - Ray raises anything: whoever asked is told
+            self._answer(ask.number, fault=fault_of(error), error=reason_of(error))
+            return
+        self._send(ask.number, ref)
+
+    def _kill(self, ask: Ask, body: bytes) -> None:
+        import ray
+
+        handle = self._handles.pop(ask.worker, None)
+        if handle is None:
+            handle = ray.get_actor(ask.worker, namespace=self._namespace)
+        ray.kill(handle, no_restart=True)
+        self._answer(ask.number)
+
+    def _list(self, ask: Ask, body: bytes) -> None:
+        from ray.util import list_named_actors
+
+        names = [
+            found["name"]
+            for found in list_named_actors(all_namespaces=True)
+            if found["namespace"] == self._namespace and found["name"].startswith(ask.worker)
+        ]
+        self._answer(ask.number, msgspec.json.encode(names))
+
+    def _nodes(self, ask: Ask, body: bytes) -> None:
+        import ray
+
+        nodes = [
+            Node(
+                node_id=node["NodeID"],
+                name=node.get("NodeManagerHostname", ""),
+                resources=node.get("Resources", {}),
+                labels=node.get("Labels", {}),
+            )
+            for node in ray.nodes()  # type: ignore[no-untyped-call]
+            if node["Alive"]
+        ]
+        self._answer(ask.number, msgspec.json.encode(nodes))
+
+    def _send(self, number: int, ref: Any) -> None:
+        def arrived(done: Future[bytes]) -> None:
+            error = done.exception()
+            if error is None:
+                self._answer(number, done.result())
+            else:
+                self._answer(number, fault=fault_of(error), error=reason_of(error))
+
+        ref.future().add_done_callback(arrived)
+
+
+def join(joining: Joining) -> Joined:
+    """Become a driver of the cluster. What the workers are to be given is uploaded now."""
+    import ray
+
+    if not ray.is_initialized():
+        ray.init(
+            address=joining.address,
+            namespace=joining.namespace,
+            runtime_env=joining.runtime_env or None,
+            log_to_driver=False,
+            configure_logging=False,
+        )
+    uploaded = ray.get_runtime_context().runtime_env
+    return Joined(version=ray.__version__, runtime_env=msgspec.json.decode(uploaded.serialize()))
+
+
+def fault_of(error: BaseException) -> str:
+    from ray import exceptions
+
+    if isinstance(error, exceptions.ActorUnavailableError):
+        return AWAY
+    if isinstance(error, exceptions.RuntimeEnvSetupError | exceptions.ActorUnschedulableError):
+        return REFUSED
+    if isinstance(error, exceptions.RayActorError):
+        return REFUSED if "creation task" in str(error) else GONE
+    if isinstance(error, exceptions.ObjectLostError | exceptions.NodeDiedError):
+        return GONE
+    if isinstance(error, ValueError):  # Ray's word for a name nobody has
+        return GONE
+    if isinstance(error, exceptions.RayTaskError):
+        return REFUSED
+    return AWAY
+
+
+def reason_of(error: BaseException) -> str:
+    """In one line, for people: Ray's own messages fill a screen."""
+    text = str(error)
+    if "creation task" in text:  # the last line is what was raised on the node
+        return " ".join(text.strip().splitlines()[-1].split())
+    for sign, said in _SIGNS:
+        if sign in text:
+            return said
+    return " ".join(f"{type(error).__name__}: {text}".split())
+
+
+_SIGNS = (
+    ("node has died", "its node died"),
+    ("node was terminated", "its node died"),
+    ("out of memory", "its node ran out of memory"),
+    ("OOM", "its node ran out of memory"),
+    ("ray.kill", "it was killed"),
+    ("worker process has died", "its process died"),
+    ("The actor died", "its process died"),
+)
+
+
+def main() -> None:
+    line = socket.socket(fileno=int(sys.argv[1]))
+    Session(line).serve()
+    os._exit(0)  # Ray's own ways of ending take seconds, and the workers are not its business
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,536 @@
+"""The workers of one host: hired when there is work, given attempts, watched, and let go when they idle.
+
+A place of attempts like the others of an engine (attempts.py). All of it runs on the dispatcher's loop and waits
+for nothing: the link brings every answer. A worker whose answer fails is dead, which is its host's fault; one that
+cannot be reached is asked again, since the same errand twice is the same attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.engine.attempts import Finished, Reason, Run
+from penstock.engine.base import Key, Stall
+from penstock.engine.cluster.frames import AWAY, CUT, Answer, Ask
+from penstock.engine.cluster.letters import (
+    Attempt,
+    Errand,
+    Hello,
+    Hiring,
+    Over,
+    Recorded,
+    Stopped,
+    Stopping,
+    read,
+    written,
+)
+from penstock.engine.cluster.link import Link
+from penstock.engine.cluster.news import Listener
+from penstock.engine.cluster.remote import RemoteHost
+from penstock.engine.local import EngineLimits
+from penstock.engine.outcomes import failure, timed_out
+from penstock.engine.threads import UNKILLABLE
+from penstock.errors import AttemptError
+from penstock.model import Outcome, Verdict
+
+_AGAIN_S = 0.5  # between asking one that cannot be reached
+_DEAF_S = 15.0  # a worker that does not even answer a request to stop is killed
+_LATE_S = 10.0  # beyond the time a worker said it needs to end an attempt
+_CLOSE_S = 20.0
+_TEND_S = 1.0
+_LARGE_BYTES = 200_000  # what takes the loop over a millisecond to read is read in a thread
+_UNRECORDED = 10  # times the idle time: a worker waits so long to hear that its last outcome is recorded
+_MOST_ENDED = 20_000
+_SAME_FAULT_S = 60.0
+_UNHEARD_S = 3600.0
+
+_log = logging.getLogger("penstock.engine")
+
+
+class State(Enum):
+    HIRED = "hired"  # it has not said hello yet
+    READY = "ready"
+    LEAVING = "leaving"  # it takes nothing more
+
+
+@dataclass(slots=True, eq=False)
+class Hand:
+    """A worker, as its host's pool knows it."""
+
+    name: str
+    state: State = State.HIRED
+    node: str = ""
+    node_id: str = ""
+    runs: dict[Key, Run] = field(default_factory=dict)
+    letters: dict[Key, bytes] = field(default_factory=dict)  # errands, to be sent again; none of adopted ones
+    recorded: list[Key] = field(default_factory=list)  # what it has not been told yet
+    unrecorded: int = 0
+    idle_since: float = 0.0
+    is_listed: bool = False
+    listener: Listener | None = None
+
+
+class Terms(NamedTuple):
+    """What holds for all hosts of an engine."""
+
+    names: str  # what the names of all workers of this store begin with
+    tag: str
+    limits: EngineLimits
+    start_s: float
+    idle_s: float
+    chores: Executor
+
+
+class WorkerPool:
+    grace_s = None  # a worker ends attempts in its own time, and is killed by the pool if it does not
+
+    def __init__(
+        self,
+        remote: RemoteHost,
+        link: Link,
+        terms: Terms,
+        finished: Finished,
+        begun: Callable[[Run, float], None],
+        on_stall: Callable[[Stall], None],
+    ) -> None:
+        self.start_s = terms.start_s
+        self._remote = remote
+        self._host = remote.host.name
+        self._link = link
+        self._terms = terms
+        self._finished = finished
+        self._begun = begun
+        self._on_stall = on_stall
+        self._loop = asyncio.get_running_loop()
+        # The time limit is kept by the worker; a process of its own must start before its time runs.
+        self._slack_s = 30.0 if remote.host.options.get("isolation") == "process" else 0.0
+        self._waiting: dict[Run, None] = {}
+        self._hands: dict[str, Hand] = {}
+        self._free: list[Hand] = []  # those with room, the last used last
+        self._ended: dict[Key, Hand] = {}  # whose ends are not recorded yet
+        self._faults: dict[str, float] = {}  # of nodes and workers, and when they were told
+        self._left: set[Key] = set()
+        self._tending: asyncio.TimerHandle | None = None
+        self._closing = False
+
+    # ---- as a place
+
+    def begin(self, runs: Sequence[Run]) -> None:
+        self._waiting.update(dict.fromkeys(runs))
+        self._fill()
+
+    def stop(self, run: Run) -> None:
+        if run in self._waiting:
+            del self._waiting[run]
+            self._finished(run, None)
+            return
+        hand: Hand | None = run.where
+        if hand is None:  # nobody knows yet where it runs; whoever has it will be told that it is unwanted
+            self._finished(run, None)
+            return
+        self._say_stop(hand, run)
+
+    def give_up(self, run: Run) -> None:
+        self._waiting.pop(run, None)
+        hand: Hand | None = run.where
+        if hand is not None:
+            self._release(hand, run)
+        self._finished(run, None)
+
+    async def close(self) -> None:
+        """What was left goes on in its workers; the others end."""
+        self._closing = True
+        if self._tending is not None:
+            self._tending.cancel()
+        hands = [hand for hand in self._hands.values() if not self._left & hand.runs.keys()]
+        await asyncio.gather(*(self._dismiss(hand) for hand in hands))
+        self._hands.clear()
+        self._free.clear()
+
+    # ---- for its engine
+
+    def held(self) -> list[Key]:
+        """The attempts that workers have."""
+        return [key for hand in self._hands.values() for key in hand.runs]
+
+    def leave(self) -> None:
+        self._left.update(self.held())
+
+    def recorded(self, ended: Iterable[Key]) -> None:
+        for key in ended:
+            hand = self._ended.pop(key, None)
+            if hand is not None:
+                hand.unrecorded -= 1
+                hand.recorded.append(key)
+
+    def enroll(self, name: str, hello: Hello, likeness: str, wanted: dict[Key, Run]) -> int:
+        """Take over a worker that was found; how many attempts of its that nobody wants it is told to end."""
+        hand = self._hands[name] = Hand(name, State.READY, hello.node, hello.node_id)
+        hand.idle_since = time.monotonic()
+        unwanted = 0
+        for standing in hello.attempts:
+            key = (standing.task, standing.attempt)
+            run = wanted.pop(key, None)
+            if run is not None:
+                hand.runs[key] = run
+                run.where = hand
+                self._begun(run, self._slack_s)
+                self._ask_after(hand, run)
+                self._listen(hand)
+            else:
+                unwanted += not standing.is_over
+                self._say_stop(hand, None, key)
+                hand.recorded.append(key)
+        if hello.likeness != likeness:
+            hand.state = State.LEAVING
+        self._list(hand)
+        self._tend()
+        return unwanted
+
+    def linked(self) -> None:
+        """There is a driver again, which knows none of the workers yet."""
+        for hand in list(self._hands.values()):
+            self._find(hand)
+        self._fill()
+
+    def unlinked(self) -> None:
+        """What has not begun does not wait for the cluster; what runs there goes on."""
+        waiting, self._waiting = self._waiting, {}
+        for run in waiting:
+            self._finished(run, Outcome(Verdict.HOST, error=self._link.why_down))
+
+    def hiring(self, number: str = "") -> bytes:
+        remote = self._remote
+        return written(
+            Hiring(
+                host=remote.host,
+                make=remote.make,
+                tag=f"{self._terms.tag}:{number}",
+                capacity=remote.per_worker,
+                limits=self._terms.limits,
+                keeps_logs=remote.work_dir is not None,
+                agent=remote.agent,
+                unheard_s=max(_UNHEARD_S, 2 * self._terms.idle_s),
+            )
+        )
+
+    # ---- hiring
+
+    def _fill(self) -> None:
+        """Give work to those who have room, and hire for the rest."""
+        if not self._link.is_up or self._closing:
+            if self._link.why_down:
+                self.unlinked()
+            return
+        while self._waiting and self._free:
+            run = next(iter(self._waiting))
+            del self._waiting[run]
+            self._send(self._free[-1], run)
+        coming = sum(hand.state is State.HIRED for hand in self._hands.values()) if self._waiting else 0
+        most = self._remote.most_workers - sum(h.state is not State.LEAVING for h in self._hands.values())
+        for _ in range(min(most, -(-len(self._waiting) // self._remote.per_worker) - coming)):
+            self._hire()
+
+    def _hire(self) -> None:
+        number = secrets.token_hex(8)
+        hand = Hand(f"{self._terms.names}{self._host}/{number}")
+        self._hands[hand.name] = hand
+        ask = Ask(
+            number=0,
+            verb="hire",
+            worker=hand.name,
+            capacity=self._remote.per_worker,
+            options={name: msgspec.Raw(written(value)) for name, value in self._remote.options().items()},
+        )
+        self._link.ask(ask, self.hiring(number), partial(self._hired, hand))
+        self._loop.call_later(self._terms.start_s, self._late, hand)
+
+    def _hired(self, hand: Hand, answer: Answer, body: bytes) -> None:
+        if self._hands.get(hand.name) is not hand or answer.fault == CUT:
+            return  # it is looked for when there is a driver again
+        if answer.fault == AWAY:
+            self._loop.call_later(_AGAIN_S, self._find, hand)
+            return
+        if answer.fault:
+            self._not_hired(hand, answer.error)
+            return
+        hello = read(body, Hello)
+        hand.state, hand.node, hand.node_id = State.READY, hello.node, hello.node_id
+        hand.idle_since = time.monotonic()
+        self._list(hand)
+        self._tend()
+        self._fill()
+
+    def _late(self, hand: Hand) -> None:
+        if hand.state is State.HIRED and self._hands.get(hand.name) is hand:
+            self._kill(hand)
+            wanted = ", ".join(f"{name}={value}" for name, value in self._remote.options().items())
+            self._not_hired(
+                hand,
+                f"it has not begun for {self._terms.start_s:g} s; is there a node with room for {wanted}? "
+                "See hosts.{}.ray and engine.start_s".format(self._host),
+            )
+
+    def _not_hired(self, hand: Hand, why: str) -> None:
+        del self._hands[hand.name]
+        outcome = Outcome(Verdict.HOST, error=f"no Ray worker for host {self._host}: {why}")
+        others = any(other.state is State.READY for other in self._hands.values())
+        hit = list(self._waiting)[: self._remote.per_worker if others else None]
+        for run in hit:
+            del self._waiting[run]
+            self._finished(run, outcome)
+        self._fill()
+
+    # ---- attempts
+
+    def _send(self, hand: Hand, run: Run) -> None:
+        job = run.job
+        key = (job.task, job.attempt)
+        try:
+            access = None if self._remote.admit is None else self._remote.admit(job)
+            letter = written(
+                Errand(
+                    task=job.task,
+                    attempt=job.attempt,
+                    kind=job.kind,
+                    payload=msgspec.Raw(written(job.payload)),
+                    lane=job.lane,
+                    run=job.run,
+                    model=job.model,
+                    timeout_s=run.timeout_s,
+                    trace=job.trace,
+                    priority=job.priority,
+                    queued_at=job.queued_at,
+                    url=None if access is None else access.url,
+                    key=None if access is None else access.key,
+                    recorded=hand.recorded,
+                )
+            )
+        except (AttemptError, TypeError, ValueError) as error:
+            self._finished(run, failure(error))
+            return
+        hand.recorded = []
+        hand.runs[key] = run
+        hand.letters[key] = letter
+        run.where = hand
+        if len(hand.runs) >= self._remote.per_worker:
+            self._free.remove(hand)
+            hand.is_listed = False
+        self._link.call(hand.name, "run", letter, partial(self._answered, hand, run))
+        self._begun(run, self._slack_s)
+        self._listen(hand)
+
+    def _ask_after(self, hand: Hand, run: Run) -> None:
+        """Once more: the worker knows what it has."""
+        key = (run.job.task, run.job.attempt)
+        if hand.runs.get(key) is not run:
+            return
+        letter = hand.letters.get(key)
+        method, letter = ("attach", written(Attempt(*key))) if letter is None else ("run", letter)
+        self._link.call(hand.name, method, letter, partial(self._answered, hand, run))
+        if run.reason is not None:
+            self._say_stop(hand, run)
+
+    def _answered(self, hand: Hand, run: Run, answer: Answer, body: bytes) -> None:
+        if hand.runs.get((run.job.task, run.job.attempt)) is not run or answer.fault == CUT:
+            return
+        if answer.fault == AWAY:
+            self._loop.call_later(_AGAIN_S, self._ask_after, hand, run)
+        elif answer.fault:
+            self._lose(hand, answer.error)
+        elif len(body) > _LARGE_BYTES:
+            reading = self._loop.run_in_executor(self._terms.chores, read, body, Over)
+            reading.add_done_callback(lambda done: self._over(hand, run, done.result()))
+        else:
+            self._over(hand, run, read(body, Over))
+
+    def _over(self, hand: Hand, run: Run, over: Over) -> None:
+        key = (run.job.task, run.job.attempt)
+        if over.replaced or hand.runs.get(key) is not run:
+            return
+        if over.unknown:
+            self._release(hand, run)
+            self._finished(run, self._fault(hand, "it has lost the attempt"))
+        elif hand.listener is not None and over.log_bytes > hand.listener.has(key):
+            hand.listener.fetch(key, over.log_bytes, partial(self._end, hand, run, over))
+        else:
+            self._end(hand, run, over)
+
+    def _end(self, hand: Hand, run: Run, over: Over) -> None:
+        key = (run.job.task, run.job.attempt)
+        if hand.runs.get(key) is not run:
+            return
+        self._release(hand, run)
+        if len(self._ended) >= _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+        self._ended[key] = hand
+        hand.unrecorded += 1
+        self._finished(run, self._judged(hand, run, over))
+        self._fill()
+
+    def _judged(self, hand: Hand, run: Run, over: Over) -> Outcome | None:
+        if over.in_thread and run.reason is not None:
+            # It could not be told in time, or not at all; what it returned comes too late.
+            return timed_out(run.timeout_s, UNKILLABLE) if run.reason is Reason.TIMED_OUT else None
+        if over.outcome.verdict is Verdict.CANCELLED and run.reason is None:
+            return self._fault(hand, "it was told to end")
+        return over.outcome
+
+    def _release(self, hand: Hand, run: Run) -> None:
+        key = (run.job.task, run.job.attempt)
+        hand.runs.pop(key, None)
+        hand.letters.pop(key, None)
+        run.where = None
+        if not hand.runs:
+            hand.idle_since = time.monotonic()
+        self._list(hand)
+
+    def _list(self, hand: Hand) -> None:
+        if (
+            not hand.is_listed
+            and hand.state is State.READY
+            and len(hand.runs) < self._remote.per_worker
+            and self._hands.get(hand.name) is hand
+        ):
+            hand.is_listed = True
+            self._free.append(hand)
+
+    # ---- ending
+
+    def _say_stop(self, hand: Hand, run: Run | None, key: Key | None = None) -> None:
+        key = (run.job.task, run.job.attempt) if run is not None else key
+        assert key is not None
+        reason = None if run is None else run.reason
+        letter = written(Stopping(*key, reason is Reason.TIMED_OUT))
+        deaf = self._loop.call_later(_DEAF_S, self._overdue, hand, run)
+
+        def told(answer: Answer, body: bytes) -> None:
+            deaf.cancel()
+            if answer.fault or run is None:
+                return  # dead ones are noticed by their attempts; the others are told again
+            within_s = read(body, Stopped).within_s
+            if within_s is not None:
+                self._loop.call_later(within_s + _LATE_S, self._overdue, hand, run)
+
+        self._link.call(hand.name, "stop", letter, told)
+
+    def _overdue(self, hand: Hand, run: Run | None) -> None:
+        if run is None or hand.runs.get((run.job.task, run.job.attempt)) is not run or not self._link.is_up:
+            return
+        _log.error("host %s: the Ray worker of %s does not end it, and is killed", self._host, run.name)
+        self._kill(hand)
+        self._lose(hand, "it did not end an attempt, and was killed")
+
+    def _lose(self, hand: Hand, why: str) -> None:
+        """A worker is dead: so are its attempts."""
+        if self._hands.pop(hand.name, None) is None:
+            return
+        if hand.is_listed:
+            self._free.remove(hand)
+            hand.is_listed = False
+        runs, hand.runs = hand.runs, {}
+        for run in runs.values():
+            run.where = None
+            self._finished(run, self._fault(hand, why) if run.reason is None else None)
+        self._fill()
+
+    def _fault(self, hand: Hand, why: str) -> Outcome:
+        """The host's fault. What fells many attempts at once counts once."""
+        what = f"node {hand.node_id}" if "node" in why else hand.name
+        now = time.monotonic()
+        known = now - self._faults.get(what, -_SAME_FAULT_S) < _SAME_FAULT_S
+        self._faults[what] = now
+        on = f" on {hand.node}" if hand.node else ""
+        error = f"the Ray worker of host {self._host}{on} is gone: {why}"
+        return Outcome(Verdict.HOST, error=error, known_fault=known)
+
+    def _kill(self, hand: Hand) -> None:
+        self._link.ask(Ask(number=0, verb="kill", worker=hand.name), b"", lambda answer, body: None)
+
+    async def _dismiss(self, hand: Hand) -> None:
+        """End a worker in order, and then surely."""
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                if hand.state is not State.HIRED:
+                    await self._link.wait(Ask(number=0, verb="call", worker=hand.name, method="close"))
+                answer, _ = await self._link.wait(Ask(number=0, verb="kill", worker=hand.name))
+                if answer.fault == CUT:
+                    _log.warning("left behind: the Ray worker %s, which cannot be reached", hand.name)
+        except TimeoutError:
+            _log.warning("left behind: the Ray worker %s, which does not end", hand.name)
+
+    def _find(self, hand: Hand) -> None:
+        """Whether a worker is still there, for a driver that does not know it."""
+        if self._hands.get(hand.name) is hand:
+            self._link.ask(Ask(number=0, verb="find", worker=hand.name), b"", partial(self._found, hand))
+
+    def _found(self, hand: Hand, answer: Answer, body: bytes) -> None:
+        if self._hands.get(hand.name) is not hand or answer.fault == CUT:
+            return
+        if answer.fault == AWAY:
+            self._loop.call_later(_AGAIN_S, self._find, hand)
+        elif answer.fault and hand.state is State.HIRED:
+            self._not_hired(hand, answer.error)
+        elif answer.fault:
+            self._lose(hand, answer.error)
+        elif hand.state is State.HIRED:
+            self._hired(hand, answer, body)
+        else:
+            for run in list(hand.runs.values()):
+                self._ask_after(hand, run)
+            if hand.listener is not None:
+                hand.listener.begin()
+
+    # ---- now and then
+
+    def _listen(self, hand: Hand) -> None:
+        if hand.listener is None:
+            hand.listener = Listener(
+                self._link,
+                hand.name,
+                self._host,
+                hand.runs,
+                self._on_stall,
+                self._remote.work_dir,
+                self._terms.chores,
+            )
+        hand.listener.begin_soon()
+
+    def _tend(self) -> None:
+        """Tell workers what is recorded, and let go of those that had nothing to do for long."""
+        if self._tending is None and not self._closing:
+            self._tending = self._loop.call_later(min(_TEND_S, self._terms.idle_s / 2), self._look_after)
+
+    def _look_after(self) -> None:
+        self._tending = None
+        now = time.monotonic()
+        for hand in list(self._hands.values()):
+            if hand.recorded and self._link.is_up:
+                letter, hand.recorded = written(Recorded(hand.recorded)), []
+                self._link.call(hand.name, "recorded", letter, lambda answer, body: None)
+            patience_s = self._terms.idle_s * (_UNRECORDED if hand.unrecorded > 0 else 1)
+            if hand.state is State.LEAVING:
+                patience_s = 0.0
+            if not hand.runs and hand.state is not State.HIRED and now - hand.idle_since >= patience_s:
+                self._let_go(hand)
+        if self._hands:
+            self._tend()
+
+    def _let_go(self, hand: Hand) -> None:
+        del self._hands[hand.name]
+        if hand.is_listed:
+            self._free.remove(hand)
+            hand.is_listed = False
+        hand.state = State.LEAVING
+        self._link.call(hand.name, "close", b"", lambda answer, body: self._kill(hand))

@@ -1,0 +1,80 @@
+"""What an engine of many machines must know of a host whose attempts run on them; the wiring fills it in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock.config.engine import EngineSettings
+from penstock.config.own_calls import calls_lane
+from penstock.hosts.base import Job
+from penstock.hosts.own_door import Access, OwnDoor
+from penstock.model import Host, RayNodes
+
+_ANYWHERE = RayNodes()
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteHost:
+    """Its options are plain values: they are sent to the worker, which makes the adapter."""
+
+    host: Host
+    make: str  # "module:function" of the adapter
+    per_worker: int = 1  # attempts that share a worker
+    admit: Callable[[Job], Access] | None = field(default=None, repr=False)  # the way back to our own models
+    work_dir: str | None = None  # where files of what its attempts say are kept here
+    agent: Any = None  # what its containers are made of
+
+    @property
+    def most_workers(self) -> int:
+        return max(1, -(-self.host.slots // self.per_worker))
+
+    def options(self) -> dict[str, Any]:
+        """How Ray is to place a worker."""
+        nodes = self.host.ray or _ANYWHERE
+        options: dict[str, Any] = {"num_cpus": nodes.num_cpus}
+        if nodes.resources:
+            options["resources"] = dict(nodes.resources)
+        if nodes.labels:
+            options["label_selector"] = dict(nodes.labels)
+        if not nodes.num_cpus and not nodes.resources:
+            options["scheduling_strategy"] = "SPREAD"  # what holds nothing would all go to one node
+        return options
+
+    def fits(self, resources: Mapping[str, float], labels: Mapping[str, str]) -> bool:
+        """Whether a node has what a worker needs, were it alone there."""
+        nodes = self.host.ray or _ANYWHERE
+        wanted = {"CPU": nodes.num_cpus, **nodes.resources}
+        if any(resources.get(name, 0.0) < amount for name, amount in wanted.items()):
+            return False
+        plain = {name: value for name, value in nodes.labels.items() if value.isidentifier()}
+        return all(labels.get(name) == value for name, value in plain.items())
+
+
+def remote_host(host: Host, make: str) -> RemoteHost:
+    """A host as its adapter here is given it, without what only has a meaning here."""
+    options = dict(host.options)
+    door, work_dir = options.pop("door", None), options.pop("work_dir", None)
+    admit = None
+    if isinstance(door, OwnDoor):
+        lane = calls_lane(host)
+
+        def admit(job: Job) -> Access:
+            return door.admit(job, lane)
+
+    shared = 1 if host.ray is None else host.ray.per_worker
+    return RemoteHost(replace(host, options=options), make, shared, admit, work_dir)
+
+
+def runtime_env(settings: EngineSettings, environ: Mapping[str, str]) -> dict[str, Any]:
+    """What workers are given, in Ray's words."""
+    passed = {name: environ[name] for name in settings.pass_env if name in environ}
+    told: dict[str, Any] = {
+        "working_dir": settings.working_dir,
+        "excludes": list(settings.excludes) if settings.working_dir is not None else [],
+        "py_modules": list(settings.py_modules),
+        "pip": list(settings.pip),
+        "env_vars": {**settings.env, **passed},
+    }
+    return {name: value for name, value in told.items() if value} | dict(settings.runtime_env)

@@ -1,0 +1,190 @@
+"""Where a worker runs its attempts: the local engine with one host, on a loop thread of its own.
+
+What the engine of one machine does well (loops, threads, worker processes, process trees, time limits) happens here
+unchanged, on whatever node the worker is. What must outlive nobody is watched by a guard, should the worker die.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from penstock.clock import SystemClock
+from penstock.config.agents import Agent
+from penstock.engine.attempts import Place, Reason, Run
+from penstock.engine.base import Ended, Key, Stall
+from penstock.engine.cluster import guard
+from penstock.engine.cluster.letters import Hiring
+from penstock.engine.local import LocalEngine
+from penstock.engine.threads import Threads
+from penstock.engine.trees import prefix
+from penstock.hosts.base import Adapter, Call, Job, OwnCoroutine
+from penstock.hosts.own_door import Access
+from penstock.hosts.workspace import log_path
+from penstock.model import Host, Outcome
+
+_JOIN_S = 5.0
+
+
+class GivenDoor:
+    """The way back to the dispatcher's models, as each attempt was given it."""
+
+    def __init__(self) -> None:
+        self._given: dict[Key, Access] = {}
+
+    def give(self, key: Key, access: Access) -> None:
+        self._given[key] = access
+
+    def take_back(self, key: Key) -> None:
+        self._given.pop(key, None)
+
+    def admit(self, job: Job, lane: str) -> Access:
+        return self._given[job.task, job.attempt]
+
+
+class Shop:
+    """Its methods may be called from any thread; `over` and `stalled` are called on its own."""
+
+    def __init__(
+        self, hired: Hiring, over: Callable[[Key, Outcome, bool], None], stalled: Callable[[Stall], None]
+    ) -> None:
+        self.door = GivenDoor()
+        self._hired = hired
+        self._over = over
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._folder = tempfile.mkdtemp(prefix="penstock-worker-")
+        self._keeps = hired.host.options.get("keep", "none") != "none"
+        adapter = _adapter(_placed(hired, self._folder, self.door), hired.make)
+        self._engine = _Inner(
+            {hired.host.name: adapter},
+            {hired.host.name: hired.capacity},
+            self._report,
+            stalled,
+            SystemClock(),
+            None,
+            hired.tag,
+            hired.limits,
+        )
+        self._engine.needs_guard = self._guarded
+        self._loop = asyncio.new_event_loop()
+        opened: Future[None] = Future()
+        self._thread = threading.Thread(target=self._main, args=(opened,), name="shop", daemon=True)
+        self._thread.start()
+        opened.result()
+
+    def begin(self, job: Job) -> None:
+        self._loop.call_soon_threadsafe(self._engine.start, [job])
+
+    def end(self, key: Key, *, timed_out: bool) -> float | None:
+        """Make an attempt end; by when it will have. None: nobody can end it."""
+        done: Future[float | None] = Future()
+
+        def ask() -> None:
+            done.set_result(self._engine.end(key, Reason.TIMED_OUT if timed_out else Reason.STOPPED))
+
+        self._loop.call_soon_threadsafe(ask)
+        return done.result()
+
+    def log_of(self, key: Key) -> str:
+        """The file of what an attempt says."""
+        return str(log_path(self._folder, self._hired.host.name, *key))
+
+    def close(self) -> None:
+        """Leave nothing behind on this machine."""
+        asyncio.run_coroutine_threadsafe(self._engine.close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_JOIN_S)
+        if self._guard is not None and self._guard.stdin is not None:
+            self._guard.communicate(b"the worker ends in order\n")
+        if not self._keeps:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    # ---- on its thread
+
+    def _main(self, opened: Future[None]) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._engine.open())
+        except BaseException as error:  # noqa: BLE001 - handed to whoever makes the worker, who waits for it
+            opened.set_exception(error)
+            return
+        opened.set_result(None)
+        self._loop.run_forever()
+
+    def _report(self, ended: Ended) -> None:
+        for job, outcome in ended:
+            key = (job.task, job.attempt)
+            self.door.take_back(key)
+            in_thread = key in self._engine.in_threads
+            self._engine.in_threads.discard(key)
+            self._over(key, outcome, in_thread)
+
+    def _guarded(self) -> None:
+        if self._guard is None:
+            folder = [] if self._keeps else [self._folder]
+            self._guard = subprocess.Popen(
+                [sys.executable, "-I", "-S", guard.__file__, prefix(self._hired.tag), *folder],
+                stdin=subprocess.PIPE,
+                start_new_session=True,
+            )
+
+
+class _Inner(LocalEngine):
+    """The local engine, which also tells where an attempt ran and ends one for either reason."""
+
+    needs_guard: Callable[[], None]
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.in_threads: set[Key] = set()
+
+    def end(self, key: Key, reason: Reason) -> float | None:
+        run = self._live.get(key)
+        if run is None:
+            return 0.0
+        self._end(run, reason)
+        if isinstance(run.place, Threads) and run.where is not None:
+            return None
+        return 0.0 if run.place is None else run.place.grace_s or self._limits.grace_s
+
+    def _assign(self, run: Run) -> Place:
+        place = super()._assign(run)
+        work = run.work
+        if not isinstance(work, OwnCoroutine) and not (isinstance(work, Call) and not work.isolated):
+            self.needs_guard()
+        return place
+
+    def _finished(self, run: Run, outcome: Outcome | None) -> None:
+        if isinstance(run.place, Threads):
+            self.in_threads.add((run.job.task, run.job.attempt))
+        super()._finished(run, outcome)
+
+
+def _placed(hired: Hiring, folder: str, door: GivenDoor) -> Host:
+    """The host with what its adapter must know of the machine it is on."""
+    options = dict(hired.host.options)
+    if hired.keeps_logs:
+        options |= {"work_dir": folder, "door": door}
+    if hired.agent is not None:
+        from penstock.hosts.agent import Placement
+
+        options["placement"] = Placement(msgspec.convert(hired.agent, Agent), os.path.join(folder, "agents"))
+    return replace(hired.host, options=options)
+
+
+def _adapter(host: Host, make: str) -> Adapter:
+    module, _, name = make.partition(":")
+    made: Adapter = getattr(import_module(module), name)(host, SystemClock())
+    return made

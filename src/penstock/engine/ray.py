@@ -1,0 +1,257 @@
+"""The engine of many machines: what users' code does runs on nodes of a Ray cluster, all else as on one machine.
+
+It is the local engine with more places: the hosts that are `remote` have pools of workers on the cluster. Our own
+scheduler decides order and limits; Ray places workers and notices their deaths. Attempts run in workers that
+outlive this process: the next dispatcher of the store finds them by their names, which are made of its secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from penstock.config.engine import EngineSettings
+from penstock.engine.attempts import Place, Run
+from penstock.engine.base import Key
+from penstock.engine.cluster.driver_letters import Joining, Node
+from penstock.engine.cluster.frames import CUT, GONE, Ask
+from penstock.engine.cluster.letters import VERSION, Hello
+from penstock.engine.cluster.link import Link, Spawn, spawned
+from penstock.engine.cluster.pool import Terms, WorkerPool
+from penstock.engine.cluster.remote import RemoteHost
+from penstock.engine.cluster.worker import likeness
+from penstock.engine.local import LocalEngine
+from penstock.hosts.base import Health, Job
+from penstock.model import Outcome, Verdict
+
+_NAMESPACE = "penstock"
+_ASK_S = 5.0  # for workers to say what they have, and for the cluster to name its nodes
+_JOIN_S = 3.0  # a new dispatcher does not wait longer for its cluster before it dispatches
+_CHECK_S = 10.0
+_AGAIN_S = 0.5
+
+_log = logging.getLogger("penstock.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Which cluster, what runs there, and how it is reached."""
+
+    settings: EngineSettings
+    hosts: Mapping[str, RemoteHost]
+    secret: Callable[[], Awaitable[bytes]]  # of the store: its workers' names are made of it
+    runtime_env: Mapping[str, Any]
+    check_every_s: float = _CHECK_S
+    spawn: Spawn = spawned
+
+
+class RayEngine(LocalEngine):
+    """The arguments of a local engine, after the cluster."""
+
+    def __init__(self, cluster: Cluster, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._cluster = cluster
+        self._pools: dict[str, WorkerPool] = {}
+        self._claimed: dict[Key, Run] = {}  # adopted, and not found yet
+        self._looking: asyncio.Task[int] | None = None
+        self._left = False
+
+    async def open(self) -> None:
+        await super().open()
+        cluster, settings = self._cluster, self._cluster.settings
+        secret = hashlib.sha256(b"penstock ray workers\0" + await cluster.secret()).hexdigest()[:32]
+        joining = Joining(
+            address=settings.address,
+            namespace=settings.namespace or _NAMESPACE,
+            runtime_env=dict(cluster.runtime_env),
+        )
+        self._names = f"{secret}/"
+        self._link = Link(joining, self._relinked, cluster.spawn)
+        terms = Terms(self._names, self._tag, self._limits, settings.start_s, settings.idle_s, self._chores)
+        for name, remote in cluster.hosts.items():
+            self._pools[name] = WorkerPool(
+                remote, self._link, terms, self._finished, self._begun, self._on_stall
+            )
+        self._changes = asyncio.Event()
+        self._link.open()
+
+    async def close(self) -> None:
+        if not self._open:
+            return
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait({self._looking})
+        await super().close()
+        await self._link.close()
+
+    # ---- where attempts run
+
+    def _stands(self, host: str) -> bool:
+        return host not in self._cluster.hosts
+
+    def _assign(self, run: Run) -> Place:
+        pool = self._pools.get(run.job.host)
+        if pool is None:
+            return super()._assign(run)
+        run.place = pool
+        return pool
+
+    def _places(self) -> Sequence[Place]:
+        return (*super()._places(), *self._pools.values())
+
+    def _begun(self, run: Run, slack_s: float) -> None:
+        """A worker has it: its time runs from now on, or from when an earlier dispatcher gave it to one."""
+        if run.timeout_s is not None and run.reason is None and not run.ended:
+            self._timers.set(run, (run.job.started_at or self._clock.now()) + run.timeout_s + slack_s)
+
+    # ---- what outlives a dispatcher
+
+    @property
+    def detaches(self) -> bool:
+        return True
+
+    async def adopt(self, jobs: Sequence[Job]) -> set[Key]:
+        for job in jobs:
+            pool = self._pools.get(job.host)
+            if pool is not None:
+                timeout_s = self._default_timeout_s if job.timeout_s is None else job.timeout_s
+                run = Run(job, timeout_s, place=pool)
+                self._live[job.task, job.attempt] = self._claimed[job.task, job.attempt] = run
+        claimed = dict(self._claimed)
+        await self._look_once()
+        return {key for key, run in claimed.items() if self._live.get(key) is run}
+
+    async def sweep(self) -> int:
+        return await super().sweep() + await self._look_once()
+
+    def detached(self) -> Collection[Key]:
+        return [key for pool in self._pools.values() for key in pool.held()]
+
+    def leave(self) -> None:
+        for key in self.detached():
+            run = self._live.pop(key, None)
+            if run is not None:
+                run.ended = True
+        for pool in self._pools.values():
+            pool.leave()
+
+    def recorded(self, ended: Iterable[Key]) -> None:
+        keys = list(ended)
+        for pool in self._pools.values():
+            pool.recorded(keys)
+
+    async def _look_once(self) -> int:
+        """Find the workers of this store, once; how many attempts there are unwanted.
+
+        Who is not answered in time goes on: what was claimed may still be found later.
+        """
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(self._look_for_workers())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_JOIN_S + _ASK_S):
+                return await asyncio.shield(self._looking)
+        return 0
+
+    async def _look_for_workers(self) -> int:
+        quick = True  # what is found out at once is as if it had been known
+        while not self._link.is_up:
+            self._changes.clear()
+            if quick and not await self._changed_within(_JOIN_S):
+                quick = False
+            elif not quick:
+                await self._changes.wait()
+        unwanted = 0
+        names: list[str] | None = None
+        while names is None or names:
+            if names is None:
+                answer, body = await self._link.wait(Ask(number=0, verb="list", worker=self._names))
+                names = None if answer.fault else msgspec.json.decode(body, type=list[str])
+            else:
+                told = await asyncio.gather(*(self._meet(name) for name in names))
+                unwanted += sum(count or 0 for count in told)
+                names = [name for name, count in zip(names, told, strict=True) if count is None]
+            if names is None or names:
+                await asyncio.sleep(_AGAIN_S)
+        self._give_up_claims(quick)
+        return unwanted
+
+    async def _changed_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changes.wait()
+                return True
+        return False
+
+    async def _meet(self, name: str) -> int | None:
+        """Take a worker over, or end it; how many attempts there are unwanted. None: it cannot be reached now."""
+        answer, body = await self._link.wait(Ask(number=0, verb="find", worker=name))
+        if answer.fault == GONE:
+            return 0
+        if answer.fault:
+            return None
+        pool = self._pools.get(name.removeprefix(self._names).rpartition("/")[0])
+        hello = msgspec.json.decode(body, type=Hello)
+        if pool is None or hello.version != VERSION:
+            _log.warning("a Ray worker of another version, or of a host that is no more, is ended: %s", name)
+            await self._link.wait(Ask(number=0, verb="kill", worker=name))
+            return sum(not standing.is_over for standing in hello.attempts)
+        return pool.enroll(name, hello, likeness(pool.hiring()), self._claimed)
+
+    def _give_up_claims(self, quick: bool) -> None:
+        """Nobody has these. Known at once, they were never adopted; later, they were lost."""
+        claimed, self._claimed = self._claimed, {}
+        for key, run in claimed.items():
+            if quick:
+                self._live.pop(key, None)
+                run.ended = True
+            elif not run.ended:
+                gone = "the Ray worker that ran it is gone, and its dispatcher died before it could tell"
+                self._finished(run, Outcome(Verdict.HOST, error=gone))
+
+    # ---- the cluster
+
+    def _relinked(self) -> None:
+        self._changes.set()
+        for pool in self._pools.values():
+            if self._link.is_up:
+                pool.linked()
+            else:
+                pool.unlinked()
+
+    def watched(self) -> Mapping[str, float]:
+        here = {name: every_s for name, every_s in super().watched().items() if self._stands(name)}
+        if not self._cluster.check_every_s:
+            return here
+        return here | dict.fromkeys(self._pools, self._cluster.check_every_s)
+
+    async def check(self, host: str) -> Health:
+        remote = self._cluster.hosts.get(host)
+        if remote is None:
+            return await super().check(host)
+        if not self._link.is_up and not self._link.why_down:
+            await self._changed_within(_ASK_S)
+        if not self._link.is_up:
+            return Health(False, self._link.why_down or "the Ray cluster has not answered yet")
+        try:
+            async with asyncio.timeout(_ASK_S):
+                answer, body = await self._link.wait(Ask(number=0, verb="nodes"))
+        except TimeoutError:
+            return Health(False, f"the Ray cluster at {self._cluster.settings.address} does not answer")
+        if answer.fault:
+            return Health(False, answer.error if answer.fault != CUT else self._link.why_down)
+        nodes = msgspec.json.decode(body, type=list[Node])
+        fit = [node for node in nodes if remote.fits(node.resources, node.labels)]
+        if not fit:
+            return Health(
+                False,
+                f"none of the {len(nodes)} nodes of the Ray cluster has what hosts.{host}.ray asks for; "
+                "start one that has, or change it",
+            )
+        return Health(True, f"Ray {self._link.joined.version}: {len(fit)} of {len(nodes)} nodes")

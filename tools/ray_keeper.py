@@ -1,0 +1,132 @@
+"""A real Ray cluster of two nodes on this machine, and one driver in it for all who use it.
+
+    python tools/ray_keeper.py FOLDER
+
+Whoever uses it holds a shared lock on FOLDER/users: when nobody does, also because they were killed, it ends with
+all its nodes. FOLDER/driver is a socket where each connection is a driver's line; FOLDER/control adds and kills.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+SYSTEM = {
+    "prestart_worker_first_driver": False,
+    "enable_worker_prestart": False,
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 2000,
+    "health_check_failure_threshold": 3,
+}
+NODE = {"num_cpus": 4, "object_store_memory": 80_000_000, "include_dashboard": False}
+
+
+class Keeper:
+    def __init__(self, folder: Path) -> None:
+        from ray.cluster_utils import Cluster
+
+        self._cluster: Any = Cluster(
+            initialize_head=True,
+            head_node_args={
+                **NODE,
+                "resources": {"head": 1000},
+                "_system_config": SYSTEM,
+                "temp_dir": str(folder / "r"),
+                "labels": {"place": "head"},
+            },
+        )
+        self._nodes: dict[int, Any] = {}
+        self._lock = threading.Lock()
+        self.address = self._cluster.address
+        self.add({"resources": {"second": 1000}, "labels": {"place": "second"}})
+
+    def add(self, wanted: dict[str, Any]) -> int:
+        with self._lock:
+            number = len(self._nodes) + 1
+            self._nodes[number] = self._cluster.add_node(**{**NODE, **wanted})
+        return number
+
+    def kill(self, number: int) -> None:
+        with self._lock:
+            self._cluster.remove_node(self._nodes[number], allow_graceful=False)
+
+    def end(self) -> None:
+        self._cluster.shutdown()
+
+
+def listening(path: Path) -> socket.socket:
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(path))
+    server.listen()
+    return server
+
+
+def serve_lines(server: socket.socket) -> None:
+    from penstock.engine.cluster.driver import Session
+
+    while True:
+        line, _ = server.accept()
+        threading.Thread(target=Session(line).serve, daemon=True).start()
+
+
+def serve_control(server: socket.socket, keeper: Keeper) -> None:
+    while True:
+        line, _ = server.accept()
+        with line, line.makefile("rw") as file:
+            asked = json.loads(file.readline())
+            try:
+                told = None
+                if "add" in asked:
+                    told = keeper.add(asked["add"])
+                else:
+                    keeper.kill(asked["kill"])
+                file.write(json.dumps({"told": told}) + "\n")
+            except Exception as error:  # noqa: BLE001 - whoever asked is told
+                file.write(json.dumps({"error": repr(error)}) + "\n")
+
+
+def wait_unused(folder: Path) -> None:
+    with open(folder / "users", "w") as users:
+        while True:
+            time.sleep(1)
+            try:
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                continue
+            return
+
+
+def main() -> None:
+    import ray
+
+    folder = Path(sys.argv[1])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # those who use it are asked to end, and then it ends
+    keeper = Keeper(folder)
+    try:
+        ray.init(address=keeper.address, log_to_driver=False, configure_logging=False)
+        lines, control = listening(folder / "driver"), listening(folder / "control")
+        threading.Thread(target=serve_lines, args=(lines,), daemon=True).start()
+        threading.Thread(target=serve_control, args=(control, keeper), daemon=True).start()
+        (folder / "ready.part").write_text(keeper.address)
+        (folder / "ready.part").rename(folder / "ready")
+        wait_unused(folder)
+    finally:
+        ray.shutdown()
+        keeper.end()
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
