@@ -14,6 +14,7 @@ from penstock.agents.starts.starting import Starter
 from penstock.agents.starts.store_lock import StoreStartLock, start_lock_for
 from penstock.agents.trail import Trail
 from penstock.config.agents import Agent, Pool
+from penstock.store.base import Store
 from tests.conformance.store_rig import PATIENCE_S, SHARED, MakeSpot, Spot, child, opened
 from tests.simulation.agent_engine import EngineOf, Machine
 
@@ -28,11 +29,12 @@ def spot(request: pytest.FixtureRequest, tmp_path: Path) -> Spot:
     return make(tmp_path)
 
 
-async def taken(lock: StoreStartLock) -> None:
+async def taken(store: Store, lock: StoreStartLock) -> None:
     """As those do who wait for it: they try now and then."""
+    bell = store.bell()  # that nobody rings
     async with asyncio.timeout(PATIENCE_S):
-        while not await lock.take():  # noqa: ASYNC110 - a machine that dies tells nobody
-            await asyncio.sleep(0.05)
+        while not await lock.take():
+            await bell.wait(0.05)
 
 
 async def test_b10_a_machine_that_dies_frees_its_locks(spot: Spot) -> None:
@@ -48,11 +50,10 @@ async def test_b10_a_machine_that_dies_frees_its_locks(spot: Spot) -> None:
         async with asyncio.timeout(PATIENCE_S):
             now = None
             while now is None or now.expires_at <= first.expires_at:  # renewed as long as its machine lives
-                await asyncio.sleep(0.05)
                 now = await store.lease_of(NAME)
         assert now.owner == first.owner
         await far.kill()
-        await taken(lock)
+        await taken(store, lock)
         await lock.free()
         assert await store.lease_of(NAME) is None
 
@@ -74,7 +75,7 @@ async def test_a_machine_that_was_stopped_for_too_long_can_do_nothing_with_its_l
         assert await far.line() == "ours"
         lock = StoreStartLock(store, NAME, LONG_S)
         os.kill(far.pid, signal.SIGSTOP)
-        await taken(lock)
+        await taken(store, lock)
         os.kill(far.pid, signal.SIGCONT)
         await far.tell("step")
         assert await far.line() == "lost"
