@@ -54,7 +54,6 @@ _PLUG_INS = "penstock.hosts"
 DISPATCHERS = ("async", "threads")
 ON_STOP = tuple(str(choice) for choice in OnStop)
 _PRIVATE_DOOR = "penstock.web.private_door:opened"  # it stands above us, and only some configs need it
-_ELSEWHERE = ("command", "python", "researcher")  # types of host whose attempts a cluster can run
 _RAY_ENGINE = "penstock.engine.ray:RayEngine"
 _REMOTE = ("command", "python", "researcher")  # types of hosts whose attempts may be on another machine
 _OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -237,9 +236,6 @@ def make_dispatcher(
     ways = Ways(make_door(config), make_desk(config))
     make_engine = _engine(config, ways, store)
     doorway = _doorway(config, store, ways)
-    if config.engine.is_ray:
-        outliving = tuple(host.name for host in config.plant.hosts if host.type in _ELSEWHERE)
-        config = replace(config, plant=replace(config.plant, outliving=outliving))
     if dispatching.has_threads:
         from penstock.engine.kinds import thread_per_kind
 

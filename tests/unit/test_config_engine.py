@@ -128,3 +128,10 @@ def test_a_config_loads_no_ray() -> None:
     config: Config = parse(WHOLE)
     assert config.engine.is_ray
     assert "ray" not in sys.modules
+
+
+def test_hosts_whose_attempts_outlive_their_dispatcher_are_known() -> None:
+    """Those that a cluster runs; calls of models stay here."""
+    model = '[hosts.m]\ntype = "openai"\nurl = "http://127.0.0.1:1/v1"\n'
+    assert parse(HOST + model + RAY).plant.outliving == ("a",)
+    assert parse(HOST + model).plant.outliving == ()

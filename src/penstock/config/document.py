@@ -17,7 +17,7 @@ from penstock.config.council_hosts import is_implied, with_councils
 from penstock.config.council_tables import council_document, read_councils
 from penstock.config.councils import Council
 from penstock.config.crosschecks import Parts, cross_check
-from penstock.config.engine import EngineSettings, check_nodes, engine_document, read_engine
+from penstock.config.engine import EngineSettings, check_nodes, engine_document, outliving, read_engine
 from penstock.config.hosts import given, host_document, read_host
 from penstock.config.keys import AVAILABLE, HostTypes
 from penstock.config.own_calls import with_own_lane
@@ -147,6 +147,7 @@ def _read(top: Table, path: Path | None, types: HostTypes) -> Config:
             gates=tuple(gates.values()),
             aging_s=top.number("aging_s", default.plant.aging_s, keys.SECONDS),
             retry=retry,
+            outliving=outliving(engine, hosts.values()),
         ),
         store=store,
         timeout_s=top.number("timeout_s", default.timeout_s, keys.SECONDS),

@@ -104,6 +104,7 @@ class Dispatcher:
         self._unwritten = 0
         self._stepping = False  # a step is scheduled
         self._held = False  # the loop waits for the disk
+        self._took_over = False  # before that nothing is decided
         self._awaiting_step: list[asyncio.Future[None]] = []
         self.story = Story(self.task, lambda task: self._scheduler.met_at(task))
         if traces is not None:
@@ -150,6 +151,8 @@ class Dispatcher:
         self._loop = asyncio.get_running_loop()
         self._on_decisions = on_decisions
         self._on_tokens = on_tokens
+        # Who only answers does not wait for what it found running; others leave it where one may take over at once.
+        self._leaves = answer_only or self._store.elects
         owner = replace(self._owner, answers_only=answer_only)
         epoch, before = await self._store.acquire(owner, self._clock.now(), self._config.plant)
         try:
@@ -289,15 +292,15 @@ class Dispatcher:
         )
         self._mailbox = Mailbox(store, scheduler, self._payloads, desk, self._tell_first, self._settled)
         await self._engine.open()
-        if answer_only:
-            self._events.append(Drain(answering=True))
+        first: list[Event] = [Drain(answering=True)] if answer_only else []
         events, seen = await restore(
             store, self._engine, self._payloads, self._config.plant, before, self._clock.now()
         )
-        self._events += [e for e in events if not isinstance(e, PauseSet) or self._has(e)]
+        first += [e for e in events if not isinstance(e, PauseSet) or self._has(e)]
         if self._inner is not None:
             restored = [r.task for e in events if isinstance(e, Restored) for r in e.records]
-            self._events += self._inner.taken_in(restored, {task.id for task in restored}.__contains__)
+            first += self._inner.taken_in(restored, {task.id for task in restored}.__contains__)
+        self._events[:0] = first  # what was adopted may have ended already
         if self.story.is_heard:
             live = [record for e in events if isinstance(e, Restored) for record in e.records]
             died_at = None if before is None else before.ended_at
@@ -306,6 +309,7 @@ class Dispatcher:
         beside = [str(self._config.path.parent)] if self._config.path is not None else []
         self._probes = Probes(self._config.plant.gates, self._tell, search_path=beside)
         await self._probes.open()
+        self._took_over = True
         return bell, seen
 
     def _has(self, pause: PauseSet) -> bool:
@@ -361,7 +365,7 @@ class Dispatcher:
 
     def _poke(self) -> None:
         """Have a step soon; what comes until then is in it."""
-        if not self._stepping and not self._held and not self._closing:
+        if self._took_over and not self._stepping and not self._held and not self._closing:
             self._stepping = True
             self._loop.call_soon(self._run_step)
 
@@ -479,7 +483,8 @@ class Dispatcher:
     def _ends_written(self, decisions: Sequence[Decision], written: asyncio.Future[None]) -> None:
         if not written.cancelled() and written.exception() is None:
             over = (d for d in decisions if isinstance(d, End | Requeue | Refuse))
-            self._engine.recorded([(d.task, d.attempt) for d in over if d.attempt])
+            if ended := [(d.task, d.attempt) for d in over if d.attempt]:
+                self._engine.recorded(ended)
 
     def _accepted(self, accepted: asyncio.Future[list[str]]) -> None:
         if not accepted.cancelled() and isinstance(accepted.exception(), TaskError):
@@ -507,7 +512,7 @@ class Dispatcher:
     def _awaited(self) -> Collection[tuple[str, int]]:
         """Attempts that this dispatcher cannot go without."""
         running = self._scheduler.running()
-        if not self._engine.detaches or not self._store.elects or self._putting_back:
+        if not (self._engine.detaches and self._leaves) or self._putting_back:
             return running
         if left := set(running).difference(self._engine.detached()):
             self._loop.call_later(_DETACHED_S, self._poke)  # they may be about to begin elsewhere

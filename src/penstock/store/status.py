@@ -31,8 +31,12 @@ def status_record(plant: Plant, snapshot: Snapshot) -> dict[str, Any]:
     active: dict[str, int] = defaultdict(int)
     lane_running: dict[str, int] = defaultdict(int)
     lane_queued: dict[str, int] = defaultdict(int)
-    # Without a dispatcher nothing runs, whatever the last one left written.
-    running = snapshot.running if snapshot.epoch is not None else {}
+    # Without a dispatcher nothing runs but what outlives one, whatever the last one left written.
+    running = {
+        (name, lane): count
+        for (name, lane), count in snapshot.running.items()
+        if snapshot.epoch is not None or name in plant.outliving
+    }
     for (name, lane), count in running.items():
         active[name] += count
         lane_running[lane] += count
@@ -67,7 +71,7 @@ def status_record(plant: Plant, snapshot: Snapshot) -> dict[str, Any]:
             if (budget := x.budget_usd_per_day) is not None
         },
         "queue_depth": sum(snapshot.queued.values()),
-        "interrupted": 0 if snapshot.epoch is not None else sum(snapshot.running.values()),
+        "interrupted": sum(snapshot.running.values()) - sum(running.values()),
         "dispatcher": None
         if epoch is None
         else {

@@ -170,7 +170,11 @@ def explain(record: TaskRecord, history: History, present: Present) -> Why:
         )
     lengths = Durations(present.queue.ran).of(record.host or "", record.task)
     runs = None if lengths is None else _typical(lengths.seconds)
-    if record.state is State.RUNNING and not present.dispatched:
+    if (
+        record.state is State.RUNNING
+        and not present.dispatched
+        and record.host not in present.plant.outliving
+    ):
         return Why(record, now, parts, interrupted=True, typical_wait=usual, typical_run=runs)
     ends = predict_end_of_attempt(present, record) if record.state is State.RUNNING else None
     return Why(record, now, parts, predicted_end=ends, typical_wait=usual, typical_run=runs)

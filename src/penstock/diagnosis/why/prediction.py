@@ -205,7 +205,7 @@ class _Sample:
         self._durations = durations
         self._number = number
         self._of = of
-        self._elapsed = {r.task.id: r.started_at for r in present.queue.running} if present.dispatched else {}
+        self._elapsed = {r.task.id: r.started_at for r in present.going_on}
         self._starts = 0
         self._seen: dict[Lengths, float] = {}  # each with how much longer or shorter it is taken to be
         self.unknown = ""

@@ -40,7 +40,7 @@ class Present:
     now: float
     plant: Plant
     queue: Queue
-    dispatched: bool = True  # whether anybody does; else what "runs" was interrupted, and starts anew
+    dispatched: bool = True  # whether anybody does; else what "runs" was interrupted or outlived it
     paused: bool = False
     paused_lanes: frozenset[str] = frozenset()
     hosts: Mapping[str, HostNow] = field(default_factory=dict)
@@ -70,11 +70,17 @@ class Present:
     def held(self) -> dict[str, dict[str, float]]:
         """The units of each host that what runs there holds."""
         held: dict[str, dict[str, float]] = {}
-        for record in self.queue.running if self.dispatched else ():
+        for record in self.going_on:
             units = held.setdefault(record.host or "", {})
             for unit, amount in {"slots": 1.0, **(record.task.needs or {})}.items():
                 units[unit] = units.get(unit, 0.0) + amount
         return held
+
+    @property
+    def going_on(self) -> Sequence[TaskRecord]:
+        """What runs; while nobody dispatches, what outlives its dispatcher."""
+        running = self.queue.running
+        return running if self.dispatched else [r for r in running if r.host in self.plant.outliving]
 
     @property
     def _is_paused(self) -> bool:
@@ -112,7 +118,7 @@ class _Past(NamedTuple):
 
 def _past(present: Present) -> _Past:
     names = {host.name: host for host in present.plant.hosts}
-    running = [r for r in present.queue.running if r.host in names] if present.dispatched else []
+    running = [r for r in present.going_on if r.host in names]
     starts = [(_started(record, present.now), _pinned(record)) for record in running]
     fates: dict[str, Fate] = {}
     held = [(at, task.host or "", (task.needs or {}).get("slots", 1.0)) for at, task in starts]
@@ -150,7 +156,12 @@ def _pinned(record: TaskRecord) -> Task:
 def _waiting(present: Present) -> tuple[list[TaskRecord], dict[str, State]]:
     waiting = [_ready(record, present.queue) for record in present.queue.queued]
     if not present.dispatched:
-        waiting += [replace(r, state=State.QUEUED, host=None) for r in present.queue.running]
+        going_on = {record.task.id for record in present.going_on}
+        waiting += [
+            replace(r, state=State.QUEUED, host=None)
+            for r in present.queue.running
+            if r.task.id not in going_on
+        ]
         waiting.sort(key=lambda record: record.number)
     return waiting, {name: state for name, (state, _) in present.queue.ended.items()}
 
