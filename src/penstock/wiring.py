@@ -55,7 +55,6 @@ DISPATCHERS = ("async", "threads")
 ON_STOP = tuple(str(choice) for choice in OnStop)
 _PRIVATE_DOOR = "penstock.web.private_door:opened"  # it stands above us, and only some configs need it
 _RAY_ENGINE = "penstock.engine.ray:RayEngine"
-_REMOTE = ("command", "python", "researcher")  # types of hosts whose attempts may be on another machine
 _OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
@@ -350,7 +349,7 @@ def _cluster(config: Config, ways: Ways, store: Store) -> Cluster:
     remote = {
         host.name: remote_host(_placed(config, host, ways, store), _ADAPTERS[host.type])
         for host in config.plant.hosts
-        if host.type in _REMOTE
+        if host.name in config.plant.outliving
     }
     return Cluster(settings, remote, partial(store.secret, "ray"), runtime_env(settings, os.environ))
 
