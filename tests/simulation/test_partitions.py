@@ -1,4 +1,4 @@
-"""Hosts partitioned over several schedulers, as docs/scale.md plans it: what holds for one holds for all of them."""
+"""Hosts partitioned over several schedulers, as docs/scale.md plans it: what holds for one holds for all."""
 
 from __future__ import annotations
 
