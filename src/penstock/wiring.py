@@ -19,6 +19,7 @@ from penstock.config import AVAILABLE, Config, HostTypes, load
 from penstock.config.councils import COUNCIL_TYPE
 from penstock.config.own_calls import calls_lane, needs_desk, needs_door, own_lanes
 from penstock.config.own_files import OwnFiles, agents_dir, folder_of, library_dir, store_tag, work_dir
+from penstock.config.postgres_place import is_postgres
 from penstock.errors import ConfigError, UsageError
 from penstock.model import OnStop
 
@@ -75,6 +76,10 @@ def _read(path: Path | None, settings: Mapping[str, Any] | None, types: HostType
 
 
 def open_store(config: Config) -> Store:
+    if is_postgres(config.store):
+        from penstock.store.postgres import PostgresStore
+
+        return PostgresStore(config.store, max_payload_bytes=config.payload_limit_bytes)
     _refuse_unknown(config.store)
     from penstock.store.sqlite import SQLiteStore
 
@@ -83,6 +88,10 @@ def open_store(config: Config) -> Store:
 
 def open_database(store: str) -> Database:
     """Of the database alone, for what is done to a store as a whole."""
+    if is_postgres(store):
+        from penstock.store.postgres import postgres_database
+
+        return postgres_database(store)
     _refuse_unknown(store)
     from penstock.store.sqlite_database import SQLiteDatabase
     from penstock.store.sqlite_open import Place
@@ -94,7 +103,7 @@ def _refuse_unknown(store: str) -> None:
     if "://" in store:
         scheme = store.split("://", 1)[0]
         raise UsageError(
-            f"store: {scheme} is not available in this version; name a file, such as penstock.db"
+            f"store: {scheme} is unknown; name a file, such as penstock.db, or a URL: postgresql://…"
         )
 
 

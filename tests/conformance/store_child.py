@@ -16,6 +16,7 @@ from penstock.errors import AgentBusy, StoreFull
 from penstock.model import Outcome, State, Task, Verdict
 from penstock.scheduling.messages import Decision, End, Start
 from penstock.store.base import Owner, Request, Store
+from penstock.store.postgres import PostgresStore
 from penstock.store.sqlite import SQLiteStore
 
 
@@ -149,7 +150,7 @@ VERBS: dict[str, Callable[..., Awaitable[None]]] = {
 
 
 async def main(verb: str, address: str, *rest: str) -> None:
-    store: Store = SQLiteStore(address)
+    store: Store = PostgresStore(address) if "://" in address else SQLiteStore(address)
     await store.open()
     try:
         await VERBS[verb](store, *rest)

@@ -17,7 +17,9 @@ import pytest
 from penstock.model import Outcome, State, Task, Verdict
 from penstock.scheduling.messages import Decision, End, Start
 from penstock.store.base import Owner, Store
+from penstock.store.postgres import PostgresStore
 from penstock.store.sqlite import SQLiteStore
+from tests import postgres_rig
 
 CHILD = Path(__file__).parent / "store_child.py"
 PATIENCE_S = 30.0  # a test that waits longer has failed
@@ -43,8 +45,13 @@ def sqlite_memory(folder: Path) -> Spot:
     return Spot(lambda: SQLiteStore(":memory:"), ":memory:")
 
 
+def postgres(folder: Path) -> Spot:
+    url = postgres_rig.fresh_url()
+    return Spot(lambda: PostgresStore(url), url)
+
+
 MakeSpot = Callable[[Path], Spot]
-SHARED = [pytest.param(sqlite_file, id="sqlite-file")]
+SHARED = [pytest.param(sqlite_file, id="sqlite-file"), pytest.param(postgres, id="postgres")]
 EVERY = [*SHARED, pytest.param(sqlite_memory, id="sqlite-memory")]
 
 

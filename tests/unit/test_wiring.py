@@ -39,10 +39,15 @@ def test_all_that_is_wrong_with_the_hosts_options_is_told_at_once(tmp_path: Path
     assert "hosts.b" in str(caught.value)
 
 
-def test_a_store_that_is_not_available_says_so(tmp_path: Path) -> None:
+def test_a_store_whose_driver_is_not_installed_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "penstock.toml"
     path.write_text('store = "postgresql://somewhere/queue"\n')
-    with pytest.raises(UsageError, match="not available"):
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    for module in [name for name in sys.modules if name.startswith("penstock.store.postgres_")]:
+        monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(UsageError, match=r"pip install 'penstock\[postgres\]'"):
         open_store(read_config(path))
 
 

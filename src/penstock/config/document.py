@@ -21,6 +21,7 @@ from penstock.config.engine import EngineSettings, check_nodes, engine_document,
 from penstock.config.hosts import given, host_document, read_host
 from penstock.config.keys import AVAILABLE, HostTypes
 from penstock.config.own_calls import with_own_lane
+from penstock.config.postgres_place import is_postgres, postgres_place
 from penstock.config.problems import Near, Problems, file_shown, kind_of
 from penstock.config.rules import gate_document, lane_document, read_gate, read_lane, read_retry
 from penstock.config.server import (
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = "penstock.db"
 _ON_CRASH = (OnCrash.RETRY.value, OnCrash.BLOCK.value)
-_STORE_URLS = ("postgresql://", "postgres://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,11 @@ def _declared(top: Table, section: str) -> frozenset[str]:
 
 def _store(top: Table, folder: Path) -> str:
     store = top.text("store", DEFAULT_STORE)
-    if store.startswith(_STORE_URLS):
+    if is_postgres(store):
+        try:
+            postgres_place(store)
+        except ValueError as problem:
+            top.refuse(str(problem), "store")
         return store
     if "://" in store:
         top.refuse('must be the path of a file, or a URL that starts with "postgresql://"', "store")

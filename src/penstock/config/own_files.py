@@ -72,9 +72,7 @@ class OwnFiles:
 def work_dir(config: Config, host: Host) -> str:
     """Where a host's attempts have their folders and logs: beside the store, or apart from other stores'."""
     given = host.options.get("work_dir")
-    return (
-        f"{os.path.abspath(config.store)}.work" if given is None else os.path.join(given, store_tag(config))
-    )
+    return beside_store(config.store, "work") if given is None else os.path.join(given, store_tag(config))
 
 
 def agents_dir(config: Config) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+
+from penstock.config.postgres_place import is_postgres, postgres_place
 
 LIBRARY_FOLDER = "library"  # of collections, beside the store
 
@@ -15,7 +18,11 @@ def beside_store(store: str, what: str) -> str:
 
 
 def tag_of(store: str) -> str:
-    """A short word that stands for this store and no other."""
+    """A short word that stands for this store and no other, however its URL is written."""
     import hashlib
+
+    if is_postgres(store):
+        with suppress(ValueError):
+            store = postgres_place(store).identity
 
     return hashlib.blake2b(store.encode(), digest_size=8).hexdigest()

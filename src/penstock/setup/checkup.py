@@ -24,6 +24,7 @@ from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.config.budgets import blind_budgets
 from penstock.config.names import Names
+from penstock.config.postgres_place import shown_store
 from penstock.dispatcher.probes import read_once
 from penstock.engine.outcomes import failure, one_line
 from penstock.errors import PenstockError
@@ -166,7 +167,7 @@ async def _store(config: Config) -> _Kept:
         finally:
             await store.close()
     except PenstockError as error:
-        return _Kept(Finding("store", config.store, WRONG, one_line(str(error), _MAX_DETAIL)))
+        return _Kept(Finding("store", shown_store(config.store), WRONG, one_line(str(error), _MAX_DETAIL)))
     queued = sum(snapshot.queued.values())
     detail = f"{queued} tasks queued" + ("; a dispatcher is at work" if snapshot.epoch else "")
     served = snapshot.epoch is not None and snapshot.epoch.owner.command.endswith(" serve")
@@ -187,7 +188,7 @@ def _place_for(path: Path) -> Finding | None:
 
 def _with_space(store: str, detail: str) -> Finding:
     if "://" in store:
-        return Finding("store", store, WELL, detail)
+        return Finding("store", shown_store(store), WELL, detail)
     free = shutil.disk_usage(Path(store).parent).free
     if free < _LITTLE_SPACE:
         return Finding("store", store, WARNING, f"{detail}; only {free // 1024**2} MiB of disk are free")

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from penstock.config import Config
+from penstock.config.postgres_place import shown_store
 from penstock.setup.discovery import Found
 from penstock.store.base import Snapshot
 from penstock.version import __version__
@@ -144,7 +145,7 @@ def _store_facts(config: Config, snapshot: Snapshot) -> Node:
             ("Version", __version__),
             (
                 "Store",
-                node("code", config.store if "://" not in config.store else config.store.partition("://")[0]),
+                node("code", shown_store(config.store)),
             ),
             ("Size", _size(config.store)),
             ("Tasks queued", f"{sum(snapshot.queued.values()):,}"),

@@ -1,0 +1,145 @@
+"""A connection to PostgreSQL for a thread that waits: the driver's coroutines run on a loop of the thread's own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import asyncpg
+
+from penstock.config.postgres_place import PostgresPlace
+
+T = TypeVar("T")
+
+# What goes wrong on the way: the server was not reached, or it did not answer.
+LOST = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError)
+ERRORS: tuple[type[Exception], ...] = (
+    OSError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresError,
+    asyncpg.InternalClientError,
+)
+
+_CLOSE_S = 2.0
+_STATEMENTS = 400  # kept ready on the server
+_SILENT_S = 10  # then the network is taken for cut
+
+
+async def connected(
+    place: PostgresPlace, tag: str, more: str = "", command_timeout_s: float | None = None
+) -> Any:
+    """A connection that finds our tables, is known on the server by `tag`, and notices when the network is cut."""
+    connection = await asyncpg.connect(
+        place.dsn,
+        timeout=place.connect_timeout_s,
+        command_timeout=command_timeout_s,
+        statement_cache_size=0 if place.pooled else _STATEMENTS,
+        max_cached_statement_lifetime=0,
+        max_cacheable_statement_size=1 << 16,
+    )
+    try:
+        _watch(connection)
+        if not place.pooled:
+            await connection.execute(
+                f"SET search_path TO {place.schema}, pg_catalog, pg_temp; SET application_name TO '{tag}'; {more}"
+            )
+    except BaseException:
+        connection.terminate()
+        raise
+    return connection
+
+
+def _watch(connection: Any) -> None:
+    """Have the kernel tell soon when nobody is there any more."""
+    transport = getattr(connection, "_transport", None)
+    plug = None if transport is None else transport.get_extra_info("socket")
+    if plug is None or plug.family == socket.AF_UNIX:
+        return
+    with suppress(OSError, AttributeError):
+        plug.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENT_S // 2)
+        plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+        plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _SILENT_S // 2)
+        plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_S * 1000)
+
+
+class Link:
+    """Belongs to the thread that uses it. `more` are settings of its session."""
+
+    def __init__(
+        self, place: PostgresPlace, tag: str, more: str = "", command_timeout_s: float | None = None
+    ) -> None:
+        self.place = place
+        self._tag = tag
+        self._more = more
+        self._command_timeout_s = command_timeout_s
+        self._loop = asyncio.new_event_loop()
+        self._connection: Any = None
+
+    @property
+    def is_up(self) -> bool:
+        return self._connection is not None and not self._connection.is_closed()
+
+    def connect(self) -> bool:
+        """Connect where there is no connection; whether that was so."""
+        if self.is_up:
+            return False
+        self.drop()
+        opening = connected(self.place, self._tag, self._more, self._command_timeout_s)
+        self._connection = self._wait(opening)
+        return True
+
+    def fetch(self, statement: str, given: Sequence[Any] = ()) -> list[Any]:
+        rows: list[Any] = self._wait(self._up.fetch(statement, *given))
+        return rows
+
+    def change(self, statement: str, given: Sequence[Any] = ()) -> int:
+        """How many rows it changed."""
+        told: str = self._wait(self._up.execute(statement, *given))
+        return int(told.rpartition(" ")[2])
+
+    def script(self, statements: str) -> None:
+        """Statements without parameters, all in one journey."""
+        self._wait(self._up.execute(statements))
+
+    def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        copying = self._up.copy_records_to_table(
+            table, records=rows, columns=columns, schema_name=self.place.schema
+        )
+        self._wait(copying)
+
+    def drop(self) -> None:
+        """Without a farewell: a broken connection would keep us waiting for an answer."""
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+            self._wait(asyncio.sleep(0))  # the transport closes in the loop's next turn
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        if self.is_up:
+            with suppress(*ERRORS):
+                self._wait(self._connection.close(timeout=_CLOSE_S))
+        self.drop()
+        self._wait(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    @property
+    def _up(self) -> Any:
+        if self._connection is None:
+            raise ConnectionError("the connection was lost")
+        return self._connection
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._loop.run_until_complete(coroutine)
+        # Somebody blocks a loop of his own for this: another one can only run in another thread.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(self._loop.run_until_complete, coroutine).result()

@@ -1,0 +1,108 @@
+"""Opening a PostgreSQL database: is it one we can use, are the tables ours, and are they of our version."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import asyncpg
+
+from penstock.errors import StoreCorrupt, StoreError, StoreTooNew
+from penstock.store.postgres_errors import translated
+from penstock.store.postgres_link import ERRORS, Link
+from penstock.store.postgres_statements import query
+from penstock.store.queries import sql_file
+
+MIGRATIONS: tuple[str, ...] = ("postgres/0001_store.sql",)
+
+_OLDEST_SERVER = 130_000
+_STARTING = "57P03"
+_STARTING_S = 60.0
+_BETWEEN_TRIES_S = 0.2
+
+
+def prepare(link: Link, migrations: Sequence[str] = MIGRATIONS) -> None:
+    """Bring the tables up to date; make them where there are none. Raises StoreError."""
+    try:
+        _connect(link)
+        _check(link, migrations)
+    except ERRORS as error:
+        raise translated(link.place, error) from None
+
+
+def _connect(link: Link) -> None:
+    """A server that is just starting is waited for; any other that does not answer is told at once."""
+    give_up_at = time.monotonic() + _STARTING_S
+    while True:
+        try:
+            link.connect()
+            return
+        except asyncpg.PostgresError as error:
+            if error.sqlstate != _STARTING or time.monotonic() > give_up_at:
+                raise
+            time.sleep(_BETWEEN_TRIES_S)
+
+
+def _check(link: Link, migrations: Sequence[str]) -> None:
+    place = link.place
+    table = f"{place.schema}.migrations"
+    # In a transaction: behind a pool the next statement might reach another connection.
+    link.script(f"BEGIN; SET LOCAL search_path TO {place.schema}, pg_catalog, pg_temp")
+    ((server, encoding, is_standby, is_there, has_schema),) = link.fetch(
+        query("look").text, (table, place.schema)
+    )
+    if server < _OLDEST_SERVER:
+        raise StoreError(
+            f"{place.name}: PostgreSQL {server // 10_000} is too old; Penstock needs 13 or newer"
+        )
+    if encoding != "UTF8":
+        raise StoreError(f"{place.name}: its encoding is {encoding}; create the database with encoding UTF8")
+    version = _version(link, migrations) if is_there else 0
+    link.script("COMMIT")
+    if version < len(migrations):
+        if is_standby:
+            raise StoreError(f"{place.name}: a standby, which cannot be written; name the primary in the URL")
+        _migrate(link, migrations, has_schema)
+
+
+def _version(link: Link, migrations: Sequence[str]) -> int:
+    place = link.place
+    try:
+        ((version,),) = link.fetch(query("version").text)
+    except asyncpg.UndefinedColumnError:
+        raise StoreCorrupt(
+            f"{place.name}: schema {place.schema} is of another program; choose another with ?schema=NAME"
+        ) from None
+    if version > len(migrations):
+        raise StoreTooNew(
+            f"{place.name}: written by a newer Penstock (version {version}, this one knows {len(migrations)});"
+            " upgrade Penstock"
+        )
+    return int(version)
+
+
+def _migrate(link: Link, migrations: Sequence[str], has_schema: bool) -> None:
+    """All missing steps in one transaction; whoever else opens meanwhile waits, and finds nothing left to do."""
+    place = link.place
+    link.script("BEGIN")
+    try:
+        link.fetch(query("lock_schema").text, (place.schema,))
+        if not has_schema:
+            link.script(f"CREATE SCHEMA IF NOT EXISTS {place.schema}")
+        link.script(f"SET LOCAL search_path TO {place.schema}, pg_catalog, pg_temp")
+        link.script(query("make_migrations").text)
+        version = _version(link, migrations)
+        for number, name in enumerate(migrations[version:], version + 1):
+            link.script(sql_file(name))
+            link.change(query("add_version").text, (number,))
+        link.script("COMMIT")
+    except asyncpg.DuplicateTableError as error:
+        link.script("ROLLBACK")
+        raise StoreCorrupt(
+            f"{place.name}: schema {place.schema} has tables of another program ({error}); choose another"
+            " with ?schema=NAME"
+        ) from None
+    except BaseException:
+        if link.is_up:
+            link.script("ROLLBACK")
+        raise

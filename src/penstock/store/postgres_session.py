@@ -1,0 +1,440 @@
+"""Sessions with PostgreSQL: one that reads, and one that writes with as few journeys to the server as it can.
+
+What is written without needing an answer is kept back until somebody needs one, or until the commit; then all of it
+is one statement. A transaction that needed no answer at all is that one statement and nothing else. Two answers are
+presumed: that all tasks moved from where they were believed to be, and that the dispatcher is still the one. The
+statement holds only if both are true; if not, the writer tries again, and then they are asked for.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import asyncpg
+
+from penstock.store.bell import Ring
+from penstock.store.postgres_bells import PostgresBells
+from penstock.store.postgres_errors import NOT_AS_BELIEVED
+from penstock.store.postgres_link import ERRORS, Link
+from penstock.store.postgres_statements import (
+    MOVES,
+    Part,
+    Query,
+    cleaned,
+    composed,
+    counted,
+    needs_head,
+    numbered,
+    query,
+)
+
+_UNWELL = "ended_at IS NOT NULL AND state <> 'done'"
+_ALSO_UNWELL = "number IN (SELECT number FROM tasks WHERE is_unwell)"
+_GONE = ("08", "57P")  # beginnings of what a server says that ends the connection
+# One of these alone sees one state without a transaction.
+_SINGLE = frozenset(
+    {"arrivals", "fetch", "open_requests", "request_answer", "task", "events_after", "last_event", "leader"}
+    | {"attempts_of_task", "live_in_run", "ended_in_run", "states_in_run", "lease_of", "runs_of", "clock"}
+)
+# These meet nobody who adds tasks or events: they need not wait for those.
+_APART = frozenset(
+    {
+        "lease",
+        "renew_lease",
+        "end_lease",
+        "lease_of",
+        "add_token",
+        "drop_token",
+        "keep_secret",
+        "secret",
+        "clock",
+    }
+    | {"forget_sessions", "end_session", "add_request", "answer_request", "leader"}
+)
+
+
+class PostgresSession:
+    """What reads. See `session.OwnSession`."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._begun = False
+
+    # ---- queries
+
+    def rows(self, query_name: str, *parameters: Any) -> list[Any]:
+        asked = query(query_name)
+        given = asked.given(parameters)
+        self._before(asked)
+        return self._link.fetch(asked.text, given)
+
+    def row(self, query_name: str, *parameters: Any) -> Any:
+        found = self.rows(query_name, *parameters)
+        return found[0] if found else None
+
+    def run(self, query_name: str, *parameters: Any) -> int:
+        asked = query(query_name)
+        given = asked.given([cleaned(one) if isinstance(one, str) else one for one in parameters])
+        self._before(asked)
+        return self._link.change(asked.text, given)
+
+    def add(self, query_name: str, *parameters: Any) -> int:
+        ((number,),) = self.rows(
+            query_name, *(cleaned(one) if isinstance(one, str) else one for one in parameters)
+        )
+        return int(number)
+
+    def bulk(self, query_name: str, width: int, values: Sequence[Any]) -> int:
+        raise AssertionError("this session only reads")
+
+    def many(self, query_name: str, rows: Sequence[Sequence[Any]]) -> None:
+        raise AssertionError("this session only reads")
+
+    def select(self, statement: str, parameters: Sequence[Any]) -> list[Any]:
+        self._before(None)
+        # Those that came to no good end have an index by a column that nobody else knows.
+        statement = statement.replace(_UNWELL, f"{_UNWELL} AND {_ALSO_UNWELL}")
+        return self._link.fetch(numbered(statement), [_plain(one) for one in parameters])
+
+    def indexed_by(self, index: str) -> str:
+        return ""
+
+    def among(self, column: str) -> str:
+        return f"{column} IN (SELECT value::bigint FROM json_array_elements_text(?::json))"  # noqa: S608 - ours
+
+    def like(self, column: str) -> str:
+        return f"{column} ILIKE ? ESCAPE '\\'"
+
+    @contextmanager
+    def savepoint(self) -> Iterator[Callable[[], None]]:
+        raise AssertionError("this session only reads")
+        yield
+
+    def time(self) -> float:
+        now: float = self.row("clock")[0]
+        return now
+
+    # ---- transactions
+
+    def begin(self) -> None:
+        self._link.connect()
+        self._begun = False
+
+    def commit(self, rings: AbstractSet[Ring] = frozenset()) -> bool:
+        if self._begun:
+            self._link.script("COMMIT")
+            self._begun = False
+        return True
+
+    def happened(self) -> bool:
+        raise AssertionError("this session only reads")
+
+    def rollback(self) -> None:
+        if self._begun:
+            self._begun = False
+            try:
+                self._link.script("ROLLBACK")
+            except ERRORS:
+                self._link.drop()
+
+    def tidy(self) -> None: ...
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _before(self, asked: Query | None) -> None:
+        """Begin, where this query needs a transaction to see the same state as others."""
+        alone = asked is not None and asked.name in _SINGLE and not self._link.place.pooled
+        if not self._begun and not alone:
+            self._link.script(self._begin_text("ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+            self._begun = True
+
+    def _begin_text(self, how: str = "") -> str:
+        if not self._link.place.pooled:
+            return f"BEGIN {how}"
+        # Behind a pool nothing of a session stays but for the transaction.
+        return f"BEGIN {how}; SET LOCAL search_path TO {self._link.place.schema}, pg_catalog, pg_temp"
+
+
+class _Savepoint:
+    __slots__ = ("at", "name")
+
+    def __init__(self, at: int) -> None:
+        self.at = at  # how many parts were kept back before it
+        self.name = ""  # on the server, once it is there
+
+
+class PostgresWriting(PostgresSession):
+    """What writes: one of it per store."""
+
+    def __init__(self, link: Link, bells: PostgresBells) -> None:
+        super().__init__(link)
+        self._bells = bells
+        self._parts: list[Part] = []  # kept back
+        self._epoch: int | None = None  # presumed to be the dispatcher's
+        self._savepoints: list[_Savepoint] = []
+        self._named = 0
+        self._is_locked = False
+        self._is_careful = False  # presume nothing
+        self._next_careful = False
+        self._writer = secrets.token_hex(8)
+        self._mark: int | None = None  # where it is, once it is kept
+        self._rings: AbstractSet[Ring] = frozenset()
+
+    # ---- what is kept back
+
+    def bulk(self, query_name: str, width: int, values: Sequence[Any]) -> int:
+        rows = len(values) // width
+        if not rows:
+            return 0
+        asked = query(query_name)
+        given = asked.columns(width, values)
+        if query_name not in MOVES:
+            self._keep_back(Part(asked, given, rows))
+            return rows
+        if self._is_careful:
+            return self._changed(Part(asked, given, rows))
+        self._keep_back(Part(asked, given, rows, believed=rows))
+        return rows
+
+    def many(self, query_name: str, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            self.bulk(query_name, len(rows[0]), [value for row in rows for value in row])
+
+    def run(self, query_name: str, *parameters: Any) -> int:
+        if query_name == "see_epoch" and not self._is_careful:
+            asked = query(query_name)
+            self._keep_back(Part(asked, asked.given(parameters), 1, believed=1))
+            return 1
+        return super().run(query_name, *parameters)
+
+    def rows(self, query_name: str, *parameters: Any) -> list[Any]:
+        if query_name == "is_epoch" and not self._is_careful:
+            self._epoch = parameters[0]
+            return [(1,)]
+        return super().rows(query_name, *parameters)
+
+    def load(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Rows into a table as they are, by the quickest way there is."""
+        self._before(None)
+        self._link.copy(table, columns, rows)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[Callable[[], None]]:
+        here = _Savepoint(len(self._parts))
+        self._savepoints.append(here)
+        try:
+            yield lambda: self._undo(here)
+        except BaseException:
+            if self._link.is_up:
+                with suppress(*ERRORS):
+                    self._undo(here)
+            raise
+        finally:
+            self._savepoints.remove(here)
+
+    def _undo(self, savepoint: _Savepoint) -> None:
+        if savepoint.name:
+            self._parts.clear()
+            self._link.script(f"ROLLBACK TO {savepoint.name}")
+        else:
+            del self._parts[savepoint.at :]
+
+    def _keep_back(self, part: Part) -> None:
+        if any(
+            other.query.table == part.query.table and {other.query.name, part.query.name} != MOVES
+            for other in self._parts
+        ):  # parts of one statement do not see what the others did
+            self._send_kept()
+        self._parts.append(part)
+
+    # ---- transactions
+
+    def begin(self) -> None:
+        self._parts.clear()
+        self._epoch = None
+        self._savepoints.clear()
+        self._is_locked = self._begun = False
+        self._is_careful, self._next_careful = self._next_careful, False
+        self._link.connect()
+        if self._mark is None:
+            self._alone("add_mark", self._writer, 0)
+            self._mark = 0
+
+    def commit(self, rings: AbstractSet[Ring] = frozenset()) -> bool:
+        self._rings = rings
+        try:
+            if self._begun or self._link.place.pooled:
+                self._send_kept(is_last=True)
+                self._end(lambda: self._link.script("COMMIT"))
+                self._begun = False
+            elif self._parts or self._epoch is not None or self._bells.notice(rings):
+                self._end(lambda: self._send(self._parts, is_last=True))
+            else:
+                return True
+        except _Unanswered:
+            self._begun = False
+            self._link.drop()
+            return False
+        self._settled()
+        return True
+
+    def happened(self) -> bool:
+        self._link.connect()
+        assert self._mark is not None
+        # The lost commit needs the mark where it was: once it is elsewhere, that cannot happen any more.
+        left = self._alone("leave_mark", self._writer, self._mark)
+        found = self._alone_rows("mark", self._writer)
+        if not found:  # another database than it was: this one does not know us
+            self._alone("add_mark", self._writer, self._mark)
+            return False
+        if not left and found[0][0] == self._mark + 1:
+            self._settled()
+            return True
+        self._mark = found[0][0]
+        return False
+
+    def rollback(self) -> None:
+        self._parts.clear()
+        super().rollback()
+
+    def close(self) -> None:
+        if self._link.is_up and self._mark is not None:
+            with suppress(*ERRORS):
+                self._alone("drop_marks", self._writer)
+        super().close()
+
+    def _settled(self) -> None:
+        assert self._mark is not None
+        self._mark += 1
+        self._bells.ring_here(self._rings)
+
+    def _end(self, send: Callable[[], object]) -> None:
+        """Send the last word; _Unanswered when it may or may not have been heard."""
+        try:
+            send()
+        except asyncpg.PostgresError as error:
+            if (error.sqlstate or "").startswith(_GONE) or not self._link.is_up:
+                raise _Unanswered from error
+            raise
+        except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+            raise _Unanswered from error
+
+    def _look_at(self, error: Exception) -> None:
+        if getattr(error, "sqlstate", None) == NOT_AS_BELIEVED:
+            self._next_careful = True
+            if str(error).endswith("mark"):  # somebody moved it: begin a new one
+                self._writer, self._mark = secrets.token_hex(8), None
+
+    # ---- sending
+
+    def _before(self, asked: Query | None) -> None:
+        """Before something whose answer is needed: what was kept back is sent, and nobody else adds meanwhile."""
+        self._send_kept()
+        self._begin_there(locks=asked is None or asked.name not in _APART)
+
+    def _begin_there(self, locks: bool = False) -> None:
+        script = [] if self._begun else [self._begin_text()]
+        if locks and not self._is_locked:
+            script.append("SELECT FROM heads FOR UPDATE")
+            self._is_locked = True
+        for savepoint in self._savepoints:
+            if not savepoint.name:
+                self._named += 1
+                savepoint.name = f"s{self._named}"
+                script.append(f"SAVEPOINT {savepoint.name}")
+        if script:
+            self._begun = True
+            self._link.script("; ".join(script))
+
+    def _send_kept(self, is_last: bool = False) -> None:
+        """Send what was kept back; each savepoint in its place."""
+        at = 0
+        for savepoint in self._savepoints:
+            if not savepoint.name and savepoint.at > at:
+                before, self._parts = self._parts[: savepoint.at - at], self._parts[savepoint.at - at :]
+                at = savepoint.at
+                self._begin_there_without_savepoints()
+                self._send(before)
+        if self._parts or is_last:
+            self._begin_there()
+            parts, self._parts = self._parts, []
+            self._send(parts, is_last)
+        for savepoint in self._savepoints:
+            savepoint.at = 0
+
+    def _begin_there_without_savepoints(self) -> None:
+        kept, self._savepoints = self._savepoints, [one for one in self._savepoints if one.name]
+        self._begin_there(locks=True)
+        self._savepoints = kept
+
+    def _changed(self, part: Part) -> int:
+        """Send one part for its count of rows."""
+        self._before(part.query)
+        return self._link.change(counted(part.query), [0, 0, *part.given])
+
+    def _send(self, parts: Sequence[Part], is_last: bool = False) -> None:
+        """As one statement."""
+        epoch = self._epoch
+        rings = self._rings if is_last else frozenset()
+        notice = self._bells.notice(rings)
+        if not (parts or epoch is not None or is_last):
+            return
+        self._epoch = None
+        shape = tuple((part.query.name, part.believed is not None) for part in parts)
+        given: list[Any] = []
+        if needs_head(parts, epoch is not None):
+            tasks = sum(part.rows for part in parts if part.query.name in ("add_tasks", "import_task"))
+            events = sum(part.rows for part in parts if part.query.name == "add_events")
+            given += (tasks, events)
+        for part in parts:
+            given += part.given
+            if part.believed is not None:
+                given.append(part.believed)
+        if epoch is not None:
+            given.append(epoch)
+        if is_last:
+            given += (self._writer, self._mark)
+        if notice is not None:
+            given += notice
+        text = composed(shape, is_last, epoch is not None, notice is not None)
+        try:
+            self._link.fetch(text, given)
+        except asyncpg.PostgresError as error:
+            self._look_at(error)
+            raise
+
+    def _alone(self, query_name: str, *parameters: Any) -> int:
+        """A change outside of any transaction of the store's."""
+        asked = query(query_name)
+        changed: int = self._outside(lambda: self._link.change(asked.text, asked.given(parameters)))
+        return changed
+
+    def _alone_rows(self, query_name: str, *parameters: Any) -> list[Any]:
+        asked = query(query_name)
+        found: list[Any] = self._outside(lambda: self._link.fetch(asked.text, asked.given(parameters)))
+        return found
+
+    def _outside(self, do: Callable[[], Any]) -> Any:
+        if not self._link.place.pooled:
+            return do()
+        self._link.script(self._begin_text())
+        try:
+            done = do()
+            self._link.script("COMMIT")
+        except ERRORS:
+            self._link.drop()
+            raise
+        return done
+
+
+class _Unanswered(Exception):
+    """The connection was lost while the last word was on its way."""
+
+
+def _plain(value: Any) -> Any:
+    return cleaned(value) if isinstance(value, str) else value
