@@ -76,7 +76,7 @@ _SLICE_TASKS = 200
 _SLICE_BYTES = 256 * 1024
 _PAGE = 10_000
 _VACANCY_POLL_S = 0.25
-_VACANCY_PAUSE_S = 0.02
+_VACANCY_PAUSE_S = 0.1
 
 
 class SqlStore:
@@ -125,7 +125,6 @@ class SqlStore:
         if writer is None:
             return
         self._writer = self._reader = self._scanner = None
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def end() -> None:
             writer.stop()
@@ -135,12 +134,9 @@ class SqlStore:
                     reader.stop()
             self._ownership.free()  # not before the last word is written
             self._database.close()
-            settle([(ended, None)])
 
-        # A thread of its own: the loop's executor is shared, and may be busy.
-        threading.Thread(target=end, name=f"end of {self.name}", daemon=True).start()
         try:
-            await ended
+            await self._in_thread("end", end)
         finally:
             self._bells.close()
         if writer.lost is not None:
@@ -462,7 +458,7 @@ class SqlStore:
             await self._write(end, Ring.CLIENTS, alone=True)
         finally:
             writer.epoch = None
-            await asyncio.to_thread(self._ownership.free)
+            await self._in_thread("leave", self._ownership.free)
             self._bells.ring_clients()  # those who wait for it
 
     async def spending(self, day: int) -> list[Spending]:
@@ -532,6 +528,19 @@ class SqlStore:
 
     def _future(self) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().create_future()
+
+    async def _in_thread(self, name: str, call: Callable[[], None]) -> None:
+        """A thread of its own: the loop's executor is shared, and may be busy."""
+        done: asyncio.Future[None] = self._future()
+
+        def run() -> None:
+            try:
+                call()
+            finally:
+                settle([(done, None)])
+
+        threading.Thread(target=run, name=f"{name} of {self.name}", daemon=True).start()
+        await done
 
     async def _write(
         self,
