@@ -39,6 +39,8 @@ async def dispatch(config: Path) -> None:
 
 
 if __name__ == "__main__":
+    from benchmarks.frame import end_with_parent
     from penstock.dispatcher.precise import run
 
+    end_with_parent()
     run(dispatch(Path(sys.argv[1])))

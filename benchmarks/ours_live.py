@@ -49,6 +49,7 @@ def dispatcher(path: Path, pipe: int | None = None) -> Iterator[subprocess.Popen
         [sys.executable, "-m", "benchmarks.ours_app", str(path)],
         cwd=ROOT,
         env=environment,
+        stdin=subprocess.PIPE,  # it ends with us
         stdout=subprocess.PIPE,
         text=True,
         pass_fds=[pipe] if pipe is not None else [],
