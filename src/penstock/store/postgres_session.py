@@ -21,12 +21,14 @@ from penstock.store.postgres_bells import PostgresBells
 from penstock.store.postgres_errors import NOT_AS_BELIEVED
 from penstock.store.postgres_link import ERRORS, Link
 from penstock.store.postgres_statements import (
+    APART,
     MOVES,
     Part,
     Query,
     cleaned,
     composed,
     counted,
+    for_rows,
     needs_head,
     numbered,
     query,
@@ -191,14 +193,11 @@ class PostgresWriting(PostgresSession):
         rows = len(values) // width
         if not rows:
             return 0
-        asked = query(query_name)
-        given = asked.columns(width, values)
-        if query_name not in MOVES:
-            self._keep_back(Part(asked, given, rows))
-            return rows
-        if self._is_careful:
+        asked, given = for_rows(query_name, width, values)
+        if query_name in MOVES and self._is_careful:
             return self._changed(Part(asked, given, rows))
-        self._keep_back(Part(asked, given, rows, believed=rows))
+        is_believed = query_name in MOVES or (query_name == "end_attempts" and not self._is_careful)
+        self._keep_back(Part(asked, given, rows, believed=rows if is_believed else None))
         return rows
 
     def many(self, query_name: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -246,7 +245,8 @@ class PostgresWriting(PostgresSession):
 
     def _keep_back(self, part: Part) -> None:
         if any(
-            other.query.table == part.query.table and {other.query.name, part.query.name} != MOVES
+            other.query.table == part.query.table
+            and (self._is_careful or {other.query.name, part.query.name} not in APART)
             for other in self._parts
         ):  # parts of one statement do not see what the others did
             self._send_kept()
@@ -385,7 +385,7 @@ class PostgresWriting(PostgresSession):
         if not (parts or epoch is not None or is_last):
             return
         self._epoch = None
-        shape = tuple((part.query.name, part.believed is not None) for part in parts)
+        shape = tuple((part.query.name, part.query.is_packed, part.believed is not None) for part in parts)
         given: list[Any] = []
         if needs_head(parts, epoch is not None):
             tasks = sum(part.rows for part in parts if part.query.name in ("add_tasks", "import_task"))

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from penstock.store.postgres_packing import cutting, is_text, packed
 from penstock.store.queries import named_queries
 from penstock.store.rows import decode
 
 FILE = "postgres/queries.sql"
 MOVES = frozenset({"move_live", "move_tasks"})  # both change tasks, and never the same ones
+# Those of one table that one statement may hold: attempts that end here began in transactions before.
+APART = (MOVES, frozenset({"add_attempts", "end_attempts"}))
 
 _PARAMETER = re.compile(r"\$(\d+)")
 _TYPED = re.compile(r"\$(\d+)::(\w+(?:\[\])?)")
@@ -31,6 +34,7 @@ class Query:
     types: tuple[str, ...]
     table: str  # that it writes to
     numbers: bool  # it goes on from the numbers of `heads`
+    is_packed: bool  # see `postgres_packing`
 
     def given(self, parameters: Sequence[Any]) -> list[Any]:
         """The parameters as the driver wants them. What is no text raises UnicodeEncodeError."""
@@ -60,12 +64,27 @@ class Part:
 
 
 @cache
-def query(name: str) -> Query:
+def query(name: str, is_packed: bool = False) -> Query:
     text = named_queries(FILE)[name]
     types = {int(place): type for place, type in _TYPED.findall(text)}
     table = _TABLE.search(text)
     in_order = tuple(types[place] for place in sorted(types))
-    return Query(name, text, in_order, table[1] if table else "", bool(re.search(r"\bhead\b", text)))
+    numbers = bool(re.search(r"\bhead\b", text))
+    return Query(
+        name,
+        cutting(text) if is_packed else text,
+        in_order,
+        table[1] if table else "",
+        numbers,
+        is_packed,
+    )
+
+
+def for_rows(name: str, width: int, values: Sequence[Any]) -> tuple[Query, list[Any]]:
+    """A query over many rows, which stand one after the other, and its parameters."""
+    asked = query(name)
+    columns = packed(asked.types, width, values)
+    return (asked, asked.columns(width, values)) if columns is None else (query(name, True), columns)
 
 
 def numbered(statement: str) -> str:
@@ -76,18 +95,21 @@ def numbered(statement: str) -> str:
 
 @cache
 def composed(
-    parts: tuple[tuple[str, bool], ...], moves_mark: bool, checks_epoch: bool, notifies: bool
+    parts: tuple[tuple[str, bool, bool], ...], moves_mark: bool, checks_epoch: bool, notifies: bool
 ) -> str:
-    """One statement of several. Its parameters: of `head` where it is there, of each part with the rows that are
-    believed of it, the epoch, the mark, the notice; in this order."""
+    """One statement of several: of each its name, whether it is packed, and whether it is believed.
+
+    Its parameters: of `head` where it is there, of each part with the rows that are believed of it, the epoch, the
+    mark, the notice; in this order.
+    """
     pieces: list[str] = []
     checks: list[str] = []
     at = 0
-    if checks_epoch or any(query(name).numbers for name, _ in parts):
+    if checks_epoch or any(query(name).numbers for name, _, _ in parts):
         pieces.append(f"head AS ({query('head').text})")
         at = len(query("head").types)
-    for place, (name, is_believed) in enumerate(parts):
-        text = _shifted(query(name).text, at)
+    for place, (name, is_packed, is_believed) in enumerate(parts):
+        text = _shifted(query(name, is_packed).text, at)
         at += len(query(name).types)
         if is_believed:
             text += "\nRETURNING 1"
@@ -139,20 +161,10 @@ def _given(type: str, value: Any) -> Any:
 def _printable(column: Sequence[str | None]) -> Sequence[str | None]:
     """Neither zero characters, which the database refuses, nor lone surrogates, which no text has."""
     joined = "".join(filter(None, column))
-    if "\0" not in joined and _is_text(joined):
+    if "\0" not in joined and is_text(joined):
         return column
     return [None if text is None else cleaned(text) for text in column]
 
 
 def cleaned(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", _REPLACEMENT)
-
-
-def _is_text(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -66,9 +66,9 @@ CREATE TABLE tasks (
     payload     text COLLATE "C",
     trace       text COLLATE "C",
     output      text COLLATE "C"
--- Room for a second version of a row beside the first: a start changes no column that an index names, so it is
+-- Room for a second version of every row beside the first: a start changes no column that an index names, so it is
 -- written there and touches no index.
-) WITH (fillfactor = 60);
+) WITH (fillfactor = 45);
 CREATE UNIQUE INDEX tasks_id ON tasks (id);
 CREATE INDEX tasks_live ON tasks (number) WHERE ended_at IS NULL;
 CREATE INDEX tasks_next ON tasks (priority, queued_at) WHERE ended_at IS NULL;
