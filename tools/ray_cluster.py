@@ -40,18 +40,22 @@ class RayCluster:
         return Line(line)
 
     def add_node(self, **wanted: Any) -> int:
-        return int(self._ask({"add": wanted}))
+        return int(self._ask("add", wanted))
 
     def kill_node(self, number: int) -> None:
         """As a machine that loses its power: nothing there ends in order."""
-        self._ask({"kill": number})
+        self._ask("kill", number)
 
-    def _ask(self, asked: dict[str, Any]) -> Any:
+    def workers(self, names: str) -> list[str]:
+        """The workers there are whose names begin so."""
+        return list(self._ask("workers", names))
+
+    def _ask(self, verb: str, what: Any) -> Any:
         with socket.socket(socket.AF_UNIX) as line:
             line.settimeout(_PATIENCE_S)
             line.connect(str(self.folder / "control"))
             with line.makefile("rw") as file:
-                file.write(json.dumps(asked) + "\n")
+                file.write(json.dumps([verb, what]) + "\n")
                 file.flush()
                 told = json.loads(file.readline())
         if "error" in told:

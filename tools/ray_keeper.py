@@ -16,9 +16,8 @@ import signal
 import socket
 import sys
 import threading
-import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 ROOT = Path(__file__).parent.parent
 SYSTEM = {
@@ -47,19 +46,23 @@ class Keeper:
             },
         )
         self._nodes: dict[int, Any] = {}
-        self._lock = threading.Lock()
         self.address = self._cluster.address
         self.add({"resources": {"second": 1000}, "labels": {"place": "second"}})
 
     def add(self, wanted: dict[str, Any]) -> int:
-        with self._lock:
-            number = len(self._nodes) + 1
-            self._nodes[number] = self._cluster.add_node(**{**NODE, **wanted})
+        number = len(self._nodes) + 1
+        self._nodes[number] = self._cluster.add_node(**{**NODE, **wanted})
         return number
 
     def kill(self, number: int) -> None:
-        with self._lock:
-            self._cluster.remove_node(self._nodes[number], allow_graceful=False)
+        self._cluster.remove_node(self._nodes[number], allow_graceful=False)
+
+    def workers(self, names: str) -> list[str]:
+        from ray.util import list_named_actors
+
+        return [
+            one["name"] for one in list_named_actors(all_namespaces=True) if one["name"].startswith(names)
+        ]
 
     def end(self) -> None:
         self._cluster.shutdown()
@@ -80,31 +83,30 @@ def serve_lines(server: socket.socket) -> None:
         threading.Thread(target=Session(line).serve, daemon=True).start()
 
 
-def serve_control(server: socket.socket, keeper: Keeper) -> None:
-    while True:
-        line, _ = server.accept()
-        with line, line.makefile("rw") as file:
-            asked = json.loads(file.readline())
-            try:
-                told = None
-                if "add" in asked:
-                    told = keeper.add(asked["add"])
-                else:
-                    keeper.kill(asked["kill"])
-                file.write(json.dumps({"told": told}) + "\n")
-            except Exception as error:  # noqa: BLE001 - whoever asked is told
-                file.write(json.dumps({"error": repr(error)}) + "\n")
-
-
-def wait_unused(folder: Path) -> None:
+def serve_control(server: socket.socket, keeper: Keeper, folder: Path) -> None:
+    """Until nobody uses the cluster. Ray wants to start nodes in the first thread."""
+    server.settimeout(1.0)
     with open(folder / "users", "w") as users:
-        while True:
-            time.sleep(1)
+        while not is_unused(users):
             try:
-                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+                line, _ = server.accept()
+            except TimeoutError:
                 continue
-            return
+            line.settimeout(None)
+            with line, line.makefile("rw") as file:
+                try:
+                    verb, what = json.loads(file.readline())
+                    file.write(json.dumps({"told": getattr(keeper, verb)(what)}) + "\n")
+                except Exception as error:  # noqa: BLE001 - whoever asked is told
+                    file.write(json.dumps({"error": repr(error)}) + "\n")
+
+
+def is_unused(users: IO[str]) -> bool:
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def main() -> None:
@@ -117,10 +119,9 @@ def main() -> None:
         ray.init(address=keeper.address, log_to_driver=False, configure_logging=False)
         lines, control = listening(folder / "driver"), listening(folder / "control")
         threading.Thread(target=serve_lines, args=(lines,), daemon=True).start()
-        threading.Thread(target=serve_control, args=(control, keeper), daemon=True).start()
         (folder / "ready.part").write_text(keeper.address)
         (folder / "ready.part").rename(folder / "ready")
-        wait_unused(folder)
+        serve_control(control, keeper, folder)
     finally:
         ray.shutdown()
         keeper.end()

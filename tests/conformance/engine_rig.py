@@ -7,11 +7,12 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from penstock.clock import Clock, SystemClock
-from penstock.config.engine import EngineSettings
+from penstock.config.engine import ELSEWHERE, EngineSettings
 from penstock.engine.base import Engine, Report, Stall
 from penstock.engine.kinds import KindThreads
 from penstock.engine.local import EngineLimits, LocalEngine
@@ -20,6 +21,7 @@ from penstock.hosts.base import Adapter, Job
 from penstock.hosts.command import CommandAdapter
 from penstock.hosts.openai import OpenAIAdapter
 from penstock.hosts.python import PythonAdapter
+from penstock.hosts.researcher import ResearcherAdapter
 from penstock.hosts.simulated import SimulatedAdapter
 from penstock.model import Host, Outcome
 from tests.conformance import host_agent, host_program
@@ -66,32 +68,39 @@ def threaded_engine(
     return KindThreads(make, report, on_stall)
 
 
-def ray_engine(
-    adapters: Mapping[str, Adapter],
-    hosts: Sequence[Host],
-    report: Report,
-    on_stall: OnStall,
-    clock: Clock,
-    store_tag: str,
-    limits: EngineLimits,
-) -> Engine:
-    """Two workers per host share its slots: each is a process that takes a while to start."""
-    from penstock.engine.cluster.remote import RemoteHost
-    from penstock.engine.ray import Cluster, RayEngine
-    from tools.ray_cluster import ray_cluster
+def on_ray(per_worker: int | None = None, check_every_s: float = 0.0, **settings: Any) -> MakeEngine:
+    """By default two workers per host share its slots: each is a process that takes a while to start."""
 
-    async def secret() -> bytes:
-        return store_tag.encode()
+    def make(
+        adapters: Mapping[str, Adapter],
+        hosts: Sequence[Host],
+        report: Report,
+        on_stall: OnStall,
+        clock: Clock,
+        store_tag: str,
+        limits: EngineLimits,
+    ) -> Engine:
+        from penstock.engine.cluster.remote import remote_host
+        from penstock.engine.ray import Cluster, RayEngine
+        from tools.ray_cluster import ray_cluster
 
-    real = ray_cluster()
-    remote = {
-        host.name: RemoteHost(host, f"penstock.hosts.{host.type}:make", max(1, host.slots // 2))
-        for host in hosts
-        if host.type in ("python", "command")
-    }
-    settings = EngineSettings(type="ray", address=real.address)
-    cluster = Cluster(settings, remote, secret, {}, check_every_s=0.0, spawn=real.spawn)
-    return RayEngine(cluster, adapters, slots_of(hosts), report, on_stall, clock, None, store_tag, limits)
+        async def secret() -> bytes:
+            return store_tag.encode()
+
+        def remote(host: Host) -> Any:
+            known = remote_host(host, f"penstock.hosts.{host.type}:make")
+            return replace(known, per_worker=per_worker or max(1, host.slots // 2))
+
+        real = ray_cluster()
+        there = {host.name: remote(host) for host in hosts if host.type in ELSEWHERE}
+        engine = EngineSettings(type="ray", address=real.address, **settings)
+        cluster = Cluster(engine, there, secret, {}, check_every_s, real.spawn)
+        return RayEngine(cluster, adapters, slots_of(hosts), report, on_stall, clock, None, store_tag, limits)
+
+    return make
+
+
+ray_engine = on_ray()
 
 
 def slots_of(hosts: Sequence[Host]) -> dict[str, int]:
@@ -119,6 +128,8 @@ def adapter_for(host: Host, clock: Clock) -> Adapter:
         return OpenAIAdapter(host, clock)
     if host.type == "agent":
         return host_agent.adapter(host)
+    if host.type == "researcher":
+        return ResearcherAdapter(host)
     assert host.type == "simulated"
     return SimulatedAdapter(host, clock)
 
@@ -132,9 +143,10 @@ class Rig:
         clock: Clock | None = None,
         limits: EngineLimits = QUICK,
         make: MakeEngine = local_engine,
+        tag: str | None = None,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
-        self.tag = f"test-{os.getpid()}-{next(_tags)}"
+        self.tag = tag or f"test-{os.getpid()}-{next(_tags)}"
         self.reports: dict[tuple[str, int], list[Outcome]] = {}
         self.started: list[Job] = []
         self.stalls: list[Stall] = []

@@ -20,7 +20,7 @@ from penstock.model import Host, RayNodes
 
 LOCAL, RAY = "local", "ray"
 _TYPES = (LOCAL, RAY)
-_ELSEWHERE = ("command", "python", "researcher")  # types of host whose attempts a cluster runs
+ELSEWHERE = ("command", "python", "researcher")  # types of host whose attempts a cluster runs
 _ADDRESS = re.compile(r"auto|(?:ray://)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?")
 _OWN_WORDS = {  # of Ray's runtime environment, and our words for them
@@ -90,7 +90,7 @@ def check_nodes(top: Table, hosts: Mapping[str, Host]) -> None:
 
 def outliving(engine: EngineSettings, hosts: Iterable[Host]) -> tuple[str, ...]:
     """Those whose attempts go on when their dispatcher is gone."""
-    return tuple(host.name for host in hosts if engine.is_ray and host.type in _ELSEWHERE)
+    return tuple(host.name for host in hosts if engine.is_ray and host.type in ELSEWHERE)
 
 
 def read_nodes(table: Table) -> RayNodes | None:

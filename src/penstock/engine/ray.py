@@ -66,13 +66,12 @@ class RayEngine(LocalEngine):
     async def open(self) -> None:
         await super().open()
         cluster, settings = self._cluster, self._cluster.settings
-        secret = hashlib.sha256(b"penstock ray workers\0" + await cluster.secret()).hexdigest()[:32]
         joining = Joining(
             address=settings.address,
             namespace=settings.namespace or _NAMESPACE,
             runtime_env=dict(cluster.runtime_env),
         )
-        self._names = f"{secret}/"
+        self._names = names_of(await cluster.secret())
         self._link = Link(joining, self._relinked, cluster.spawn)
         terms = Terms(self._names, self._tag, self._limits, settings.start_s, settings.idle_s, self._chores)
         for name, remote in cluster.hosts.items():
@@ -255,3 +254,8 @@ class RayEngine(LocalEngine):
                 "start one that has, or change it",
             )
         return Health(True, f"Ray {self._link.joined.version}: {len(fit)} of {len(nodes)} nodes")
+
+
+def names_of(secret: bytes) -> str:
+    """What the names of all workers of a store begin with: nobody who has not its secret can tell them."""
+    return hashlib.sha256(b"penstock ray workers\0" + secret).hexdigest()[:32] + "/"

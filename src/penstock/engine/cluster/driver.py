@@ -226,8 +226,7 @@ def reason_of(error: BaseException) -> str:
 _SIGNS = (
     ("node has died", "its node died"),
     ("node was terminated", "its node died"),
-    ("out of memory", "its node ran out of memory"),
-    ("OOM", "its node ran out of memory"),
+    ("running low on memory", "its node ran out of memory"),
     ("ray.kill", "it was killed"),
     ("worker process has died", "its process died"),
     ("The actor died", "its process died"),

@@ -22,7 +22,7 @@ import msgspec
 
 from penstock.engine.attempts import Finished, Reason, Run
 from penstock.engine.base import Key, Stall
-from penstock.engine.cluster.frames import AWAY, CUT, Answer, Ask
+from penstock.engine.cluster.frames import AWAY, CUT, GONE, Answer, Ask
 from penstock.engine.cluster.letters import (
     Attempt,
     Errand,
@@ -53,6 +53,7 @@ _LARGE_BYTES = 200_000  # what takes the loop over a millisecond to read is read
 _UNRECORDED = 10  # times the idle time: a worker waits so long to hear that its last outcome is recorded
 _MOST_ENDED = 20_000
 _SAME_FAULT_S = 60.0
+_MOST_MISSES = 5
 _UNHEARD_S = 3600.0
 
 _log = logging.getLogger("penstock.engine")
@@ -123,6 +124,7 @@ class WorkerPool:
         self._left: set[Key] = set()
         self._tending: asyncio.TimerHandle | None = None
         self._closing = False
+        self._misses = 0  # workers in a row that died before they had begun
 
     # ---- as a place
 
@@ -263,8 +265,9 @@ class WorkerPool:
             self._loop.call_later(_AGAIN_S, self._find, hand)
             return
         if answer.fault:
-            self._not_hired(hand, answer.error)
+            self._not_hired(hand, answer.error, again=answer.fault == GONE)
             return
+        self._misses = 0
         hello = read(body, Hello)
         hand.state, hand.node, hand.node_id = State.READY, hello.node, hello.node_id
         hand.idle_since = time.monotonic()
@@ -279,11 +282,15 @@ class WorkerPool:
             self._not_hired(
                 hand,
                 f"it has not begun for {self._terms.start_s:g} s; is there a node with room for {wanted}? "
-                "See hosts.{}.ray and engine.start_s".format(self._host),
+                f"See hosts.{self._host}.ray and engine.start_s",
             )
 
-    def _not_hired(self, hand: Hand, why: str) -> None:
+    def _not_hired(self, hand: Hand, why: str, *, again: bool = False) -> None:
         del self._hands[hand.name]
+        self._misses += 1
+        if again and self._misses < _MOST_MISSES:  # its node fell before anything had run there
+            self._loop.call_later(_AGAIN_S, self._fill)
+            return
         outcome = Outcome(Verdict.HOST, error=f"no Ray worker for host {self._host}: {why}")
         others = any(other.state is State.READY for other in self._hands.values())
         hit = list(self._waiting)[: self._remote.per_worker if others else None]
@@ -481,7 +488,7 @@ class WorkerPool:
         if answer.fault == AWAY:
             self._loop.call_later(_AGAIN_S, self._find, hand)
         elif answer.fault and hand.state is State.HIRED:
-            self._not_hired(hand, answer.error)
+            self._not_hired(hand, answer.error, again=True)
         elif answer.fault:
             self._lose(hand, answer.error)
         elif hand.state is State.HIRED:
