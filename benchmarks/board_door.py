@@ -87,7 +87,7 @@ async def measure() -> None:
         store = open_store(config)
         await store.open()
         sockets = bind("127.0.0.1", 0)
-        service = Service(config, store, make_dispatcher(config, store, "a benchmark"), sockets)
+        service = Service(config, store, lambda: make_dispatcher(config, store, "a benchmark"), sockets)
         assert service.parts.board is not None
         service.parts.board._command = (sys.executable, "-m", "benchmarks.board_door", "board")
         ready = asyncio.Event()

@@ -43,6 +43,7 @@ from penstock.store.base import (
     Token,
 )
 from penstock.store.joining import joining
+from penstock.store.standbys import Standby, standbys
 from penstock.telemetry.ambient import current as current_trace
 from penstock.wiring import Dispatching, make_dispatcher, open_store, read_config
 
@@ -77,10 +78,13 @@ class Client:
         store: Store,
         *,
         dispatch: bool,
+        answers: bool = True,
         listeners: Sequence[Listener] = (),
         dispatching: Dispatching = Dispatching(),  # noqa: B008 - frozen
     ) -> None:
+        """`answers`: what it asks it does by itself where nobody dispatches."""
         self.config = config
+        self._answers = answers
         self._dispatching = dispatching
         self._listeners = listeners  # to the story of a dispatcher of our own
         self._store = store
@@ -265,6 +269,10 @@ class Client:
 
     async def snapshot(self) -> Snapshot:
         return await self._store.snapshot(time.time())
+
+    async def standbys(self) -> list[Standby]:
+        """Dispatchers that would take over; none where the store does not elect."""
+        return await standbys(self._store)
 
     async def now(self, seen: Now | None = None) -> Now:
         """What runs, what waits and what has ended of late. A later look costs less with the one before it."""
@@ -518,7 +526,9 @@ class Client:
             bell.close()
 
     async def _answer_if_nobody_does(self) -> None:
-        if self._background is not None or await self._store.owned_by() is not None:
+        if self._background is not None or not self._answers or await self._store.owned_by() is not None:
+            return
+        if await standbys(self._store):  # one of them leads in a moment
             return
         from penstock.errors import AlreadyOwned
 
@@ -565,10 +575,10 @@ class Client:
         from penstock.dispatcher.background import BackgroundDispatcher
         from penstock.errors import AlreadyOwned
 
-        if self._background is not None and self._background.is_alive():
+        if self._background is not None and self._is_alive(self._background):
             return
         self._background = None
-        if await self._store.owned_by() is not None:
+        if await self._store.owned_by() is not None or await standbys(self._store):
             return
         background = BackgroundDispatcher(self._parts)
         try:
@@ -576,6 +586,17 @@ class Client:
         except AlreadyOwned:
             return
         self._background = background
+
+    def _is_alive(self, background: BackgroundDispatcher) -> bool:
+        """Raises what ended it, unless another took over: that one goes on with the work."""
+        from penstock.errors import DispatcherError
+
+        try:
+            return background.is_alive()
+        except DispatcherError:
+            if not self._store.elects:
+                raise
+            return False
 
     def _parts(self) -> tuple[Store, Dispatcher]:
         store = open_store(self.config)
@@ -602,8 +623,13 @@ class Client:
         """
         self._dispatch = False
         if self._background is not None:
+            from penstock.errors import DispatcherError
+
             try:
                 await self._background.stop(put_back=put_back)
+            except DispatcherError:
+                if not self._store.elects:  # else another has taken over, and goes on with what ran
+                    raise
             finally:
                 self._background = None
 

@@ -232,14 +232,21 @@ _USUAL = Dispatching()
 
 
 def make_dispatcher(
-    config: Config, store: Store, command: str, dispatching: Dispatching = _USUAL, *, traced: bool = True
+    config: Config,
+    store: Store,
+    command: str,
+    dispatching: Dispatching = _USUAL,
+    *,
+    traced: bool = True,
+    url: str = "",
 ) -> Dispatcher:
+    """`url` is where others reach it, if it serves."""
     import platform
 
     from penstock.diagnosis.history import Owner
     from penstock.dispatcher.loop import Dispatcher
 
-    owner = Owner(os.getpid(), platform.node(), dispatching.named(command))
+    owner = Owner(os.getpid(), platform.node(), dispatching.named(command), url=url)
     traces = make_traces(config) if traced else None
     ways = Ways(make_door(config), make_desk(config))
     make_engine = _engine(config, ways, store)
@@ -250,6 +257,15 @@ def make_dispatcher(
         make_engine = thread_per_kind(make_engine)
         config = replace(config, plant=replace(config.plant, thread_per_kind=True))
     return Dispatcher(config, store, make_engine, owner, traces, OnStop(dispatching.on_stop), doorway)
+
+
+async def end_forsaken(config: Config) -> None:
+    """Kill what dispatchers of this store that died have left on this machine, whoever leads now."""
+    import asyncio
+
+    from penstock.engine.trees import kill_forsaken
+
+    await asyncio.to_thread(kill_forsaken, store_tag(config))
 
 
 def _doorway(config: Config, store: Store, ways: Ways) -> Doorway | None:

@@ -48,6 +48,7 @@ def test_status_json_of_a_new_store(cli: Cli) -> None:
         "queue_depth": 0,
         "interrupted": 0,
         "dispatcher": None,
+        "standbys": [],
     }
 
 
@@ -100,7 +101,8 @@ def test_status_with_a_dispatcher_at_work() -> None:
         },
         "queue_depth": 5,
         "interrupted": 0,
-        "dispatcher": {"pid": 42, "machine": "here", "command": "penstock work", "since": 100.0},
+        "dispatcher": {"pid": 42, "machine": "here", "command": "penstock work", "since": 100.0, "url": None},
+        "standbys": [],
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,11 +17,11 @@ from penstock.diagnosis.history import Owner
 from penstock.dispatcher.doorway import Doorway
 from penstock.dispatcher.loop import Dispatcher
 from penstock.engine.base import Engine, Key, Report
-from penstock.errors import Unreachable
+from penstock.errors import DispatcherError, Unreachable
 from penstock.hosts.base import Health, Job
 from penstock.hosts.relay import Headers, Relay
 from penstock.model import OnCrash, Outcome, State, Task, Verdict
-from penstock.scheduling.messages import End
+from penstock.scheduling.messages import Decision, End, Start
 from penstock.store.base import Store, TaskFilter
 from penstock.store.ids import new_ids
 from penstock.wiring import open_store
@@ -65,7 +66,7 @@ class ByHand:
 
     async def open(self) -> None: ...
 
-    async def close(self) -> None:
+    async def close(self, *, at_once: bool = False) -> None:
         for job in list(self.live.values()):
             self.finish(job.task, Outcome(Verdict.CANCELLED, error="stopped"))
 
@@ -122,11 +123,14 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(folder: Path, own_lanes: tuple[str, ...] = (), slots: int = 2) -> AsyncIterator[Stage]:
+async def staged(
+    folder: Path, own_lanes: tuple[str, ...] = (), slots: int = 2, *, elects: bool = False
+) -> AsyncIterator[Stage]:
     path = folder / "penstock.toml"
     path.write_text(CONFIG.format(slots=slots))
     config = load(path)
-    store = open_store(config)
+    store: Any = open_store(config)
+    store._database.elects = elects
     await store.open()
     made: list[ByHand] = []
 
@@ -143,7 +147,7 @@ async def staged(folder: Path, own_lanes: tuple[str, ...] = (), slots: int = 2) 
     finally:
         dispatcher.stop()
         dispatcher.stop()
-        with suppress(asyncio.CancelledError):
+        with suppress(asyncio.CancelledError, DispatcherError):
             await running
         await store.close()
 
@@ -288,3 +292,71 @@ async def test_a_relay_knows_what_its_last_attempt_failed_of(tmp_path: Path) -> 
         stage.engine.finish(task, Outcome(Verdict.THROTTLED, error="too much"))
         await stage.begun()
         assert relay.last_error == "too much"
+
+
+# ---- where another may take over
+
+
+class Slow:
+    """A store that keeps what it is given, and says so only when it is told to."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._record = stage.store.record
+        self._told: list[tuple[asyncio.Future[None], BaseException | None]] = []
+        self.waiting: list[asyncio.Future[None]] = []
+        self.started = asyncio.Event()
+        stage.store.record = self.record  # type: ignore[method-assign]
+
+    def record(self, decisions: Sequence[Decision]) -> asyncio.Future[None]:
+        self._record(decisions)
+        later: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append(later)
+        if any(isinstance(one, Start) for one in decisions):
+            self.started.set()
+        return later
+
+    def answer(self, error: Exception | None = None) -> None:
+        for later in self.waiting:
+            if error is None:
+                later.set_result(None)
+            else:
+                later.set_exception(error)
+        self.waiting.clear()
+
+
+async def test_where_the_store_elects_a_task_begins_when_its_start_is_recorded(tmp_path: Path) -> None:
+    """A deposed dispatcher can record nothing, so it starts nothing; a call begins at once."""
+    async with staged(tmp_path, elects=True) as stage:
+        slow = Slow(stage)
+        (task,) = await stage.store.submit([Task("k")])
+        await slow.started.wait()
+        call, ended = stage.call()
+        await stage.begun()
+        assert list(stage.engine.live) == [call]
+        slow.answer()
+        await stage.begun()
+        assert set(stage.engine.live) == {call, task}
+        stage.engine.finish(call, Outcome(Verdict.DONE))
+        assert (await ended).state is State.DONE
+        slow.answer()
+        stage.store.record = slow._record  # type: ignore[method-assign]
+
+
+async def test_a_deposed_dispatcher_starts_nothing_and_lets_its_callers_go(tmp_path: Path) -> None:
+    async with staged(tmp_path, elects=True) as stage:
+        call, ended = stage.call()
+        await stage.begun()
+        slow = Slow(stage)
+        (task,) = await stage.store.submit([Task("k")])
+        await slow.started.wait()
+        slow.answer(DispatcherError("another dispatcher took over; this one must stop"))
+        with pytest.raises(DispatcherError, match="another dispatcher took over"):
+            await stage.running
+        assert stage.dispatcher.deposed.is_set()
+        assert stage.engine.live == {}
+        assert ended.cancelled()
+        assert not stage.engine.begun.is_set()
+        with pytest.raises(Unreachable, match="another dispatcher took over; ask again"):
+            stage.call()
+        assert (await stage.store.states([task])) == {task: State.RUNNING}
+        assert call in await stage.store.states([call])

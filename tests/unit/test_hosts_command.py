@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -194,7 +195,9 @@ async def test_environment_and_folder(tmp_path: Path) -> None:
             "host", {"act": "environment", "variable": "PENSTOCK_ATTEMPT"}, task="x:y"
         )
     assert outcome.value == {"cwd": str(tmp_path), "value": "blue", "leads a session": True}
-    assert marker.value["value"] == f"{rig.tag}:x:y:1"
+    store, life, attempt = marker.value["value"].split(":", 2)
+    assert (store, attempt) == (rig.tag, "x:y:1")
+    assert life.startswith(f"{os.getpid()}-")
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ async def test_a_process_that_hangs_is_ended_and_begun_anew(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await reached(web, "/board/x")
-    for limit in ("board_proxy._HEAD_S", "board_process._ALIVE_S"):
+    for limit in ("proxy._HEAD_S", "board_process._ALIVE_S"):
         monkeypatch.setattr(f"penstock.web.{limit}", 0.2)
     os.kill(first["pid"], signal.SIGSTOP)
     error = await web.get("/board/x", 503)
@@ -159,7 +159,7 @@ async def test_what_takes_long_does_not_end_a_process_that_lives(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await reached(web, "/board/x")
-    monkeypatch.setattr("penstock.web.board_proxy._HEAD_S", 0.2)
+    monkeypatch.setattr("penstock.web.proxy._HEAD_S", 0.2)
     assert (await web.get("/board/left", 503))["type"] == "board_failed"  # it answers when a reader has left
     monkeypatch.undo()
     assert (await reached(web, "/board/x"))["pid"] == first["pid"]

@@ -16,7 +16,7 @@ from penstock.config import parse
 from penstock.store.base import Store, Token
 from penstock.store.tokens import digest_of, new_secret
 from penstock.web.app import Timing
-from penstock.web.service import Service, bind, urls
+from penstock.web.service import Service, advertised, bind, urls
 from penstock.wiring import make_dispatcher, open_store
 
 PATIENCE_S = 30.0
@@ -136,15 +136,23 @@ async def serving(
     tokens: Sequence[Token] = (),
     secret: str | None = None,
     timing: Timing | None = None,
+    elects: bool = False,
 ) -> AsyncIterator[Web]:
+    """`elects`: as on a store where dispatchers take turns; the lock of a file is an election, too."""
     text = CONFIG.format(store=folder / "penstock.db") + config
     read = parse(text)
-    store = open_store(read)
+    store: Any = open_store(read)
+    store._database.elects = elects
     await store.open()
     for one in tokens:
         await store.save_token(one)
     sockets = bind("127.0.0.1", 0)
-    service = Service(read, store, make_dispatcher(read, store, "a test"), sockets)
+    service = Service(
+        read,
+        store,
+        lambda: make_dispatcher(read, store, "a test", url=advertised(read.server, sockets)),
+        sockets,
+    )
     if timing is not None:
         service.parts.timing = timing
     ready = asyncio.Event()

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli import render
 from penstock.cli.session import one_of
 
 if TYPE_CHECKING:
+    from penstock.cli.logs import Log
+    from penstock.store.base import Epoch, Store
     from penstock.wiring import Dispatching
 
 DispatcherOption = Annotated[
@@ -39,3 +42,16 @@ def dispatching_of(command: str, dispatcher: str, on_stop: str) -> Dispatching:
     one_of("--dispatcher", dispatcher, DISPATCHERS)
     one_of("--on-stop", on_stop, ON_STOP)
     return Dispatching(dispatcher, on_stop, f"penstock {command}")
+
+
+def tell_standby(log: Log, store: Store, leader: Epoch | None) -> None:
+    """A line for whoever starts a dispatcher where another leads already."""
+    if leader is None:
+        log.line("standby", detail=f"{store.name}: nobody leads at the moment")
+        return
+    owner = leader.owner
+    who = f"process {owner.pid} on {owner.machine} ({owner.command})"
+    since = render.moment(leader.started_at)
+    log.line(
+        "standby", detail=f"{store.name}: {who} leads since {since}; this one takes over when it is gone"
+    )

@@ -6,16 +6,18 @@ import json
 import signal
 import time
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli import render
-from penstock.cli.dispatching import LogFormatOption, QuietOption
+from penstock.cli.dispatching import LogFormatOption, QuietOption, tell_standby
 from penstock.cli.session import INTERRUPTED, Settings, Stops, hearing_interrupts, one_of, whole
 
 if TYPE_CHECKING:
     from penstock.config import Config
+    from penstock.dispatcher.loop import Dispatcher
 
 app = typer.Typer()
 
@@ -42,6 +44,7 @@ def serve(
     """Dispatch, serve the HTTP API and its events, and watch the folder queues of agents.
 
     Ctrl-C or SIGTERM takes in nothing more and finishes what runs; the second time what runs is put back.
+    On a PostgreSQL store several may be started: one leads, the others stand by, serve too, and take over.
     Without any token it is open to the programs of this machine; see `penstock token`.
     """
     config, as_json = read_options(context, host, port, log_format)
@@ -68,19 +71,26 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
     from penstock.cli.logs import Log, telling
     from penstock.config.budgets import blind_budgets
     from penstock.intake.agent_queues import AgentQueues
-    from penstock.web.service import Service, bind, urls
-    from penstock.wiring import make_dispatcher, open_store
+    from penstock.web.service import Service, advertised, bind, urls
+    from penstock.wiring import are_traced, end_forsaken, make_dispatcher, open_store
 
     with ExitStack() as stack:
         sockets = bind(config.server.host, config.server.port)
         for one in sockets:
             stack.enter_context(closing(one))
         store = open_store(config)
-        dispatcher = make_dispatcher(config, store, "penstock serve")
-        log = Log(as_json=as_json, quiet=quiet, traced=dispatcher.is_traced)
-        dispatcher.story.listen(log)
-        service = Service(config, store, dispatcher, sockets)
+        log = Log(as_json=as_json, quiet=quiet, traced=are_traced(config))
 
+        def make() -> Dispatcher:
+            dispatcher = make_dispatcher(
+                config, store, "penstock serve", url=advertised(config.server, sockets)
+            )
+            dispatcher.story.listen(log)
+            return dispatcher
+
+        service = Service(
+            config, store, make, sockets, partial(tell_standby, log, store), partial(end_forsaken, config)
+        )
         queues = AgentQueues(service.parts.client, log.warning)
 
         def stop_all() -> None:
@@ -89,8 +99,12 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
 
         stop = Stops(log, stop_all)
 
-        def ready() -> None:
+        def leads() -> None:
             queues.begin()
+            if store.elects:
+                log.line("leading", detail=f"{store.name}, until another takes over or this one is stopped")
+
+        def ready() -> None:
             interrupts.tell(stop)  # what came before has been kept
             slots = sum(host.slots for host in config.plant.hosts)
             hosts = render.counted(len(config.plant.hosts), "host")
@@ -106,7 +120,7 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
         try:
             await service.check()
             async with queues.watched():
-                await service.run(on_ready=ready)
+                await service.run(on_ready=ready, on_lead=leads)
             left = sum((await store.snapshot(time.time())).queued.values())
         finally:
             interrupts.tell(stop.heard.append)  # it is as good as stopped

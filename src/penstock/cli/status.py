@@ -32,7 +32,7 @@ async def _status(config: Config, as_json: bool) -> int:
 
     async with opened(config) as client:
         snapshot = await client.snapshot()
-    record = status_record(config.plant, snapshot)
+        record = status_record(config.plant, snapshot, await client.standbys())
     if as_json:
         render.emit(record)
     else:
@@ -42,6 +42,8 @@ async def _status(config: Config, as_json: bool) -> int:
 
 def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
     render.say(_who(record["dispatcher"]))
+    for standby in record["standbys"]:
+        render.say(f"standing by: {_named(standby)} since {render.moment(standby['since'])}")
     running = sum(host["active"] for host in record["hosts"].values())
     ended = ", ".join(f"{count} {state}" for state, count in snapshot.ended.items())
     render.say(f"{record['queue_depth']} queued, {running} running" + (f"; ended: {ended}" if ended else ""))
@@ -113,5 +115,9 @@ def _detail(host: str, snapshot: Snapshot) -> str:
 def _who(dispatcher: Mapping[str, Any] | None) -> str:
     if dispatcher is None:
         return "nobody dispatches; `penstock work` does"
-    who = f"process {dispatcher['pid']} on {dispatcher['machine']} ({dispatcher['command']})"
-    return f"dispatched by {who} since {render.moment(dispatcher['since'])}"
+    return f"dispatched by {_named(dispatcher)} since {render.moment(dispatcher['since'])}"
+
+
+def _named(dispatcher: Mapping[str, Any]) -> str:
+    at = f" at {dispatcher['url']}" if dispatcher["url"] else ""
+    return f"process {dispatcher['pid']} on {dispatcher['machine']} ({dispatcher['command']}){at}"

@@ -6,8 +6,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -20,6 +21,7 @@ from penstock.cli.dispatching import (
     OnStopOption,
     QuietOption,
     dispatching_of,
+    tell_standby,
 )
 from penstock.cli.session import (
     INTERRUPTED,
@@ -39,8 +41,10 @@ if TYPE_CHECKING:
     from penstock.cli.tally import Tally
     from penstock.client import Client, Run
     from penstock.config import Config
+    from penstock.dispatcher.loop import Dispatcher
     from penstock.intake.skipping import Plan
     from penstock.model import Result, Task, TaskRecord
+    from penstock.store.base import Epoch
     from penstock.wiring import Dispatching
 
 app = typer.Typer()
@@ -328,7 +332,8 @@ def work(
     The folder queues of agents are watched as well, but with --drain.
     Ctrl-C or SIGTERM finishes what runs and starts nothing more; the second time what runs is put back,
     or blocked.
-    Exit status 1 when --drain ends and a task had failed, 3 when another dispatcher has the store.
+    Exit status 1 when --drain ends and a task had failed, 3 when another dispatcher has the store; on a
+    PostgreSQL store it stands by then, and takes over when that one is gone, but with --drain.
     """
     config, dispatching, as_json = read_options(context, log_format, dispatcher, on_stop)
     from penstock.dispatcher import precise
@@ -349,20 +354,37 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
     from penstock.cli.logs import Log, telling
     from penstock.client import Client
     from penstock.config.budgets import blind_budgets
+    from penstock.dispatcher.leadership import Heard, Leadership
     from penstock.intake.agent_queues import AgentQueues
-    from penstock.wiring import make_dispatcher, open_store
+    from penstock.wiring import are_traced, end_forsaken, make_dispatcher, open_store
 
     store = open_store(config)
     command = "penstock work --drain" if drain else "penstock work"
-    dispatcher = make_dispatcher(config, store, command, dispatching)
-    log = Log(as_json=as_json, quiet=quiet, traced=dispatcher.is_traced)
-    dispatcher.story.listen(log)
+    log = Log(as_json=as_json, quiet=quiet, traced=are_traced(config))
 
-    queues = AgentQueues(Client(config, store, dispatch=False), log.warning)
+    def make() -> Dispatcher:
+        dispatcher = make_dispatcher(config, store, command, dispatching)
+        dispatcher.story.listen(log)
+        return dispatcher
+
+    def stands_by(leader: Epoch | None) -> None:
+        interrupts.tell(stop)
+        tell_standby(log, store, leader)
+
+    def term(dispatcher: Dispatcher, begun: Callable[[], None]) -> Awaitable[None]:
+        def on_ready() -> None:
+            begun()
+            ready()
+
+        return dispatcher.run(until_empty=drain, on_ready=on_ready)
+
+    heard = Heard(stands_by, tidy=partial(end_forsaken, config))
+    leadership = Leadership(store, make, heard, takes_turns=store.elects and not drain)
+    queues = AgentQueues(Client(config, store, dispatch=False, answers=not store.elects), log.warning)
 
     def stop_all() -> None:
         queues.hold()
-        dispatcher.stop()
+        leadership.stop()
 
     stop = Stops(log, stop_all, dispatching.on_stop)
 
@@ -381,7 +403,7 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
     with hearing_interrupts() as interrupts, telling(log.warning):
         try:
             async with queues.watched():
-                await dispatcher.run(until_empty=drain, on_ready=ready)
+                await leadership.run(term)
             left = sum((await store.snapshot(time.time())).queued.values())
         finally:
             interrupts.tell(stop.heard.append)  # it is as good as stopped

@@ -54,6 +54,7 @@ SERVER = (
     "cors",
     "record_bodies",
     "board",
+    "advertise",
 )
 PRICE = ("input", "output", "cached")
 TELEMETRY = ("otlp_endpoint",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from penstock.config import keys
 from penstock.config.problems import kind_of, quoted
@@ -27,6 +28,7 @@ class Server:
     cors: tuple[str, ...] = ()  # origins whose pages may call
     record_bodies: bool = False  # keep what calls ask and answer; else only their figures
     board: bool = True  # pages for the browser, at /board
+    advertise: str | None = None  # where standbys reach this server; else the address that is bound
 
 
 def read_server(top: Table) -> Server:
@@ -47,7 +49,25 @@ def read_server(top: Table) -> Server:
         cors=table.texts("cors", (), most=keys.MAX_ORIGINS),
         record_bodies=table.flag("record_bodies", default.record_bodies),
         board=table.flag("board", default.board),
+        advertise=_read_advertise(table),
     )
+
+
+def _read_advertise(table: Table) -> str | None:
+    given = table.text("advertise", "")
+    if not given:
+        return None
+    try:
+        parts = urlsplit(given)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_url = False
+    if not is_url or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
+        table.refuse(
+            f"{quoted(given)} must be the address of this server, such as http://10.0.0.5:8787", "advertise"
+        )
+        return None
+    return given.rstrip("/")
 
 
 def server_document(server: Server) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """When a decided start becomes an attempt: at once, or when the store has what it needs first.
 
-An attempt that must not run twice begins only when its start is on the disk, and so does every one that may outlive
-this dispatcher: the next one finds by the store what runs. One whose payload is not kept in memory begins when it
-has been read, and one that is stopped before that never.
+An attempt that must not run twice begins only when its start is on the disk. So does every one that may outlive its
+dispatcher, for the next one finds by the store what runs, and every task's where the store elects its dispatcher.
+One whose payload is not kept in memory begins when it has been read, and one that is stopped before that never.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ from penstock.dispatcher.probes import Probes
 from penstock.dispatcher.recovery import restore
 from penstock.dispatcher.requests import Desk, OnTokens
 from penstock.engine.base import MakeEngine, Stall
-from penstock.errors import StoreError, TaskError, Unreachable
+from penstock.errors import DispatcherError, StoreError, TaskError, Unreachable
 from penstock.hosts.base import Job
 from penstock.hosts.own_door import Entrance
 from penstock.hosts.relay import Relay
@@ -90,6 +90,7 @@ class Dispatcher:
         self._blocks = on_stop is OnStop.BLOCK
         self._store = store
         self._owner = owner
+        self.epoch: Epoch | None = None  # from when the store is ours
         self._clock = SystemClock()
         self._engine = make_engine(self._report, self._on_stall)
         self._traces = traces
@@ -128,6 +129,9 @@ class Dispatcher:
         self._stopped = asyncio.Event()
         self._failure: BaseException | None = None
         self._calls: dict[str, asyncio.Future[End]] = {}  # those whose callers wait
+        self.deposed = (
+            asyncio.Event()
+        )  # the store is another's: nothing starts and nothing is recorded any more
         self.health = HealthBook()
 
     # ---- life
@@ -155,6 +159,7 @@ class Dispatcher:
         self._leaves = answer_only or self._store.elects
         owner = replace(self._owner, answers_only=answer_only)
         epoch, before = await self._store.acquire(owner, self._clock.now(), self._config.plant)
+        self.epoch = epoch
         try:
             async with (
                 self._doorway.opened(self, entrance, answer_only=answer_only),
@@ -162,7 +167,7 @@ class Dispatcher:
                 self._opened_desk(),
                 asyncio.TaskGroup() as self._tasks,
             ):
-                bell, seen = await self._open(epoch, before, answer_only)
+                bell, seen = await self._opened(epoch, before, answer_only)
                 self._until_empty = until_empty
                 wanted = [
                     ("penstock intake", self._mailbox.read(bell, seen)),
@@ -176,7 +181,9 @@ class Dispatcher:
                     wanted.append(
                         ("penstock health", watch_health(self._engine, self._tell, self._clock, self.health))
                     )
-                chores = [self._tasks.create_task(chore, name=name) for name, chore in wanted]
+                chores = [
+                    self._tasks.create_task(self._unless_deposed(chore), name=name) for name, chore in wanted
+                ]
                 if on_ready is not None:
                     on_ready()
                 self._poke()
@@ -189,9 +196,10 @@ class Dispatcher:
                 for chore in (*chores, *self._launcher.pending):
                     chore.cancel()
         except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
+            raise self._failure or group.exceptions[0] from None
         finally:
-            await self._store.release(epoch.number, self._clock.now())
+            with suppress(DispatcherError):  # it is another's by now
+                await self._store.release(epoch.number, self._clock.now())
             if self._traces is not None:
                 await self._traces.close()
         if self._failure is not None:
@@ -226,6 +234,8 @@ class Dispatcher:
         The scheduler hears of it at once; the store is told as well, but nobody waits for the disk. It ends as
         cancelled when the dispatcher does: the way back to its caller is gone.
         """
+        if self.deposed.is_set():
+            raise Unreachable("another dispatcher took over; ask again")
         if self._closing or (self._draining and not self._is_of_a_run(task)):
             raise Unreachable("the dispatcher is stopping; ask again when it is back")
         if self._held and self._store.trouble is not None:
@@ -260,6 +270,11 @@ class Dispatcher:
         return self._scheduler.waiting_detail(task.id) if self.waits_for_hosts(task) else ""
 
     @property
+    def owner(self) -> Owner:
+        """Who we are, to those who ask."""
+        return self._owner
+
+    @property
     def now(self) -> float:
         """The time as the dispatcher reckons it."""
         return self._clock.now()
@@ -280,6 +295,13 @@ class Dispatcher:
     @property
     def statistics(self) -> Statistics:
         return self._scheduler.statistics()
+
+    async def _opened(self, epoch: Epoch, before: Epoch | None, answer_only: bool) -> tuple[Bell, int]:
+        try:
+            return await self._open(epoch, before, answer_only)
+        except DispatcherError as error:
+            self._fail(error)
+            raise
 
     async def _open(self, epoch: Epoch, before: Epoch | None, answer_only: bool) -> tuple[Bell, int]:
         """Take over where the store is; returns what rings for arrivals, and the number of the last."""
@@ -330,20 +352,27 @@ class Dispatcher:
             self._timer.cancel()
         if self._probes is not None:
             await self._probes.close()
-        if not self._putting_back:  # the next dispatcher finds them
+        if not self._putting_back or self.deposed.is_set():  # the next dispatcher finds them
             self._engine.leave()
         self._putting_back = True
         self._events += [PutBack(task, attempt) for task, attempt in self._launcher.unbegun]
-        await self._engine.close()
+        if self.deposed.is_set():
+            await self._engine.close(at_once=True)
+            for call in self._calls.values():  # who waits is told to ask again, and nothing is recorded
+                call.cancel()
+            self._calls.clear()
+        else:
+            await self._engine.close()
         self._events += [CancelAsked(task) for task in self._calls]
         while self._events and self._failure is None and self._scheduler.live:
             self._events.insert(0, Drain())
             self._step()  # what has ended may take tasks of its own with it, by the next
-        # What was recorded before is on the disk when this is; a disk that stays full must not keep us for ever.
-        flushed, _ = await asyncio.wait({self._store.record([])}, timeout=_FLUSH_S)
-        for written in flushed:
-            if written.exception() is not None:
-                log.error("what ended last may not be recorded: %s", written.exception())
+        if not self.deposed.is_set():
+            # What was recorded before is on the disk when this is; a disk that stays full must not keep us.
+            flushed, _ = await asyncio.wait({self._store.record([])}, timeout=_FLUSH_S)
+            for written in flushed:
+                if written.exception() is not None:
+                    log.error("what ended last may not be recorded: %s", written.exception())
         for ended in self._calls.values():
             ended.cancel()
         if self._bell is not None:
@@ -403,7 +432,7 @@ class Dispatcher:
 
     def _run_step(self) -> None:
         self._stepping = False
-        if self._closing:
+        if self._closing or self._failure is not None:
             return  # the last step is taken when all has come to rest
         try:
             self._step()
@@ -470,8 +499,7 @@ class Dispatcher:
 
     def _written(self, count: int, written: asyncio.Future[Any]) -> None:
         if not written.cancelled() and (error := written.exception()) is not None:
-            self._failure = error  # nothing can be recorded any more: a damaged file
-            self._stopped.set()
+            self._fail(error)  # nothing can be recorded any more: a damaged file, or another's store
             return
         self._unwritten -= count
         if self._held and (
@@ -518,5 +546,18 @@ class Dispatcher:
             self._loop.call_later(_DETACHED_S, self._poke)  # they may be about to begin elsewhere
         return left
 
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        if isinstance(error, DispatcherError):
+            self.deposed.set()
+        self._stopped.set()
+
+    async def _unless_deposed(self, work: Coroutine[Any, Any, None]) -> None:
+        """To its end; a store that is another's by now ends all of us, not this alone."""
+        try:
+            await work
+        except DispatcherError as error:
+            self._fail(error)
+
     def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return self._tasks.create_task(work)
+        return self._tasks.create_task(self._unless_deposed(work))

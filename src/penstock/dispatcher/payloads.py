@@ -32,6 +32,9 @@ class Payloads:
         self._traced = (
             traced  # attempts have spans of their own to pass on; else a caller's goes on as it came
         )
+        # Where another may have taken over unseen, an attempt begins when its start is recorded: so no deposed
+        # dispatcher starts any. A call, whose caller waits here, runs at most twice at the same time.
+        self._elects = store.elects
         self._kept: dict[str, tuple[Task, bytes]] = {}
         self._bytes = 0
         self._relays: dict[str, Relay] = {}
@@ -87,7 +90,8 @@ class Payloads:
             else:
                 payload = self._relays[start.task]
                 payload.started(start.host, start.attempt, start.at)
-            (careful if task.on_crash is OnCrash.BLOCK else jobs).append(
+            is_careful = task.on_crash is OnCrash.BLOCK or (bool(encoded) and self._elects)
+            (careful if is_careful else jobs).append(
                 Job(
                     start.task,
                     start.attempt,

@@ -42,8 +42,11 @@ class Engine(Protocol):
 
     async def open(self) -> None: ...
 
-    async def close(self) -> None:
-        """Stop everything that still runs, wait for it to be gone, leave nothing behind."""
+    async def close(self, *, at_once: bool = False) -> None:
+        """Stop everything that still runs, wait for it to be gone, leave nothing behind.
+
+        `at_once`: the store is another dispatcher's by now, which may start the same; nothing gets time to end.
+        """
 
     async def sweep(self) -> int:
         """Kill what a dispatcher of the same store that died has left running; how many processes.

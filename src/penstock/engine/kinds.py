@@ -41,9 +41,9 @@ class KindThreads:
         await self._engine.open()
         self._open = True
 
-    async def close(self) -> None:
+    async def close(self, *, at_once: bool = False) -> None:
         self._open = False
-        await self._engine.close()
+        await self._engine.close(at_once=at_once)
         for key in self._left & self._waiting.keys():
             self._waiting[key].set_result(stopped())  # its thread need not wait for it
         for thread in self._threads.values():

@@ -28,12 +28,13 @@ from penstock.engine.outputs import Outputs
 from penstock.engine.programs import Programs
 from penstock.engine.threads import Threads
 from penstock.engine.timers import Timers
-from penstock.engine.trees import kill_orphans
+from penstock.engine.trees import kill_orphans, new_marks
 from penstock.engine.watchdog import Watchdog
 from penstock.errors import HostError
 from penstock.hosts.base import Adapter, Call, Health, Job, OwnCoroutine, Program, Standing, Watched, Work
 from penstock.model import Outcome, Verdict
 
+_HURRY_S = 0.5  # for user code to end that must end at once
 _CHORES = 32  # threads for killing and looking; each may have to wait for a process to die
 
 _log = logging.getLogger("penstock.engine")
@@ -77,6 +78,7 @@ class LocalEngine:
         self._clock = clock
         self._default_timeout_s = default_timeout_s
         self._tag = store_tag
+        self._marks = new_marks(store_tag)
         self._limits = limits
         self._outputs = outputs
         self._live: dict[tuple[str, int], Run] = {}
@@ -94,7 +96,7 @@ class LocalEngine:
         self._timing = self._loop.create_task(self._timers.run(), name="penstock timers")
         self._timing.add_done_callback(_complain)
         self._own = OwnLoop(self._limits.grace_s, self._finished)
-        self._programs = Programs(self._tag, self._limits.term_grace_s, self._finished, self._chores)
+        self._programs = Programs(self._marks, self._limits.term_grace_s, self._finished, self._chores)
         self._callables: dict[str, Place] = {}
         self._processes: dict[str, Place] = {}
         self._empty = asyncio.Event()
@@ -104,14 +106,16 @@ class LocalEngine:
             if isinstance(adapter, Standing) and self._stands(name):
                 await adapter.stand()
 
-    async def close(self) -> None:
+    async def close(self, *, at_once: bool = False) -> None:
         """Stop what runs and wait for it. User code that cannot be stopped is left, and named in the log."""
         if not self._open:
             return
         self._open = False
+        if at_once:
+            self._programs.hurry()
         for run in list(self._live.values()):
             self._end(run, Reason.STOPPED)
-        await self._wait_empty()
+        await self._wait_empty(_HURRY_S if at_once else None)
         for run in list(self._live.values()):
             if not run.ended and run.place is not None:
                 run.place.give_up(run)
@@ -121,7 +125,7 @@ class LocalEngine:
         self._timing.cancel()
         await asyncio.wait({self._timing})
         if self._programs.used or self._processes:
-            await self._loop.run_in_executor(self._chores, kill_orphans, self._tag)
+            await self._loop.run_in_executor(self._chores, self._marks.kill_all)
         self._chores.shutdown()
         self._watchdog.close()
         for adapter in self._adapters.values():
@@ -234,7 +238,7 @@ class LocalEngine:
         from penstock.engine.processes import Processes  # pebble is loaded only where it is used
 
         return Processes(
-            host, self._slots.get(host, 1), self._tag, self._finished, self._restart_time, self._chores
+            host, self._slots.get(host, 1), self._marks, self._finished, self._restart_time, self._chores
         )
 
     def _restart_time(self, run: Run) -> None:
@@ -302,7 +306,7 @@ class LocalEngine:
         saving = self._chores.submit(self._outputs.kept, output, outcome)
         saving.add_done_callback(lambda done: self._finished(run, _saved(done)))
 
-    async def _wait_empty(self) -> None:
+    async def _wait_empty(self, most_s: float | None = None) -> None:
         """Until nothing is live, but no longer than its places need to end things."""
         graces = [run.place.grace_s for run in self._live.values() if run.place is not None]
         if not self._live:
@@ -310,7 +314,7 @@ class LocalEngine:
         self._empty.clear()
         with contextlib.suppress(TimeoutError):
             longest = max((grace or self._limits.grace_s for grace in graces), default=self._limits.grace_s)
-            async with asyncio.timeout(longest):
+            async with asyncio.timeout(longest if most_s is None else min(longest, most_s)):
                 await self._empty.wait()
 
     def _pass_stall(self, stall: Stall) -> None:

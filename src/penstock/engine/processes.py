@@ -28,7 +28,7 @@ import pebble
 from penstock.engine.attempts import Finished, Run
 from penstock.engine.calls import GO, NO_GO, NUMBER_BYTES, THROUGH, run_isolated
 from penstock.engine.outcomes import failure
-from penstock.engine.trees import descendants, is_alive, kill_marked, kill_tree, signal_group, worker_mark
+from penstock.engine.trees import Marks, descendants, is_alive, kill_marked, kill_tree, signal_group
 from penstock.engine.workers import WorkerContext
 from penstock.hosts.base import Call
 from penstock.model import Outcome, Verdict
@@ -78,14 +78,14 @@ class Processes:
         self,
         host: str,
         slots: int,
-        store_tag: str,
+        marks: Marks,
         finished: Finished,
         begun: Callable[[Run], None],
         executor: Executor,
     ) -> None:
         self._host = host
         self._slots = max(1, slots)
-        self._tag = store_tag
+        self._marks = marks
         self._finished = finished
         self._begun = begun
         self._executor = executor
@@ -140,7 +140,7 @@ class Processes:
         def hired(pid: int, marker: str, line: socket.socket) -> None:
             self._loop.call_soon_threadsafe(self._enlist, _Worker(pool, pid, marker, line))
 
-        context = WorkerContext(lambda: worker_mark(self._tag, self._host, next(_numbers)), hired)
+        context = WorkerContext(lambda: self._marks.of_worker(self._host, next(_numbers)), hired)
         pool = _Pool(pebble.ProcessPool(max_workers=self._slots, context=context))
         problem = ""
         try:

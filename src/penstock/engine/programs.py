@@ -24,12 +24,11 @@ from penstock.engine.loops import LoopThread
 from penstock.engine.outcomes import LOG_CHARS
 from penstock.engine.trees import (
     MARKER,
+    Marks,
     descendants,
     group_lives,
     kill_marked,
     kill_tree,
-    mark,
-    prefix,
     signal_group,
 )
 from penstock.hosts.base import Program
@@ -53,9 +52,9 @@ class Programs:
 
     start_s = 0.0
 
-    def __init__(self, store_tag: str, term_grace_s: float, finished: Finished, chores: Executor) -> None:
+    def __init__(self, marks: Marks, term_grace_s: float, finished: Finished, chores: Executor) -> None:
         self.grace_s = term_grace_s + 2 * _DYING_S
-        self._tag = store_tag
+        self._marks = marks
         self._term_grace_s = term_grace_s
         self._finished = finished
         self._chores = chores
@@ -77,6 +76,10 @@ class Programs:
         assert self._thread is not None
         self._thread.cancel(run)
 
+    def hurry(self) -> None:
+        """Programs are killed from now on where they would have been asked to end."""
+        self._term_grace_s = 0.0
+
     def give_up(self, run: Run) -> None:
         _log.error("host %s: the program of %s cannot be killed", run.job.host, run.name)
         self._finished(run, None)
@@ -87,7 +90,7 @@ class Programs:
             _log.error("the loop of programs does not end")
 
     async def _execute(self, run: Run) -> Outcome:
-        marker = mark(self._tag, run.job.task, run.job.attempt)
+        marker = self._marks.of_attempt(run.job.task, run.job.attempt)
         self._live.add(marker)
         try:
             return await self._framed(run.work, marker)
@@ -125,8 +128,9 @@ class Programs:
 
     async def _end(self, wire: _Wire, marker: str) -> None:
         family = await self._in_thread(descendants, wire.pid)
-        signal_group(wire.pid, signal.SIGTERM)
-        await asyncio.wait({wire.exited}, timeout=self._term_grace_s)
+        if self._term_grace_s:
+            signal_group(wire.pid, signal.SIGTERM)
+            await asyncio.wait({wire.exited}, timeout=self._term_grace_s)
         await self._kill(wire, marker, family)
 
     async def _kill(self, wire: _Wire, marker: str, family: Sequence[psutil.Process] = ()) -> None:
@@ -136,7 +140,7 @@ class Programs:
 
     async def _sweep(self) -> None:
         """Kill what carries the marker of an attempt that is over: daemons that left every group and pipe."""
-        start, live = prefix(self._tag), self._live
+        start, live = self._marks.prefix, self._live
 
         def is_left(marker: str) -> bool:
             # Worker processes, whose task is empty, are not ours. `live` is read late on purpose: a marker is

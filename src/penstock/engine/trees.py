@@ -2,7 +2,7 @@
 
 A process group loses those who call setsid, the tree of parents loses those whose parent died. The
 environment is inherited by both, so every program and worker process carries a marker in it:
-PENSTOCK_ATTEMPT=<store tag>:<task>:<attempt>. What a dispatcher that was killed left behind is found the
+PENSTOCK_ATTEMPT=<store tag>:<life>:<task>:<attempt>. What a dispatcher that was killed left behind is found the
 same way. These functions look through all processes of the machine: they belong in a thread.
 """
 
@@ -11,17 +11,20 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
+import secrets
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import psutil
 
 MARKER = "PENSTOCK_ATTEMPT"
 
+_LIFE = re.compile(r"([0-9]+)-[0-9a-f]{8}", re.ASCII)
 _NEEDLE = b"\0" + MARKER.encode() + b"="
 _PATIENCE_S = 5.0  # for the kernel to take a killed process away
 _ROUND_S = 0.01
@@ -34,22 +37,58 @@ def prefix(store_tag: str) -> str:
     return store_tag.replace("%", "%25").replace(":", "%3A").replace("\0", "%00") + ":"
 
 
-def mark(store_tag: str, task: str, attempt: int) -> str:
-    return f"{prefix(store_tag)}{task}:{attempt}".replace("\0", "%00")
-
-
 def worker_mark(store_tag: str, host: str, number: int) -> str:
-    """The marker of a worker process, which outlives attempts: no task's name is empty."""
+    """The marker of a process that serves attempts, of whatever engine of this store."""
     return f"{prefix(store_tag)}:{host}:{number}".replace("\0", "%00")
+
+
+class Marks(NamedTuple):
+    """The markers of one engine. On this machine others may run for the same store, in processes of their own:
+    one that is no longer its dispatcher ends what it started itself, and nothing else.
+    """
+
+    store_tag: str
+    life: str  # <pid>-<chance>
+
+    @property
+    def prefix(self) -> str:
+        return f"{prefix(self.store_tag)}{self.life}:"
+
+    def of_attempt(self, task: str, attempt: int) -> str:
+        return f"{self.prefix}{task}:{attempt}".replace("\0", "%00")
+
+    def of_worker(self, host: str, number: int) -> str:
+        """A worker process outlives attempts: no task's name is empty."""
+        return f"{self.prefix}:{host}:{number}".replace("\0", "%00")
+
+    def kill_all(self) -> int:
+        """Kill every process that this engine has started; how many there were."""
+        return kill_marked(lambda marker: marker.startswith(self.prefix))
+
+
+def new_marks(store_tag: str) -> Marks:
+    return Marks(store_tag, f"{os.getpid()}-{secrets.token_hex(4)}")
 
 
 def kill_orphans(store_tag: str) -> int:
     """Kill every process that an attempt of this store left behind; how many there were.
 
-    For a dispatcher that has just become the store's owner: whoever started them is dead.
+    For a dispatcher that has just become the store's owner: whoever started them is dead, or deposed.
     """
     start = prefix(store_tag)
     return kill_marked(lambda marker: marker.startswith(start))
+
+
+def kill_forsaken(store_tag: str) -> int:
+    """Kill every process of this store whose dispatcher is dead, whoever dispatches now, and wherever."""
+    start = prefix(store_tag)
+
+    def is_forsaken(marker: str) -> bool:
+        life = marker[len(start) :].partition(":")[0] if marker.startswith(start) else ""
+        found = _LIFE.fullmatch(life)
+        return found is not None and not is_alive(int(found[1]))
+
+    return kill_marked(is_forsaken)
 
 
 def kill_marked(wanted: Callable[[str], bool]) -> int:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.model import Gate, Host, Plant
 from penstock.scheduling.budget import host_gate, is_left, lane_gate, told
 from penstock.store.base import Snapshot
+from penstock.store.standbys import Standby
 
 
-def status_record(plant: Plant, snapshot: Snapshot) -> dict[str, Any]:
+def status_record(plant: Plant, snapshot: Snapshot, standbys: Sequence[Standby] = ()) -> dict[str, Any]:
     """By the plant that is dispatched with; the config's own counts when nobody does."""
     if snapshot.epoch is not None and snapshot.epoch.plant is not None:
         plant = snapshot.epoch.plant
@@ -79,7 +81,9 @@ def status_record(plant: Plant, snapshot: Snapshot) -> dict[str, Any]:
             "machine": epoch.owner.machine,
             "command": epoch.owner.command,
             "since": epoch.started_at,
+            "url": epoch.owner.url or None,
         },
+        "standbys": [one.as_record() for one in standbys],
     }
 
 

@@ -53,6 +53,9 @@ METRICS: Mapping[str, Metric] = {
     "penstock_host_state": Metric(Gauge, ("host", "state"), "1 for the state that a host is in."),
     "penstock_gate_open": Metric(Gauge, ("gate",), "1 when a gate is open, 0 when it is closed."),
     "penstock_dispatcher_up": Metric(Gauge, (), "1 while tasks are started, 0 while the server stops."),
+    "penstock_leader": Metric(
+        Gauge, (), "1 while this server's dispatcher has the store, 0 while it stands by."
+    ),
     "penstock_asyncio_tasks": Metric(Gauge, (), "Tasks of the server's loop."),
     "penstock_wait_seconds": Metric(
         Histogram,

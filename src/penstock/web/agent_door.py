@@ -29,7 +29,7 @@ from penstock.hosts.relay import AGENT_CALL, ClientStalled, Headers
 from penstock.model import Host, Task
 from penstock.scheduling.messages import End
 from penstock.web.calls import CallResponse, ConnectionRelay
-from penstock.web.front_door import FrontDoor
+from penstock.web.front_door import FrontDoor, Lead
 from penstock.web.refusals import JSON, Refused
 
 if TYPE_CHECKING:
@@ -84,12 +84,12 @@ class Admitted(NamedTuple):
 
 
 class AgentDoor:
-    def __init__(self, config: Config, dispatcher: Dispatcher, tokens: Tokens, front_door: FrontDoor) -> None:
+    def __init__(self, config: Config, lead: Lead, tokens: Tokens, front_door: FrontDoor) -> None:
         hosts = {_agent_of(host): host for host in config.plant.hosts if host.type == "agent"}
         self.hosts = {name: hosts[name] for name in config.agents if name in hosts}
         self._kinds = {name: agents_kind(name, config.plant.hosts) for name in self.hosts}
         self._agents_dir = agents_dir(config)
-        self.dispatcher = dispatcher
+        self._lead = lead
         self._tokens = tokens
         self._front_door = front_door
         self._underway: set[tuple[str, str, str]] = set()  # ids that callers gave: token, agent, id
@@ -121,7 +121,7 @@ class AgentDoor:
         )
         relay.once = admitted.once
         when_gone = partial(self._tokens.when_gone, caller)
-        return AgentResponse(self.dispatcher, admitted, relay, when_gone)
+        return AgentResponse(self._lead(), admitted, relay, when_gone)
 
     def admit(self, caller: Caller, agent: str, body: bytes, headers: Mapping[str, str]) -> Admitted:
         host = self.known(agent)

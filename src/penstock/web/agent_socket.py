@@ -139,7 +139,7 @@ class AgentSocket:
         self, admitted: Admitted, hearing: asyncio.Task[bytes | None], group: asyncio.TaskGroup
     ) -> asyncio.Task[bytes | None]:
         """One call to its end; returns what hears the next message."""
-        dispatcher, id = self._parts.dispatcher, admitted.task.id
+        dispatcher, id = self._parts.lead(), admitted.task.id
         relay = SocketRelay(admitted, self)
         try:
             ended = dispatcher.call(admitted.task, relay)

@@ -45,12 +45,14 @@ from penstock.web.board_door import BoardDoor, lead_in
 from penstock.web.board_process import BoardProcess
 from penstock.web.calls import OUR_HEADERS
 from penstock.web.council_door import CouncilDoor
-from penstock.web.door import App, Door, Entry
+from penstock.web.door import OPEN, App, Door, Entry
 from penstock.web.events import HEARTBEAT_S, Feed
 from penstock.web.front_door import FrontDoor
 from penstock.web.limits import Limits
 from penstock.web.login import PATHS
-from penstock.web.refusals import JSON, Refused, of_status, refusal_of, stopping
+from penstock.web.lookout import Lookout
+from penstock.web.passing import PassingOn
+from penstock.web.refusals import JSON, Refused, of_status, refusal_of, stopping, taken_over
 from penstock.web.sessions import Sessions
 from penstock.web.shortcuts import Shortcuts
 from penstock.web.standing import Standing
@@ -71,18 +73,19 @@ class Parts:
     config: Config
     store: Store
     client: Client
-    dispatcher: Dispatcher
     tokens: Tokens
     metrics: Metrics
     feed: Feed
+    dispatcher: Dispatcher | None = None  # our own, while it is at work
+    lookout: Lookout | None = None  # who leads, where several take turns: without a dispatcher we stand by
     bound: Sequence[str] = ()  # names and addresses that were bound
     limits: Limits = field(init=False)
     timing: Timing = Timing()
-    dispatching: bool = False  # the dispatcher is at work
     draining: bool = False  # it has been told to stop: nothing more is taken in
     front_door: FrontDoor = field(init=False)
     agent_door: AgentDoor = field(init=False)
     council_door: CouncilDoor = field(init=False)
+    passing_on: PassingOn | None = None
     board: BoardProcess | None = None  # None: there is none here
     board_door: BoardDoor | None = None
     sessions: Sessions = field(init=False)
@@ -90,27 +93,46 @@ class Parts:
 
     def __post_init__(self) -> None:
         self.limits = Limits(self.config.server.max_queued_bytes)
-        self.front_door = FrontDoor(self.config, self.dispatcher, self.tokens, self.limits, self.metrics)
-        self.agent_door = AgentDoor(self.config, self.dispatcher, self.tokens, self.front_door)
+        self.front_door = FrontDoor(self.config, self.lead, self.tokens, self.limits, self.metrics)
+        self.agent_door = AgentDoor(self.config, self.lead, self.tokens, self.front_door)
         self.council_door = CouncilDoor(self.config)
         self.sessions = Sessions(self.tokens, self.store)
         self.standing = Standing(self.store)
 
+    @property
+    def dispatching(self) -> bool:
+        """Whether a dispatcher of our own is at work."""
+        return self.dispatcher is not None
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether another dispatches, or will."""
+        return self.dispatcher is None and self.lookout is not None and self.lookout.is_open
+
+    def lead(self) -> Dispatcher:
+        """Our own dispatcher, for what only it can answer. Refused when there is none."""
+        if self.dispatcher is None:
+            raise taken_over() if self.stands_by else stopping()
+        return self.dispatcher
+
     def must_dispatch(self) -> None:
         """Refused when nobody would act on a request."""
-        if not self.dispatching:
+        if not self.dispatching and not self.stands_by:
             raise stopping()
 
     def must_take_in(self) -> None:
         """Refused when work is no longer taken in."""
-        if self.draining or not self.dispatching:
+        if self.draining:
             raise stopping()
+        self.must_dispatch()
 
 
 def build_app(parts: Parts) -> App:
     """What uvicorn serves: the door, behind it the board, calls, and for all else the framework."""
     server = parts.config.server
     app: App = Shortcuts(framework(parts), openai_api.calls(parts), agents.calls(parts))
+    if parts.lookout is not None:
+        app = parts.passing_on = PassingOn(app, parts)
     entry = None
     if parts.board is not None:
         app = parts.board_door = BoardDoor(
@@ -195,7 +217,7 @@ def _describe(app: FastAPI) -> None:
             }
             for path, methods in document["paths"].items():
                 for operation in methods.values():
-                    operation["security"] = [{"token": []}] if path != "/health" else []
+                    operation["security"] = [{"token": []}] if path not in OPEN else []
         return document
 
     app.openapi = described  # type: ignore[method-assign] # as FastAPI's documentation does it

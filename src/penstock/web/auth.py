@@ -132,6 +132,9 @@ class Tokens:
             self._ended.add(id)
             self.end_streams(id)
 
+    def has_ended(self, session: str) -> bool:
+        return session in self._ended
+
     def forget_session(self, id: str) -> None:
         """No cookie of it counts any more."""
         self._ended.discard(id)

@@ -14,11 +14,12 @@ from html import escape
 from penstock.web.auth import Caller, Tokens
 from penstock.web.board.viewer import Viewer, as_header
 from penstock.web.board_process import BoardProcess, Link
-from penstock.web.board_proxy import PREFIX, Exchange, Lost, Passing, Socket, request_headers
+from penstock.web.board_proxy import PREFIX, request_headers, url_of
 from penstock.web.door import App, Message, Receive, Scope, Send, refuse
 from penstock.web.limits import Limits
 from penstock.web.login import PATHS, LogIn, to_login
 from penstock.web.plain_pages import HEADERS, failed_page, is_for_reading, page, starting_page
+from penstock.web.proxy import Exchange, Lost, NotTaken, Passing, Socket, Way
 from penstock.web.refusals import Refused
 from penstock.web.sessions import COOKIE, Session, Sessions, set_cookie
 from penstock.web.shortcuts import Route
@@ -144,8 +145,15 @@ class BoardDoor:
                 else:
                     one = Exchange(scope, receive, send, passing)
                 try:
-                    await one.run(link, headers, on_stream)
+                    await one.run(Way(link.http, url_of(scope), headers), on_stream)
                     return
+                except NotTaken as error:
+                    raise Refused(
+                        error.status,
+                        "refused",
+                        "the board does not take this connection",
+                        "load the page again",
+                    ) from None
                 except Lost:
                     if isinstance(one, Exchange) and one.is_unanswered:
                         await self._board.doubt(link)

@@ -20,7 +20,7 @@ from penstock.hosts.relay import ClientStalled, Headers, Relay
 from penstock.model import State, Task, Verdict
 from penstock.scheduling.messages import End
 from penstock.web.recording import KeptAnswer
-from penstock.web.refusals import JSON, RETRY_LATER_S, Refused, refusal_of, stopping
+from penstock.web.refusals import JSON, RETRY_LATER_S, Refused, refusal_of, stopping, taken_over
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -207,7 +207,8 @@ class CallResponse(Response):
             ended = self._dispatcher.call(self._task, relay)
         except (Unreachable, StoreError, TaskError) as error:
             relay.waits_no_more()
-            await relay.refuse(stopping() if isinstance(error, Unreachable) else refusal_of(error))
+            gone = taken_over() if self._dispatcher.deposed.is_set() else stopping()
+            await relay.refuse(gone if isinstance(error, Unreachable) else refusal_of(error))
             return
         forget = self._when_gone(self._shut_out)
         self._watch_hosts(was_down=False)
@@ -291,7 +292,7 @@ class CallResponse(Response):
     def reason(self, ended: asyncio.Future[End]) -> Refused:
         """Why a call has no answer."""
         if ended.cancelled():
-            return stopping()
+            return taken_over() if self._dispatcher.deposed.is_set() else stopping()
         end = ended.result()
         if self._is_shut_out and end.state is State.CANCELLED:
             return Refused(401, "unauthorized", "the token was revoked", "use another")

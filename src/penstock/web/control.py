@@ -1,4 +1,4 @@
-"""/api/hosts, /api/lanes, /api/gates: how they stand; pausing, resuming, and the slots of a host."""
+"""/api/status, /api/hosts, /api/lanes, /api/gates: how they stand; pausing, resuming, and the slots of a host."""
 
 from __future__ import annotations
 
@@ -36,6 +36,19 @@ def _add_standing(app: FastAPI, parts: Parts) -> None:
         enter(parts, request, "read")
         snapshot = await parts.standing.snapshot()
         return reply({name: status_record(parts.config.plant, snapshot)[name]})
+
+    @app.get(
+        "/api/status",
+        summary="How everything stands, and who dispatches",
+        tags=["plant"],
+        responses={200: {"model": shapes.Status}, **_READ},
+        response_class=Response,
+    )
+    async def status(request: Request) -> Response:
+        """The dispatcher that leads, those that stand by, hosts, lanes, gates and the queue."""
+        enter(parts, request, "read")
+        snapshot = await parts.standing.snapshot()
+        return reply(status_record(parts.config.plant, snapshot, await parts.client.standbys()))
 
     @app.get(
         "/api/hosts",

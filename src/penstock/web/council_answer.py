@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from penstock.dispatcher.loop import Dispatcher
     from penstock.web.auth import Caller, Tokens
-    from penstock.web.front_door import FrontDoor
+    from penstock.web.front_door import FrontDoor, Lead
 
 _CHATS = "chat/completions"
 _HEAD = (
@@ -51,8 +51,8 @@ Form: TypeAlias = Callable[[Mapping[str, Any]], bytes]  # a record as the body o
 class CouncilCalls:
     """Lets questions in that are calls."""
 
-    def __init__(self, dispatcher: Dispatcher, tokens: Tokens, front_door: FrontDoor) -> None:
-        self._dispatcher = dispatcher
+    def __init__(self, lead: Lead, tokens: Tokens, front_door: FrontDoor) -> None:
+        self._lead = lead
         self._tokens = tokens
         self._front_door = front_door
 
@@ -85,8 +85,8 @@ class CouncilCalls:
         when_gone = partial(self._tokens.when_gone, caller)
         form = ChatForm(model, chat, task)
         if chat.streamed:
-            return ChatStream(self._dispatcher, task, relay, when_gone, asked.council, form)
-        return QuestionResponse(self._dispatcher, task, relay, when_gone, form.whole)
+            return ChatStream(self._lead(), task, relay, when_gone, asked.council, form)
+        return QuestionResponse(self._lead(), task, relay, when_gone, form.whole)
 
     def whole(
         self,
@@ -100,7 +100,7 @@ class CouncilCalls:
         size = len(_encode(payload))
         task, relay = self._admitted(caller, council, COUNCIL_CALL, payload, size, headers, streamed=False)
         relay.path = "/api"
-        return QuestionResponse(self._dispatcher, task, relay, partial(self._tokens.when_gone, caller), form)
+        return QuestionResponse(self._lead(), task, relay, partial(self._tokens.when_gone, caller), form)
 
     def _admitted(
         self,

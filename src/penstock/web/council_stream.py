@@ -51,7 +51,7 @@ def read_place(last_event_id: str | None) -> Place | None:
 
 async def question_stream(parts: Parts, caller: Caller, record: TaskRecord, place: Place | None) -> Response:
     """204 for one who has heard the last of it: a browser would come back for ever."""
-    live, life = parts.dispatcher.live, parts.council_door.life
+    live, life = parts.lead().live, parts.council_door.life
     after = place.number if place is not None and place.life == life else 0
     if record.state not in ENDED or live.knows(record.task.id):
         follower = live.follow(record.task.id, after)

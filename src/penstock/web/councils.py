@@ -200,7 +200,7 @@ def _add_questions(app: FastAPI, parts: Parts) -> None:
 def _so_far(parts: Parts, council: Council, record: TaskRecord) -> dict[str, Any] | None:
     if record.state in ENDED:
         return None
-    return record_so_far(council, record, parts.dispatcher.live.so_far(record.task.id))
+    return record_so_far(council, record, parts.lead().live.so_far(record.task.id))
 
 
 def _add_following(app: FastAPI, parts: Parts) -> None:

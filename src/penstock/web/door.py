@@ -1,7 +1,7 @@
 """The first thing a request meets: host and origin, the token or the browser's session, the length of the body.
 
 Plain ASGI, so that streams pass through untouched. Who came in is `request.state.caller` from here on; only
-`/health` and the log-in are reached without one. A person without one is led to the log-in.
+`/health`, `/health/live` and the log-in are reached without one. A person without one is led to the log-in.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_OPEN = frozenset({"/health"})
+OPEN = frozenset({"/health", "/health/live"})
 _CALLS = "/v1/"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _MOST_DIGITS = 19  # of a length: more than anybody has
@@ -48,7 +48,7 @@ class Door:
     ) -> None:
         self._metrics = metrics
         self._entry = entry
-        self._open = _OPEN if entry is None else _OPEN | entry.paths
+        self._open = OPEN if entry is None else OPEN | entry.paths
         self._app = app
         self._tokens = tokens
         self._origins = origins

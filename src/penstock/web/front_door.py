@@ -7,12 +7,12 @@ from `X-Penstock-*` headers.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from math import isfinite
-from time import strftime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from penstock.dispatcher.loop import Dispatcher
     from penstock.web.auth import Caller, Tokens
 
+Lead: TypeAlias = "Callable[[], Dispatcher]"
+
 KINDS = {"chat/completions": "chat", "completions": "completion", "embeddings": "embedding"}
 _LONGEST_PATIENCE_S = 86_400.0
 _SHORTEST_PATIENCE_S = 0.05  # enough to start where there is room
@@ -55,9 +57,8 @@ _PLACE = re.compile(r"at `\$\.(\w+)")  # as msgspec names the field that is wron
 class FrontDoor:
     """Lets calls in: who may, to which hosts, in which lane."""
 
-    def __init__(
-        self, config: Config, dispatcher: Dispatcher, tokens: Tokens, limits: Limits, metrics: Metrics
-    ) -> None:
+    def __init__(self, config: Config, lead: Lead, tokens: Tokens, limits: Limits, metrics: Metrics) -> None:
+        """`lead` gives the dispatcher that answers now, or refuses."""
         self._server = config.server
         self._record_bodies = config.server.record_bodies
         self._lanes = {lane.name for lane in config.plant.lanes}
@@ -65,14 +66,14 @@ class FrontDoor:
         self._fitting: set[tuple[str, str, str | None, str | None, bool]] = (
             set()
         )  # shapes that some host takes
-        self._dispatcher = dispatcher
+        self._lead = lead
         self._tokens = tokens
         self._limits = limits
         self._metrics = metrics
         self._waiting = 0
         self._payload_limit_bytes = config.payload_limit_bytes
         self.names = Names(config, config.councils.values())
-        self.councils = CouncilCalls(dispatcher, tokens, self)
+        self.councils = CouncilCalls(lead, tokens, self)
 
     def answer(self, caller: Caller, endpoint: str, body: bytes, headers: Mapping[str, str]) -> CallResponse:
         """The answer to a call, yet to be sent. Raises Refused."""
@@ -102,7 +103,7 @@ class FrontDoor:
             kept=self.kept_answer(),
         )
         return CallResponse(
-            self._dispatcher,
+            self._lead(),
             task,
             relay,
             partial(self._tokens.when_gone, caller),
@@ -123,7 +124,7 @@ class FrontDoor:
         """Its client has the first byte of an answer, or has left before."""
         self._metrics.count("penstock_calls_total", endpoint, "left" if status is None else str(status))
         if status is not None:
-            took_s = max(0.0, self._dispatcher.now - task.queued_at)
+            took_s = max(0.0, time.time() - task.queued_at)
             self._metrics.observe("penstock_first_byte_seconds", took_s, endpoint)
 
     def _task(
@@ -148,7 +149,7 @@ class FrontDoor:
         priority: int | None = None,
     ) -> Task:
         """The task of a call, with what its headers and its token say of it; `lane` and `priority` go first."""
-        now = self._dispatcher.now
+        now = self._lead().now
         guest = caller.guest
         # A run waits for its calls as long as it lives: its own time limit is the bound.
         patient_s = self._server.patience_s if guest is None else _LONGEST_PATIENCE_S
@@ -165,7 +166,7 @@ class FrontDoor:
             queued_at=now,
             trace=brought(headers.get("traceparent"), headers.get("tracestate")),
         )
-        if patience_s > self._server.down_patience_s and self._dispatcher.hosts_down(task):
+        if patience_s > self._server.down_patience_s and self._lead().hosts_down(task):
             return replace(task, deadline=now + self._server.down_patience_s)
         return task
 
@@ -196,7 +197,7 @@ class FrontDoor:
                 raise Refused(400, "unfit", "; ".join(f"{field}: {what}" for field, what in found))
             if len(self._fitting) < _MOST_SHAPES:
                 self._fitting.add(shape)
-        self._limits.enter_call(caller, size_bytes, lambda: self._dispatcher.predicted_wait_s(task))
+        self._limits.enter_call(caller, size_bytes, lambda: self._lead().predicted_wait_s(task))
         self._waits(1)
 
 
@@ -213,7 +214,7 @@ def _head(body: bytes) -> _Head:
 
 def _run(asked: str | None) -> str:
     """A run of calls, and of nothing else: whoever may only call adds nothing to the runs of others' tasks."""
-    run = asked or strftime("%Y-%m-%d")
+    run = asked or time.strftime("%Y-%m-%d")
     run = run if run.startswith(RUNS) else RUNS + run
     if not ID.fullmatch(run):
         raise _wrong_header("X-Penstock-Run", "letters, digits, '_', '.' and '-', at most 125")

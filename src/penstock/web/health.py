@@ -27,7 +27,7 @@ from penstock.telemetry.metrics import CONTENT_TYPE
 from penstock.web.auth import caller_of
 from penstock.web.council_health import is_ours, look_at_councils, unread
 from penstock.web.refusals import JSON
-from penstock.web.shapes import HealthRecord, errors
+from penstock.web.shapes import HealthRecord, LiveRecord, errors
 
 if TYPE_CHECKING:
     from penstock.web.app import Parts
@@ -35,6 +35,16 @@ if TYPE_CHECKING:
 _LOOK_S = 2.0  # a store that has not answered by then is not well
 _FRESH_S = 1.0
 _SILENT_BEATS = 5  # heartbeats a dispatcher may miss
+_OF_DISPATCHER = (
+    "penstock_waiting_tasks",
+    "penstock_running",
+    "penstock_lane_running",
+    "penstock_slots",
+    "penstock_slots_used",
+    "penstock_host_up",
+    "penstock_host_state",
+    "penstock_gate_open",
+)
 _DOWN = ("down", "half-open", "probing")
 
 
@@ -67,14 +77,16 @@ class Doctor:
         ]
         worst = {check["state"] for check in checks.values()}
         status = "failing" if "failing" in worst else "degraded" if "degraded" in worst else "ok"
-        return {"status": status, "reasons": reasons, **checks}
+        role = "leader" if self._parts.dispatching else "standby" if self._parts.stands_by else "none"
+        return {"status": status, "role": role, "reasons": reasons, **checks}
 
     async def _store(self) -> dict[str, Any]:
         store = self._parts.store
         try:
             async with asyncio.timeout(_LOOK_S):
                 epoch = await store.owned_by()
-                await asyncio.shield(store.record([]))  # passes when all before it is on the disk
+                if self._parts.dispatching:
+                    await asyncio.shield(store.record([]))  # passes when all before it is on the disk
         except TimeoutError:
             return _check("failing", f"it has not answered for {_LOOK_S:g} s", queued=0)
         except StoreError as error:
@@ -86,17 +98,19 @@ class Doctor:
 
     async def _queued(self) -> int:
         """As the dispatcher knows it: the store would have to count, which takes seconds where it is long."""
-        if self._parts.dispatching:
+        if self._parts.dispatcher is not None:
             statistics = self._parts.dispatcher.statistics
             return statistics.live - statistics.running
         return (await self._parts.store.count(TaskFilter(states=(State.QUEUED,)))).tasks
 
     def _dispatcher(self, store: Mapping[str, Any]) -> dict[str, Any]:
         parts = self._parts
+        if parts.draining and (parts.dispatching or parts.stands_by):
+            return _check("failing", "it finishes what runs and takes in nothing more")
+        if parts.stands_by:
+            return self._standby(store)
         if not parts.dispatching:
             return _check("failing", "it does not run")
-        if parts.draining:
-            return _check("failing", "it finishes what runs and takes in nothing more")
         if store["state"] != "ok":
             return _check("degraded", "it waits for the store")
         epoch = self._epoch
@@ -106,6 +120,15 @@ class Doctor:
         if silent_s > _SILENT_BEATS * parts.config.heartbeat_s + _LOOK_S:
             return _check("failing", f"it has shown no sign of life for {silent_s:.0f} s")
         return _check("ok", "")
+
+    def _standby(self, store: Mapping[str, Any]) -> dict[str, Any]:
+        """Well as long as it can take over; that nobody leads is for a moment, and it ends that."""
+        if store["state"] != "ok":
+            return _check("degraded", "it stands by, and waits for the store")
+        if self._epoch is None:
+            return _check("degraded", "it stands by; nobody leads at the moment")
+        owner = self._epoch.owner
+        return _check("ok", f"it stands by; process {owner.pid} on {owner.machine} ({owner.command}) leads")
 
     def _hosts(self) -> dict[str, Any]:
         if not self._parts.dispatching:
@@ -117,7 +140,7 @@ class Doctor:
         return _check(state, detail, up=len(names) - len(down), down=len(down))
 
     def _down(self) -> set[str]:
-        if not self._parts.dispatching:
+        if self._parts.dispatcher is None:
             return set()
         hosts = self._parts.dispatcher.statistics.hosts
         return {name for name, host in hosts.items() if host.state in _DOWN}
@@ -140,6 +163,7 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
     async def health(request: Request) -> Response:
         """200 when the store keeps, the dispatcher starts and a host is up, else 503 with the reasons.
 
+        One that stands by is well when it can read the store and take over.
         Without a token, or without the scope `read`, only the status is told.
         """
         found = await doctor.look()
@@ -151,6 +175,17 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
             {"Cache-Control": "no-store"},
             media_type=JSON,
         )
+
+    @app.get(
+        "/health/live",
+        summary="Whether the server answers",
+        tags=["server"],
+        responses={200: {"model": LiveRecord}, **errors(403, 405, 413)},
+        response_class=Response,
+    )
+    async def live() -> Response:
+        """Always 200: it says nothing of the store, so a server is not restarted for what is not its fault."""
+        return Response(b'{"status":"ok"}', headers={"Cache-Control": "no-store"}, media_type=JSON)
 
     @app.get(
         "/metrics",
@@ -181,12 +216,14 @@ def _standing(parts: Parts, snapshot: Snapshot | None) -> dict[str, dict[tuple[s
     standing: dict[str, dict[tuple[str, ...], float]] = {
         "penstock_asyncio_tasks": {(): float(len(asyncio.all_tasks()))},
         "penstock_dispatcher_up": {(): float(parts.dispatching and not parts.draining)},
+        "penstock_leader": {(): float(parts.dispatching)},
         "penstock_http_streams": {(): parts.feed.readers.count},
     }
     if snapshot is not None:
         lanes = status_record(parts.config.plant, snapshot)["lanes"]
         standing["penstock_queue_depth"] = {(name,): lane["queued"] for name, lane in lanes.items()}
-    if parts.dispatching:
+    standing |= {name: {} for name in _OF_DISPATCHER}  # another's figures are its own to tell
+    if parts.dispatcher is not None:
         statistics = parts.dispatcher.statistics
         hosts = statistics.hosts.items()
         standing |= {

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 
-from penstock.model import Rate
+from penstock.lifecycle import ENDED
+from penstock.model import Rate, State
 from penstock.scheduling.messages import Decision, End, Requeue, Start
 from penstock.scheduling.rates import RateWindow
 from penstock.web.auth import Caller
 from penstock.web.refusals import RETRY_LATER_S, Refused
+
+_MOST_LOOKED_AT = 5_000
 
 
 class Limits:
@@ -111,6 +115,27 @@ class Limits:
     def is_of(self, caller: Caller, id: str) -> bool:
         """Whether a live task came from this caller, since this server began."""
         return self._owners.get(id) == caller.token_id
+
+    def some_tasks(self) -> list[str]:
+        """Live tasks that came from here, to be looked at; the next time others, where there are many."""
+        some = list(islice(self._owners, _MOST_LOOKED_AT))
+        if len(some) < len(self._owners):
+            for id in some:
+                self._owners[id] = self._owners.pop(id)
+        return some
+
+    def stand(self, states: Mapping[str, State]) -> None:
+        """How some of them stand, where another dispatcher decides."""
+        for id, state in states.items():
+            if state in ENDED:
+                self.forget_tasks((id,))
+            elif id in self._owners and (state is State.QUEUED) is not (id in self._queued):
+                if state is State.QUEUED:
+                    self._queued.add(id)
+                    self._waiting[self._owners[id]] += 1
+                else:
+                    self._queued.discard(id)
+                    self._leave(self._owners[id], 1)
 
     def decided(self, decisions: Sequence[Decision]) -> None:
         owners = self._owners

@@ -112,7 +112,7 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
     )
     async def models(request: Request) -> Response:
         _let_in(parts, request)
-        listed = names.listed(parts.dispatcher.health.models)
+        listed = names.listed(parts.lead().health.models)
         data = [_model(name, hosts) for name, hosts in listed.items()]
         return Response(msgspec.json.encode({"object": "list", "data": data}), media_type=JSON)
 
@@ -125,7 +125,7 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
     )
     async def model(request: Request, name: str) -> Response:
         _let_in(parts, request)
-        listed = names.listed(parts.dispatcher.health.models)
+        listed = names.listed(parts.lead().health.models)
         if name not in listed:
             raise Refused(404, "model_not_found", names.unknown(name), param="model")
         return Response(msgspec.json.encode(_model(name, listed[name])), media_type=JSON)

@@ -41,7 +41,6 @@ async def opened(config: Config, store: Store, dispatcher: Dispatcher) -> AsyncI
         metrics=Metrics(),
         feed=Feed(store),
         bound=[LOOPBACK],
-        dispatching=True,
     )
     server = HttpServer(build_private_app(parts), parts.config.server.body_limit_bytes)
     try:

@@ -24,6 +24,7 @@ from penstock.hosts.model_errors import STOPPING
 
 JSON = "application/json"
 _LONGEST_WAIT_S = 3600.0
+TAKE_OVER_S = 1.0  # a standby leads soon
 RETRY_LATER_S = 5.0  # for what may be over soon, when nobody knows how soon
 
 _OPENAI_TYPES = {
@@ -78,6 +79,12 @@ class Refused(Exception):
 def stopping() -> Refused:
     return Refused(
         503, STOPPING, "Penstock is stopping", "ask again when it is back", retry_after_s=RETRY_LATER_S
+    )
+
+
+def taken_over() -> Refused:
+    return Refused(
+        503, "taken_over", "another dispatcher is taking over", "ask again", retry_after_s=TAKE_OVER_S
     )
 
 

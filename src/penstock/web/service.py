@@ -1,5 +1,7 @@
 """`serve`: the dispatcher and the HTTP server on one loop, from the first bound socket to the last answer.
 
+Where dispatchers take turns it serves from the start, whether it leads or stands by.
+
 Told to stop, it takes in nothing more and finishes what runs, answering meanwhile; then it closes the event
 streams and the connections. Told again, what runs is put back first.
 """
@@ -10,10 +12,12 @@ import asyncio
 import errno
 import ipaddress
 import logging
+import platform
 import socket
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -22,6 +26,9 @@ from penstock.agents import serving
 from penstock.client import Client
 from penstock.config import Config
 from penstock.config.own_files import agents_dir
+from penstock.config.server import Server
+from penstock.diagnosis.history import Epoch
+from penstock.dispatcher.leadership import Heard, Leadership, OnStandby, Tidy
 from penstock.dispatcher.loop import Dispatcher
 from penstock.errors import UsageError
 from penstock.store.base import Store
@@ -34,6 +41,7 @@ from penstock.web.calls import STALLED_S
 from penstock.web.connections import Connection
 from penstock.web.door import App
 from penstock.web.events import Feed
+from penstock.web.lookout import Lookout
 from penstock.web.own_entrance import OwnEntrance, near_url
 
 _GRACE_S = 5  # for answers under way when all work is done
@@ -108,6 +116,16 @@ def urls(sockets: Sequence[socket.socket]) -> list[str]:
     return [f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}" for host, port in named]
 
 
+def advertised(server: Server, sockets: Sequence[socket.socket]) -> str:
+    """Where other servers of the same store reach this one."""
+    if server.advertise is not None:
+        return server.advertise
+    host, port = sockets[0].getsockname()[:2]
+    if ipaddress.ip_address(host.partition("%")[0]).is_unspecified:
+        return f"http://{platform.node()}:{port}"
+    return urls(sockets)[0]
+
+
 # ---- the server
 
 
@@ -164,25 +182,43 @@ class Faults(logging.Handler):
 
 
 class Service:
+    """`make` gives a dispatcher for each term; `on_standby` hears who leads while we stand by."""
+
     def __init__(
-        self, config: Config, store: Store, dispatcher: Dispatcher, sockets: Sequence[socket.socket]
+        self,
+        config: Config,
+        store: Store,
+        make: Callable[[], Dispatcher],
+        sockets: Sequence[socket.socket],
+        on_standby: OnStandby | None = None,
+        tidy: Tidy | None = None,
     ) -> None:
         self._sockets = list(sockets)
         self._loopback = is_loopback(sockets)
-        client = Client(config, store, dispatch=False)
-        self.parts = Parts(
+        self._on_standby = on_standby
+        client = Client(config, store, dispatch=False, answers=not store.elects)
+        self.parts = parts = Parts(
             config=config,
             store=store,
             client=client,
-            dispatcher=dispatcher,
             tokens=Tokens(config.server, loopback=self._loopback),
             metrics=Metrics(),
             feed=Feed(store),
+            lookout=Lookout(store, self._read_again) if store.elects else None,
             bound=[config.server.host, *(one.getsockname()[0] for one in sockets)],
             board=BoardProcess(config, lambda: near_url(sockets[0])) if config.server.board else None,
         )
-        dispatcher.story.listen(self.parts.metrics)
-        self._server = HttpServer(build_app(self.parts), self.parts.config.server.body_limit_bytes)
+
+        def made() -> Dispatcher:
+            dispatcher = make()
+            dispatcher.story.listen(parts.metrics)
+            return dispatcher
+
+        self._leadership = Leadership(
+            store, made, Heard(self._stands_by, self._leads_no_more, tidy), takes_turns=store.elects
+        )
+        self._serving = asyncio.Event()  # it may answer
+        self._server = HttpServer(build_app(parts), config.server.body_limit_bytes)
 
     async def check(self) -> None:
         """Promise 8: nothing listens beyond loopback without a token."""
@@ -195,62 +231,105 @@ class Service:
     def stop(self) -> None:
         """Take in nothing more and finish what runs; the second time, put back what runs."""
         self.parts.draining = True
-        self.parts.dispatcher.stop()
+        self._leadership.stop()
 
     async def run(
         self,
         *,
         on_ready: Callable[[], None],
+        on_lead: Callable[[], None] | None = None,
     ) -> None:
-        """Dispatch and serve until stopped."""
+        """Dispatch, or stand by, and serve until stopped. `on_lead` hears of each term that begins."""
         try:
             with handled("uvicorn", Faults(logging.ERROR)):
-                await self._run(on_ready)
+                await self._run(on_ready, on_lead or (lambda: None))
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
         finally:
             for one in self._sockets:
                 one.close()
 
-    async def _run(self, on_ready: Callable[[], None]) -> None:
-        dispatched = asyncio.Event()
+    async def _run(self, on_ready: Callable[[], None], on_lead: Callable[[], None]) -> None:
         parts = self.parts
         async with asyncio.TaskGroup() as group:
-            serving = group.create_task(self._serve(dispatched, on_ready), name="penstock http")
-            feeding = group.create_task(parts.feed.run(), name="penstock events")
-            showing = group.create_task(self._show(), name="penstock board")
+            serving = group.create_task(self._serve(on_ready), name="penstock http")
+            others = [
+                group.create_task(parts.feed.run(), name="penstock events"),
+                group.create_task(self._show(), name="penstock board"),
+                group.create_task(self._look_out(), name="penstock lookout"),
+            ]
             try:
-                await parts.dispatcher.run(
-                    on_ready=dispatched.set,
+                await self._leadership.run(partial(self._lead, on_lead))
+            finally:
+                parts.dispatcher = None
+                if parts.lookout is not None:
+                    parts.lookout.close()
+                parts.feed.close()
+                if parts.board_door is not None:
+                    parts.board_door.close()
+                for other in others:
+                    other.cancel()
+                self._server.stop()
+                if not self._serving.is_set():
+                    serving.cancel()
+
+    async def _lead(
+        self, on_lead: Callable[[], None], dispatcher: Dispatcher, ready: Callable[[], None]
+    ) -> None:
+        """One term."""
+        parts = self.parts
+
+        def begin() -> None:
+            parts.dispatcher = dispatcher
+            term.enter_context(self._told_to_commands())
+            self._serving.set()
+            ready()
+            on_lead()
+
+        with ExitStack() as term:
+            try:
+                await dispatcher.run(
+                    on_ready=begin,
                     on_decisions=parts.limits.decided,
                     on_tokens=self._read_tokens,
                     entrance=OwnEntrance(self._sockets, parts.tokens),
                 )
             finally:
-                parts.dispatching = False
-                parts.feed.close()
-                feeding.cancel()
-                if parts.board_door is not None:
-                    parts.board_door.close()
-                showing.cancel()
-                self._server.stop()
-                if not dispatched.is_set():
-                    serving.cancel()
+                parts.dispatcher = None
 
-    async def _serve(self, dispatched: asyncio.Event, on_ready: Callable[[], None]) -> None:
-        await dispatched.wait()
+    def _leads_no_more(self) -> None:
+        """Whoever comes while a deposed dispatcher is being ended is passed on to its successor."""
+        self.parts.dispatcher = None
+
+    def _stands_by(self, leader: Epoch | None) -> None:
+        self._serving.set()
+        if self._on_standby is not None:
+            self._on_standby(leader)
+
+    async def _serve(self, on_ready: Callable[[], None]) -> None:
+        await self._serving.wait()
         # Whoever changes tokens from here on tells the dispatcher, and so us.
         await self._read_tokens()
         if self.parts.board is not None:
             await self.parts.sessions.open()
-        self.parts.dispatching = True
-        with self._told_to_commands():
-            on_ready()
+        if self.parts.lookout is not None:
+            await self.parts.lookout.open()
+        on_ready()
+        try:
             await self._server.serve(self._sockets)
+        finally:
+            if self.parts.passing_on is not None:
+                await self.parts.passing_on.close()
 
     async def _show(self) -> None:
         if self.parts.board is not None:
             await self.parts.board.run()
+
+    async def _look_out(self) -> None:
+        lookout = self.parts.lookout
+        if lookout is not None:
+            await self._serving.wait()
+            await lookout.run()
 
     def _told_to_commands(self) -> AbstractContextManager[None]:
         """`agent call` and `council ask` find us by a note, with a key of its own."""
@@ -259,6 +338,15 @@ class Service:
             return nullcontext()
         address = near_url(self._sockets[0]).removeprefix("http://")
         return serving.told(agents_dir(parts.config), address, parts.tokens.own_key())
+
+    async def _read_again(self) -> None:
+        """What other servers of the same store, and the dispatcher that leads, have changed."""
+        parts = self.parts
+        await self._read_tokens()
+        if parts.board is not None:
+            await parts.sessions.read_ended()
+        if mine := parts.limits.some_tasks():
+            parts.limits.stand(await parts.store.states(mine))
 
     async def _read_tokens(self) -> None:
         self.parts.tokens.take(await self.parts.store.tokens())

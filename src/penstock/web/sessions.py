@@ -113,8 +113,13 @@ class Sessions:
 
     async def open(self) -> None:
         self._seal = Seal(await self._store.secret(KEY))
+        await self.read_ended()
+
+    async def read_ended(self) -> None:
+        """Those that were ended elsewhere, too."""
         for id, until in (await self._store.ended_sessions()).items():
-            self._keep_out(id, until)
+            if not self._tokens.has_ended(id):
+                self._keep_out(id, until)
 
     def find(self, scope_type: str, headers: Mapping[bytes, bytes]) -> tuple[Session, Caller] | None:
         """The session of a request, if it has one that counts."""

@@ -55,11 +55,17 @@ class HealthRecord:
     """Beyond the status: only for those who may read."""
 
     status: Literal["ok", "degraded", "failing"]
+    role: Literal["leader", "standby", "none"] | None = None
     reasons: list[str] | None = None
     store: HealthCheck | None = None
     dispatcher: HealthCheck | None = None
     hosts: HealthCheck | None = None
     councils: HealthCheck | None = None  # where there are any
+
+
+@dataclass
+class LiveRecord:
+    status: Literal["ok"]
 
 
 # ---- tasks and runs
@@ -289,6 +295,28 @@ class EventPage:
 
 
 # ---- the plant
+
+
+@dataclass
+class DispatcherRecord:
+    pid: int
+    machine: str
+    command: str
+    since: float
+    url: str | None  # where it serves, if it does
+
+
+@dataclass
+class Status:
+    """As `penstock status --json` tells it."""
+
+    hosts: dict[str, HostRecord]
+    lanes: dict[str, LaneRecord]
+    gates: dict[str, GateRecord]
+    queue_depth: int
+    interrupted: int  # tasks that ran when the last dispatcher died
+    dispatcher: DispatcherRecord | None  # the one that leads
+    standbys: list[DispatcherRecord]
 
 
 @dataclass

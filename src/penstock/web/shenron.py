@@ -104,7 +104,7 @@ def _add_jobs(app: FastAPI, parts: Parts) -> None:
         if record.state in ENDED:
             events: Sequence[Mapping[str, Any]] = events_of_record(record)
         else:
-            events = parts.dispatcher.live.so_far(task_id)
+            events = parts.lead().live.so_far(task_id)
         return reply(_status(council, record, events))
 
     @app.post(

@@ -1,0 +1,223 @@
+"""Who leads: of several dispatchers on one store one works, and the others stand by to take its place.
+
+    stand by ──vacant──► campaign ──won──► term ──stopped──► end
+       ▲                    │lost            │deposed
+       └────────────────────┴────────────────┘
+
+The store decides who wins (`acquire`), and fences what a deposed one still writes. Each term has a dispatcher of
+its own; one that has lost the store kills what it started before there can be another here. A store that does not
+elect has no standbys: there the second dispatcher is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeAlias
+
+from penstock.diagnosis.history import Epoch
+from penstock.dispatcher.loop import Dispatcher
+from penstock.errors import AlreadyOwned, DispatcherError, StoreError
+from penstock.store.base import Store
+from penstock.store.standbys import PREFIX
+
+# Runs a dispatcher to its end, and calls the second when it is ready.
+Lead: TypeAlias = Callable[[Dispatcher, Callable[[], None]], Awaitable[None]]
+OnStandby: TypeAlias = Callable[[Epoch | None], None]
+Tidy: TypeAlias = Callable[[], Awaitable[None]]
+
+_TTL_S = 3.0  # a standby that has not shown itself for so long is gone
+_SHOW_S = 1.0
+_LOOK_S = 1.0
+_REST_S = 0.1  # between two campaigns: somebody else may be about to win
+_AWAY_S = 0.5  # until a store that did not answer is asked again
+
+log = logging.getLogger("penstock.dispatcher")
+
+
+class Heard(NamedTuple):
+    """Who hears how we fare."""
+
+    on_standby: OnStandby  # who leads instead of us: when we begin to stand by, and when that is another
+    on_deposed: Callable[[], None] = lambda: None  # our term is over, and what it started is being ended
+    tidy: Tidy | None = None  # ends what a dispatcher that died has left on this machine
+
+
+class Leadership:
+    """`make` gives the dispatcher of a term. Without `takes_turns` there is one term, or none."""
+
+    def __init__(
+        self, store: Store, make: Callable[[], Dispatcher], heard: Heard, *, takes_turns: bool
+    ) -> None:
+        self._store = store
+        self._takes_turns = takes_turns
+        self._make = make
+        self._heard = heard
+        self._next: Dispatcher | None = (
+            make()
+        )  # at once: what is wrong with the config is told before all else
+        self._owner = self._next.owner
+        self._running: Dispatcher | None = None
+        self._is_ready = False
+        self._stands_by = False
+        self._stops = 0
+        self._stopped = asyncio.Event()
+        self._changed = asyncio.Event()  # our role has
+        self._since = time.time()
+
+    @property
+    def leads(self) -> bool:
+        return self._is_ready
+
+    def stop(self) -> None:
+        """One that leads finishes what runs, and puts it back the second time; one that stands by ends."""
+        self._stops += 1
+        self._stopped.set()
+        if self._running is not None and self._is_ready:
+            self._running.stop()
+
+    async def run(self, lead: Lead) -> None:
+        """Lead, or stand by until we do, until stopped."""
+        if not self._takes_turns:
+            await self._term(lead)
+            return
+        try:
+            async with asyncio.TaskGroup() as group:
+                showing = group.create_task(self._show(), name="penstock standby")
+                try:
+                    await self._take_turns(lead)
+                finally:
+                    showing.cancel()
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+
+    async def _take_turns(self, lead: Lead) -> None:
+        while not self._stopped.is_set():
+            try:
+                await self._term(lead)
+                return
+            except AlreadyOwned:
+                pass
+            except DispatcherError as error:
+                log.warning("%s; what ran here is ended", _first(error))
+            except StoreError as error:
+                if self._running is not None and self._running.epoch is not None:
+                    raise
+                log.warning("nobody can lead: %s", error)
+                await self._pause(_AWAY_S)
+            await self._stand_by()
+
+    async def _term(self, lead: Lead) -> None:
+        """Until it is over, one way or another; AlreadyOwned: it never began."""
+        if self._next is None:
+            self._next = self._make()
+        self._running = dispatcher = self._next
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(self._watch(dispatcher))
+            failure: BaseException | None = None
+            try:
+                await lead(dispatcher, self._ready)
+            except (DispatcherError, StoreError) as error:
+                failure = error
+            finally:
+                watching.cancel()
+                self._is_ready = False
+        if dispatcher.epoch is not None:
+            self._next = None  # the next term has another
+        if failure is not None:
+            raise failure
+
+    def _ready(self) -> None:
+        self._take_role(leads=True)
+        for _ in range(min(self._stops, 2)):  # what was asked while it took over
+            assert self._running is not None
+            self._running.stop()
+
+    async def _watch(self, dispatcher: Dispatcher) -> None:
+        """What it started is killed meanwhile; those who ask are told at once that it leads no more."""
+        await dispatcher.deposed.wait()
+        self._take_role(leads=False)
+        self._heard.on_deposed()
+
+    def _take_role(self, *, leads: bool) -> None:
+        self._is_ready = leads
+        if self._stands_by is leads:
+            self._stands_by, self._since = not leads, time.time()
+            self._changed.set()
+
+    # ---- standing by
+
+    async def _stand_by(self) -> None:
+        told: int | None = None
+        await self._pause(_REST_S)
+        if not self._stands_by and self._heard.tidy is not None:
+            await self._heard.tidy()
+        self._take_role(leads=False)
+        while not self._stopped.is_set():
+            try:
+                epoch = await self._store.owned_by()
+                number = 0 if epoch is None else epoch.number
+                if number != told:
+                    told = number
+                    self._heard.on_standby(epoch)
+                if await self._unless_stopped(self._store.wait_vacant(_LOOK_S)):
+                    return
+            except StoreError as error:
+                log.warning("nobody can lead: %s", error)
+                await self._pause(_AWAY_S)
+
+    async def _unless_stopped(self, waiting: Coroutine[Any, Any, bool]) -> bool:
+        try:
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(waiting)
+                stopping = group.create_task(self._pause(None))
+                await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                task.cancel()
+                stopping.cancel()
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        return not task.cancelled() and task.result()
+
+    async def _pause(self, seconds: float | None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+
+    # ---- showing ourselves
+
+    async def _show(self) -> None:
+        """A lease says that we stand by, for as long as we do."""
+        me = secrets.token_hex(4)
+        name = PREFIX + me
+        is_shown = False
+        try:
+            while True:
+                self._changed.clear()
+                with suppress(StoreError):
+                    if self._stands_by:
+                        is_shown = await self._store.lease(name, me, _TTL_S, self._note())
+                    elif is_shown:
+                        is_shown = not await self._store.end_lease(name, me)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_SHOW_S):
+                        await self._changed.wait()
+        finally:
+            if is_shown:
+                with suppress(StoreError, TimeoutError):
+                    async with asyncio.timeout(_SHOW_S):
+                        await self._store.end_lease(name, me)
+
+    def _note(self) -> str:
+        owner = self._owner
+        told = {"machine": owner.machine, "pid": owner.pid, "command": owner.command, "url": owner.url}
+        return json.dumps({**told, "since": self._since})
+
+
+def _first(error: DispatcherError) -> str:
+    """What happened, without what it means for one that cannot take turns."""
+    return str(error).partition("; ")[0]

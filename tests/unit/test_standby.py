@@ -1,0 +1,352 @@
+"""Servers that take turns: what a standby answers itself, what it passes on, and how a term begins and ends.
+
+The store is a SQLite file that is said to elect: its lock lets one dispatcher in, in whatever process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from penstock.errors import AlreadyOwned
+from penstock.model import State, Task
+from penstock.store.base import Epoch, Owner
+from penstock.store.sqlite import SQLiteStore
+from penstock.store.sqlite_owner import FileOwnerLock
+from penstock.store.standbys import standbys
+from penstock.web.passing import PASSED, is_for_leader
+from tests.unit.model_rig import Call, chat, http, wire
+from tests.unit.web_rig import PATIENCE_S, Web, serving, token
+
+URL = "/v1/chat/completions"
+HOST = (
+    '[hosts.raw]\ntype = "openai"\nurl = "{url}"\nmodel = "m"\nslots = 1\nhealth_s = 0\nserves = ["chat"]\n'
+)
+BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+CLOSE = (("Connection", "close"),)
+LONG = {"kind": "long", "host": "large"}
+NOBODY = Owner(1, "elsewhere", "penstock work")
+
+
+async def answer(call: Call) -> None:
+    await call.send(http(200, chat("hi"), CLOSE))
+    call.hang_up()
+
+
+async def until(true: Any) -> None:
+    """Looks again and again: what it waits for happens in the loop of a server."""
+    pause = asyncio.Event()
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            made = true()
+            if await made if asyncio.iscoroutine(made) else made:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.02):
+                    await pause.wait()
+
+
+@asynccontextmanager
+async def two(folder: Path, config: str = "", **options: Any) -> AsyncIterator[tuple[Web, Web]]:
+    """One that leads, and one that stands by."""
+    async with (
+        serving(folder, config, elects=True, **options) as leader,
+        serving(folder, config, elects=True, **options) as standby,
+    ):
+        assert leader.parts.dispatching
+        assert standby.parts.stands_by
+        yield leader, standby
+
+
+@asynccontextmanager
+async def usurped(folder: Path, owner: Owner = NOBODY) -> AsyncIterator[tuple[SQLiteStore, Epoch]]:
+    """Another takes the store, whoever has it, as from a dispatcher that was asleep; until the block is left."""
+    store: Any = SQLiteStore(str(folder / "penstock.db"))
+    await store.open()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(FileOwnerLock, "take", lambda self, session: self is store._ownership)
+        patched.setattr(FileOwnerLock, "is_taken", lambda self, session: True)
+        epoch, _ = await store.acquire(owner, time.time())
+        try:
+            yield store, epoch
+            await store.release(epoch.number, time.time())
+        finally:
+            await store.close()
+
+
+# ---- standing by
+
+
+async def test_a_standby_reads_submits_and_cancels_by_itself(tmp_path: Path) -> None:
+    async with two(tmp_path) as (leader, standby):
+        done, long = await standby.submit({"kind": "k"}, LONG)
+        assert (await standby.ended(done))["state"] == "done"
+        await standby.running(long)
+        await standby.post(f"/api/tasks/{long}/cancel")
+        assert (await leader.ended(long))["state"] == "cancelled"
+        assert (await standby.post("/api/pause", {"scope": "lane", "name": "fast"}))["paused"] is True
+        assert (await leader.get("/api/lanes"))["lanes"]["fast"]["paused"] is True
+
+
+async def test_who_leads_and_who_stands_by_is_told_by_both(tmp_path: Path) -> None:
+    async with two(tmp_path) as (leader, standby):
+        await until(lambda: standbys(leader.store))
+        for web in (leader, standby):
+            status = await web.get("/api/status")
+            assert status["dispatcher"]["url"] == leader.url
+            assert [one["url"] for one in status["standbys"]] == [standby.url]
+            assert (await web.get("/health/live")) == {"status": "ok"}
+        health = await standby.get("/health")
+        assert (health["status"], health["role"]) == ("ok", "standby")
+        assert "leads" in health["dispatcher"]["detail"]
+        assert (await leader.get("/health"))["role"] == "leader"
+        for web, leads in ((leader, "1.0"), (standby, "0.0")):
+            assert f"\npenstock_leader {leads}\n" in (await web.http.get("/metrics")).text
+
+
+async def test_what_was_submitted_at_a_standby_no_longer_waits_when_it_has_started(tmp_path: Path) -> None:
+    """Else its token could submit no more after a while: no decision is heard there."""
+    given, secret = token("one", "submit", "read", max_queued=1)
+    async with two(tmp_path, tokens=[given], secret=secret) as (_, standby):
+        for _ in range(2):
+            (task,) = await standby.submit({"kind": "k"})
+            await standby.ended(task)
+            await until(lambda: not standby.parts.limits.some_tasks())
+
+
+async def test_tokens_and_log_outs_of_others_are_known_soon(tmp_path: Path) -> None:
+    given, secret = token("one", "admin", "read")
+    async with two(tmp_path, tokens=[given], secret=secret) as (leader, standby):
+        made = await leader.post("/api/tokens", {"name": "two", "scopes": ["read"]}, 201)
+        headers = {"Authorization": f"Bearer {made['secret']}"}
+        await until(lambda: _has_status(standby, headers, 200))
+        await standby.call("DELETE", "/api/tokens/two", 200)
+        assert await _has_status(leader, headers, 401)
+        await until(lambda: _has_status(standby, headers, 401))
+        await leader.store.end_session("gone", 2e9)
+        await until(lambda: standby.parts.tokens.has_ended("gone"))
+
+
+async def _has_status(web: Web, headers: dict[str, str], status: int) -> bool:
+    return (await web.http.get("/api/tasks", headers=headers)).status_code == status
+
+
+# ---- passing on
+
+
+@pytest.mark.parametrize(
+    ("path", "passed"),
+    [
+        ("/v1/chat/completions", True),
+        ("/v1/models", True),
+        ("/api/agents/a/call", True),
+        ("/api/agents/a/ws", True),
+        ("/api/councils/c/ask", True),
+        ("/api/councils/c/questions/1/events", True),
+        ("/api/shenron/grant-wish", True),
+        ("/api/councils/c/questions", False),
+        ("/api/councils/c", False),
+        ("/api/agents", False),
+        ("/api/tasks", False),
+        ("/v1", False),
+        ("/board/", False),
+        ("/health", False),
+    ],
+)
+def test_only_what_the_leader_alone_can_answer_is_passed_on(path: str, passed: bool) -> None:
+    assert is_for_leader(path) is passed
+
+
+async def test_calls_are_passed_on_with_their_tokens(tmp_path: Path) -> None:
+    given, secret = token("one", "submit", "read")
+    async with (
+        wire(answer) as upstream,
+        two(tmp_path, HOST.format(url=upstream.url), tokens=[given], secret=secret) as (leader, standby),
+    ):
+        told = await standby.http.post(URL, json=BODY)
+        assert told.status_code == 200
+        assert told.json()["choices"][0]["message"]["content"] == "hi"
+        id = told.headers["x-penstock-task"]
+        assert (await leader.ended(id))["payload"]["caller"] == "one"
+        models = await standby.get("/v1/models")
+        assert "m" in [one["id"] for one in models["data"]]
+        refused = await standby.http.post(URL, json={"model": "none"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "model_not_found")
+        wrong = await standby.http.post(URL, json=BODY, headers={"Authorization": "Bearer wrong"})
+        assert wrong.status_code == 401
+
+
+async def test_a_stream_comes_through_a_standby_piece_by_piece(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def slowly(call: Call) -> None:
+        await call.send(b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+        await call.send(b'data: {"choices":[{"index":0,"delta":{"content":"one"}}]}\n\n')
+        await go_on.wait()
+        await call.send(b'data: {"choices":[{"index":0,"delta":{"content":"two"}}]}\n\ndata: [DONE]\n\n')
+        call.hang_up()
+
+    async with (
+        wire(slowly) as upstream,
+        two(tmp_path, HOST.format(url=upstream.url)) as (_, standby),
+        standby.http.stream("POST", URL, json={**BODY, "stream": True}) as response,
+    ):
+        assert response.status_code == 200
+        pieces = response.aiter_text()
+        assert "one" in await anext(pieces)
+        go_on.set()
+        rest = "".join([piece async for piece in pieces])
+        assert "two" in rest
+        assert rest.endswith("data: [DONE]\n\n")
+
+
+async def test_a_client_that_leaves_a_standby_has_left_the_leader(tmp_path: Path) -> None:
+    never = asyncio.Event()
+
+    async def wait(call: Call) -> None:
+        await never.wait()
+
+    async with wire(wait) as upstream, two(tmp_path, HOST.format(url=upstream.url)) as (leader, standby):
+        asking = asyncio.ensure_future(standby.http.post(URL, json=BODY))
+        await until(lambda: leader.parts.dispatcher.statistics.running == 1)
+        asking.cancel()
+        await asyncio.wait({asking})
+        await until(lambda: leader.parts.dispatcher.statistics.running == 0)
+        never.set()
+
+
+async def test_a_request_goes_round_no_circle(tmp_path: Path) -> None:
+    async with two(tmp_path) as (_, standby):
+        told = await standby.http.get("/v1/models", headers={PASSED: "1"})
+        assert told.status_code == 503
+        assert told.json()["error"]["code"] == "no_leader"
+        assert told.headers["retry-after"] == "1"
+
+
+async def test_a_leader_that_serves_nothing_or_is_not_there_is_told_of(tmp_path: Path) -> None:
+    async with two(tmp_path) as (leader, standby):
+        async with usurped(tmp_path):
+            await until(lambda: leader.parts.stands_by)
+            await until(lambda: standby.parts.lookout.leader.owner == NOBODY)
+            told = (await standby.http.post(URL, json=BODY)).json()["error"]
+            assert told["message"].startswith(
+                "process 1 on elsewhere (penstock work) leads and serves no HTTP"
+            )
+        gone = Owner(1, "elsewhere", "penstock serve", url="http://127.0.0.1:9")
+        async with usurped(tmp_path, gone):
+            await until(lambda: standby.parts.lookout.leader.owner == gone)
+            told = (await standby.http.post(URL, json=BODY)).json()["error"]
+            assert "cannot be reached at http://127.0.0.1:9" in told["message"]
+
+
+async def test_when_nobody_leads_calls_are_refused_and_tasks_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two(tmp_path) as (leader, standby):
+
+        async def lose(*_: object) -> Any:
+            raise AlreadyOwned("another is quicker")
+
+        monkeypatch.setattr(standby.store, "acquire", lose)
+        leader.service.stop()
+        await leader.over.wait()
+        await until(lambda: standby.parts.lookout.leader is None)
+        told = await standby.http.post(URL, json=BODY)
+        assert (told.status_code, told.headers["retry-after"]) == (503, "1")
+        assert told.json()["error"]["message"] == "no dispatcher leads at the moment; ask again"
+        (kept,) = await standby.submit({"kind": "k"})
+        health = await standby.get("/health")
+        assert (health["status"], health["role"]) == ("degraded", "standby")
+        monkeypatch.undo()
+        assert (await standby.ended(kept))["state"] == "done"
+        await until(lambda: standby.parts.dispatching)
+
+
+async def test_a_websocket_is_passed_on(tmp_path: Path) -> None:
+    """One that the leader refuses is refused with its status."""
+    async with two(tmp_path) as (_, standby), aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await session.ws_connect(f"{standby.url}/api/agents/nobody/ws")
+        assert refused.value.status == 404
+
+
+# ---- terms
+
+
+async def test_a_standby_takes_over_from_one_that_is_stopped(tmp_path: Path) -> None:
+    async with two(tmp_path) as (leader, standby):
+        (first,) = await leader.submit({"kind": "k"})
+        await leader.ended(first)
+        leader.service.stop()
+        await leader.over.wait()
+        await until(lambda: standby.parts.dispatching)
+        (task,) = await standby.submit({"kind": "k"})
+        assert (await standby.ended(task))["state"] == "done"
+        assert await standbys(standby.store) == []
+        assert (await standby.get("/health"))["role"] == "leader"
+
+
+async def test_a_deposed_leader_ends_what_it_runs_records_nothing_and_stands_by(tmp_path: Path) -> None:
+    never = asyncio.Event()
+
+    async def wait(call: Call) -> None:
+        await never.wait()
+
+    async with wire(wait) as upstream, serving(tmp_path, HOST.format(url=upstream.url), elects=True) as web:
+        (long,) = await web.submit(LONG)
+        await web.running(long)
+        calling = asyncio.ensure_future(web.http.post(URL, json=BODY))
+        dispatcher = web.parts.dispatcher
+        await until(lambda: dispatcher.statistics.running == 2)
+        async with usurped(tmp_path) as (other, epoch):
+            seen = await other.last_event()
+            told = await calling
+            assert told.status_code == 503
+            assert told.json()["error"]["code"] == "taken_over"
+            assert told.headers["retry-after"] == "1"
+            await until(lambda: standbys(web.store))
+            assert web.parts.stands_by
+            assert [e.type for e in await other.events(seen) if e.type != "submitted"] == []
+            assert (await other.get(long)).state is State.RUNNING  # type: ignore[union-attr]
+            assert await other.owned_by() == epoch
+            (kept,) = await web.submit({"kind": "k"})
+        await until(lambda: web.parts.dispatching)
+        assert web.parts.dispatcher is not dispatcher
+        assert (await web.ended(kept))["state"] == "done"
+        await web.running(long)
+        assert [one.number for one in await web.store.attempts(long)] == [1, 2]
+        never.set()
+
+
+async def test_a_standby_that_is_stopped_ends_at_once(tmp_path: Path) -> None:
+    async with two(tmp_path) as (leader, standby):
+        (long,) = await leader.submit(LONG)
+        await leader.running(long)
+        standby.service.stop()
+        async with asyncio.timeout(PATIENCE_S):
+            await standby.over.wait()
+        assert leader.parts.dispatching
+        assert await standbys(leader.store) == []
+
+
+async def test_a_client_leaves_dispatching_to_the_standbys(tmp_path: Path) -> None:
+    """Where one stands by, nobody else jumps in when the leader is gone for a moment."""
+    import penstock
+
+    async with two(tmp_path) as (_, standby):
+        await until(lambda: standbys(standby.store))
+        config = standby.parts.config
+        async with penstock.open(config) as client:
+            client._store._database.elects = True  # type: ignore[attr-defined]
+            assert not client.dispatches
+            task = await client.submit(Task("k"))
+            async with asyncio.timeout(PATIENCE_S):
+                assert (await client.wait(task)).state is State.DONE
+            assert not client.dispatches
