@@ -81,13 +81,13 @@ class RayEngine(LocalEngine):
         self._changes = asyncio.Event()
         self._link.open()
 
-    async def close(self) -> None:
+    async def close(self, *, at_once: bool = False) -> None:
         if not self._open:
             return
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait({self._looking})
-        await super().close()
+        await super().close(at_once=at_once)
         await self._link.close()
 
     # ---- where attempts run
