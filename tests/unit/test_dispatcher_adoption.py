@@ -78,7 +78,7 @@ class FarEngine:
     async def open(self) -> None:
         self._cluster.report = self._report
 
-    async def close(self) -> None:
+    async def close(self, *, at_once: bool = False) -> None:
         stopped = Outcome(Verdict.CANCELLED, error="stopped")
         for key in list(self._cluster.live) if self._cluster.report is not None else ():
             self._cluster.end(key[0], stopped, key[1])
