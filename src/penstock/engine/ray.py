@@ -60,6 +60,7 @@ class RayEngine(LocalEngine):
         self._cluster = cluster
         self._pools: dict[str, WorkerPool] = {}
         self._claimed: dict[Key, Run] = {}  # adopted, and not found yet
+        self._absent: set[Key] = set()  # those that nobody has
         self._looking: asyncio.Task[int] | None = None
         self._left = False
 
@@ -123,9 +124,9 @@ class RayEngine(LocalEngine):
                 timeout_s = self._default_timeout_s if job.timeout_s is None else job.timeout_s
                 run = Run(job, timeout_s, place=pool)
                 self._live[job.task, job.attempt] = self._claimed[job.task, job.attempt] = run
-        claimed = dict(self._claimed)
+        claimed = set(self._claimed)
         await self._look_once()
-        return {key for key, run in claimed.items() if self._live.get(key) is run}
+        return claimed - self._absent  # one that had ended may be reported by now
 
     async def sweep(self) -> int:
         return await super().sweep() + await self._look_once()
@@ -209,6 +210,7 @@ class RayEngine(LocalEngine):
         for key, run in claimed.items():
             if quick:
                 self._live.pop(key, None)
+                self._absent.add(key)
                 run.ended = True
             elif not run.ended:
                 gone = "the Ray worker that ran it is gone, and its dispatcher died before it could tell"

@@ -1,0 +1,177 @@
+"""A dispatcher is gone while its attempts run on a Ray cluster: the next goes on with them, and none runs twice.
+
+Real processes on a real cluster of two nodes. Every attempt calls once, when it begins, and waits for a word: what
+really ran is known apart from what the store says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock import State, Task
+from penstock.client import Client
+from tests.conformance.host_phone import Phone
+from tests.postgres_rig import fresh_url
+from tools.ray_cluster import ROOT, ray_cluster
+
+ATTEMPTS = 50
+PATIENCE_S = 120.0
+
+CONFIG = """
+store = "{store}"
+
+[engine]
+type = "ray"
+address = "{address}"
+
+[hosts.{host}]
+type = "python"
+call = "tests.conformance.host_functions:on_loop"
+slots = {slots}
+serves = ["meet"]
+ray = {{ per_worker = 25 }}
+"""
+
+DISPATCH = """
+    import asyncio, signal
+    from pathlib import Path
+    from penstock.wiring import make_dispatcher, open_store, read_config
+
+    async def main():
+        config = read_config(Path("penstock.toml"))
+        store = open_store(config)
+        await store.open()
+        dispatcher = make_dispatcher(config, store, "test")
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, dispatcher.stop)
+        await dispatcher.run(on_ready=lambda: print("ready", flush=True))
+        await store.close()
+
+    asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def phone() -> AsyncIterator[Phone]:
+    async with Phone() as phone:
+        yield phone
+
+
+def configured(folder: Path, store: str, host: str = "far", slots: int = ATTEMPTS) -> None:
+    text = CONFIG.format(store=store, address=ray_cluster().address, host=host, slots=slots)
+    (folder / "penstock.toml").write_text(text)
+    (folder / "dispatch.py").write_text(textwrap.dedent(DISPATCH))
+
+
+@contextmanager
+def dispatching(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """From when it has taken over; at the end it is killed, if it is there."""
+    with subprocess.Popen(
+        [sys.executable, "dispatch.py"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def meetings(phone: Phone, count: int = ATTEMPTS) -> list[Task]:
+    return [
+        Task("meet", {"act": "meet", "port": phone.port, "name": f"m{n}"}, id=f"m{n}") for n in range(count)
+    ]
+
+
+async def told(client: Client, kind: str) -> Counter[str]:
+    """How often each task has this event."""
+    found: Counter[str] = Counter()
+    after = 0
+    while page := await client.events(after):
+        found.update(event.task for event in page if event.type == kind and event.task is not None)
+        after = page[-1].number
+    return found
+
+
+async def all_end_well(client: Client, phone: Phone, count: int = ATTEMPTS) -> None:
+    callers = await phone.callers(count)
+    for caller in callers:
+        caller.say(f"well, {caller.name}")
+    async with asyncio.timeout(PATIENCE_S):
+        for n in range(count):
+            result = await client.wait(f"m{n}")
+            assert (result.state, result.value) == (State.DONE, f"well, m{n}"), result.error
+            assert result.attempts == 1
+            waited = sum(wait.seconds for wait in result.waits)
+            assert waited == pytest.approx((result.started_at or 0.0) - result.queued_at), (
+                "one unbroken attempt"
+            )
+    assert Counter(caller.name for caller in await phone.callers(count)) == {f"m{n}": 1 for n in range(count)}
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+async def test_fifty_attempts_are_attached_again_when_their_dispatcher_is_killed(
+    database: str, tmp_path: Path, phone: Phone
+) -> None:
+    """E6, promises 1 and 6: none is lost, none runs twice, also not one that ended while nobody dispatched."""
+    configured(tmp_path, "queue.db" if database == "sqlite" else fresh_url())
+    async with penstock.open(tmp_path / "penstock.toml", dispatch=False) as client:
+        await client.submit_many(meetings(phone))
+        with dispatching(tmp_path) as first:
+            await phone.callers(ATTEMPTS)
+            first.send_signal(signal.SIGKILL)
+            first.wait()
+        for n in range(5):
+            (await phone.caller(f"m{n}")).say(f"well, m{n}")
+        with dispatching(tmp_path):
+            await all_end_well(client, phone)
+        assert await told(client, "adopted") == {f"m{n}": 1 for n in range(ATTEMPTS)}
+        assert not await told(client, "requeued")
+
+
+async def test_a_clean_stop_leaves_them_to_the_next_leader_and_a_host_that_is_gone_ends_them(
+    tmp_path: Path, phone: Phone
+) -> None:
+    """Where the store elects one stops in order and ends at once, and the next goes on, unless the host is gone."""
+    store = fresh_url()
+    configured(tmp_path, store, slots=4)
+    async with penstock.open(tmp_path / "penstock.toml", dispatch=False) as client:
+        await client.submit_many(meetings(phone, 4))
+        with dispatching(tmp_path) as first:
+            callers = await phone.callers(4)
+            first.send_signal(signal.SIGTERM)
+            assert first.wait(PATIENCE_S) == 0
+        assert (await client.get("m0")).state is State.RUNNING
+        configured(tmp_path, store, slots=2)
+        with dispatching(tmp_path) as second:
+            (await phone.caller("m0")).say("well, m0")
+            async with asyncio.timeout(PATIENCE_S):
+                assert (await client.wait("m0")).value == "well, m0"
+            assert await told(client, "adopted") == {f"m{n}": 1 for n in range(4)}
+            second.send_signal(signal.SIGTERM)
+            assert second.wait(PATIENCE_S) == 0
+        configured(tmp_path, store, host="other", slots=4)
+        with dispatching(tmp_path):
+            for caller in callers:
+                await caller.hung_up()
+            for caller in (await phone.callers(7))[4:]:
+                caller.say("again")
+            async with asyncio.timeout(PATIENCE_S):
+                again = [await client.wait(f"m{n}") for n in range(1, 4)]
+        assert {(result.value, result.attempts, result.host) for result in again} == {("again", 2, "other")}
+        assert len(await phone.callers(7)) == 7
