@@ -824,8 +824,8 @@ SELECT tasks, events, (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FRO
 WITH next AS (UPDATE heads SET tasks = $1::bigint, events = $2::bigint, epoch = $4::bigint RETURNING 1)
 SELECT setval('requests_number_seq', greatest($3::bigint, 1), $3::bigint > 0) FROM next
 
--- name: mark_unwell
-UPDATE tasks SET is_unwell = true WHERE ended_at IS NOT NULL AND state <> 'done'
+-- name: be_patient
+SELECT set_config('idle_in_transaction_session_timeout', '0', true)
 
 -- The order in which rows were written goes on behind the last that came.
 -- name: go_on_behind
