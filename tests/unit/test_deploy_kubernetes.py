@@ -18,6 +18,7 @@ import yaml
 
 from penstock.config import Config, parse
 from penstock.config.files import NAME
+from penstock.web import door
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 KUBERNETES, KUBERAY = DEPLOY / "kubernetes", DEPLOY / "kuberay"
@@ -202,6 +203,29 @@ def test_the_password_is_in_the_secret_and_nowhere_else() -> None:
 
 
 # ---- that they say what Penstock does
+
+
+def test_probes_ask_what_penstock_answers() -> None:
+    container = penstock_container()
+    (port,) = container["ports"]
+    for kind, path in (("startup", "/health/live"), ("liveness", "/health/live"), ("readiness", "/health")):
+        probe = container[f"{kind}Probe"]["httpGet"]
+        assert (probe["path"], probe["port"]) == (path, port["name"])
+        assert path in door.OPEN, "a probe has no token"
+
+
+def test_a_pod_tells_the_other_its_own_address() -> None:
+    container = penstock_container()
+    (address,) = [one for one in container["env"] if one["name"] == "POD_IP"]
+    assert address["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
+    flag, setting, command = container["args"]
+    assert (flag, command) == ("--set", "serve")
+    key, _, value = setting.partition("=")
+    told = value.replace("$(POD_IP)", "10.1.2.3")
+    assert key == "server.advertise"
+    assert read(
+        the("ConfigMap")["data"][NAME].replace("[server]", f'[server]\nadvertise = "{told}"')
+    ).server.advertise
 
 
 def test_the_drain_fits_into_the_time_that_kubernetes_gives() -> None:

@@ -68,3 +68,9 @@ def test_what_belongs_to_the_store_has_a_folder_that_may_be_written_to(cli: Cli)
     assert "XDG_STATE_HOME=%S" in values(unit, "Environment")
     for words in (["systemd", "--user", "serve"], ["--set", "store=queue.db", "systemd", "serve"]):
         assert not values(cli.good(*words).out, "StateDirectory")
+
+
+def test_the_address_for_the_other_machine_stays_in_the_unit(cli: Cli) -> None:
+    unit = cli.good("--set", "server.advertise=http://10.0.0.11:8787", "systemd", "serve").out
+    (start,) = values(unit, "ExecStart")
+    assert start.endswith("--set server.advertise=http://10.0.0.11:8787 serve")
