@@ -98,6 +98,26 @@ def test_the_command_takes_urls_and_shows_no_password(cli: Cli) -> None:
     assert cli.good("tasks", "--json", "--set", "store=back.db").json == before
 
 
+def test_the_past_is_told_in_the_same_words(cli: Cli) -> None:
+    url = postgres_rig.fresh_url()
+    lines = [f'{{"kind": "summarize", "id": "t{n}", "payload": {{"n": {n}}}}}' for n in range(6)]
+    (cli.folder / "tasks.jsonl").write_text("\n".join(lines) + "\n")
+    cli.good("run", "tasks.jsonl", "--run", "nightly")
+    cli.good("token", "add", "laptop")
+    asked = [
+        *(("show", f"t{n}", "--json") for n in range(6)),
+        *(("why", f"t{n}", "--json") for n in range(6)),
+        ("timeline", "nightly", "--json"),
+        ("diagnose", "nightly", "--json"),
+        ("token", "list", "--json"),
+        ("status", "--json"),
+    ]
+    before = [cli.good(*words).json for words in asked]
+    cli.good("store", "copy", "penstock.db", url)
+    for words, answer in zip(asked, before, strict=True):
+        assert cli.good(*words, "--set", f"store={url}").json == answer, words
+
+
 async def test_nobody_adds_to_the_source_or_leads_meanwhile(tmp_path: Path, url: str) -> None:
     path = str(tmp_path / "back.db")
     async with opened(PostgresStore(url)) as store:
