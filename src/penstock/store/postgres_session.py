@@ -215,6 +215,9 @@ class PostgresWriting(PostgresSession):
         if query_name == "is_epoch" and not self._is_careful:
             self._epoch = parameters[0]
             return [(1,)]
+        if query_name == "from_here":  # all that goes on from there is in one statement
+            self._send_kept()
+            return [(0, 0)]
         return super().rows(query_name, *parameters)
 
     def load(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -389,7 +392,7 @@ class PostgresWriting(PostgresSession):
         given: list[Any] = []
         if needs_head(parts, epoch is not None):
             tasks = sum(part.rows for part in parts if part.query.name in ("add_tasks", "import_task"))
-            events = sum(part.rows for part in parts if part.query.name == "add_events")
+            events = sum(part.rows for part in parts if part.query.name in ("add_events", "add_submitted"))
             given += (tasks, events)
         for part in parts:
             given += part.given

@@ -12,9 +12,10 @@ from itertools import chain
 
 from penstock.errors import TaskError
 from penstock.store.admission import AFTER, ID, KEY, QUEUED_AT, ROW_WIDTH, RUN, Batch, Row, refuse_cycles
-from penstock.store.fold import EVENT_WIDTH
 from penstock.store.rows import json_text, names_text
 from penstock.store.session import Session
+
+_SUBMITTED_WIDTH = 6  # at, task, run, count, first, last
 
 
 class _Known:
@@ -29,7 +30,7 @@ def write_submits(
     session: Session, batches: Sequence[Batch], check_all: bool = False
 ) -> list[list[str] | TaskError]:
     """For each batch its ids, or why it is refused. With `check_all` even ids made here are looked up."""
-    number, event = session.row("counters")  # first: where several processes write, this holds off the others
+    number, event = session.row("from_here")
     known = _look_up(session, batches, check_all)
     results: list[list[str] | TaskError] = []
     accepted: list[list[Row]] = []
@@ -45,7 +46,7 @@ def write_submits(
         results.append(ids)
         if not rows:
             continue
-        begins += (number + 1, event + len(log) // EVENT_WIDTH + 1)
+        begins += (number + 1, event + len(log) // _SUBMITTED_WIDTH + 1)
         log += _events(rows, number)
         accepted.append(rows)
         if batch.long_payloads:
@@ -58,9 +59,9 @@ def write_submits(
         values = list(chain.from_iterable(chain.from_iterable(accepted)))
         session.bulk("add_tasks", ROW_WIDTH, values)
         if long_payloads:
-            session.many("add_payload", long_payloads)
-        session.bulk("add_batches", 2, begins)
-        session.bulk("add_events", EVENT_WIDTH, log)
+            session.many("add_payload_here", long_payloads)
+        session.bulk("add_batches_here", 2, begins)
+        session.bulk("add_submitted", _SUBMITTED_WIDTH, log)
     return results
 
 
@@ -154,9 +155,8 @@ def _events(rows: list[Row], before: int) -> list[object]:
             span[2] = number
     log: list[object] = []
     for run, (count, first, last) in runs.items():
-        data = json_text({"run": run, "count": count, "first": first, "last": last})
         row = rows[last - before - 1]
-        log += (row[QUEUED_AT], "submitted", row[ID] if count == 1 else None, None, None, data)
+        log += (row[QUEUED_AT], row[ID] if count == 1 else None, json_text(run), count, first, last)
     return log
 
 

@@ -7,6 +7,11 @@
 -- name: counters
 SELECT tasks, events FROM heads
 
+-- Where numbers of tasks and events go on for what a submit adds: at those of `head`, which are known where they are
+-- used. So a submit need not ask first.
+-- name: from_here
+SELECT 0::bigint, 0::bigint
+
 -- name: known_keys
 SELECT key, id FROM tasks WHERE key = ANY ($1::text[])
 
@@ -29,6 +34,21 @@ INSERT INTO payloads (number, payload) SELECT * FROM unnest($1::bigint[], $2::te
 
 -- name: add_batches
 INSERT INTO batches (first, event) SELECT * FROM unnest($1::bigint[], $2::bigint[])
+
+-- name: add_payload_here
+INSERT INTO payloads (number, payload)
+SELECT head.tasks + v.number, v.payload FROM head, unnest($1::bigint[], $2::text[]) AS v (number, payload)
+
+-- name: add_batches_here
+INSERT INTO batches (first, event)
+SELECT head.tasks + v.first, head.events + v.event FROM head, unnest($1::bigint[], $2::bigint[]) AS v (first, event)
+
+-- name: add_submitted
+INSERT INTO events (number, at, type, task, data)
+SELECT head.events + v.n, v.at, 'submitted', v.task, '{"run":' || v.run || ',"count":' || v.count || ',"first":'
+       || head.tasks + v.first || ',"last":' || head.tasks + v.last || '}'
+FROM head, unnest($1::float8[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[])
+     WITH ORDINALITY AS v (at, task, run, count, first, last, n)
 
 -- name: add_events
 INSERT INTO events (number, at, type, task, attempt, host, data)

@@ -5,6 +5,10 @@
 -- name: counters
 SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'tasks'), (SELECT seq FROM sqlite_sequence WHERE name = 'events')
 
+-- Where numbers of tasks and events go on for what a submit adds.
+-- name: from_here
+SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'tasks'), (SELECT seq FROM sqlite_sequence WHERE name = 'events')
+
 -- name: known_keys
 SELECT key, id FROM tasks WHERE key IN (SELECT value FROM json_each(?))
 
@@ -21,6 +25,17 @@ INSERT INTO payloads (number, payload) VALUES (?, ?)
 
 -- name: add_batches
 INSERT INTO batches (first, event) VALUES {rows}
+
+-- name: add_payload_here
+INSERT INTO payloads (number, payload) VALUES (?, ?)
+
+-- name: add_batches_here
+INSERT INTO batches (first, event) VALUES {rows}
+
+-- name: add_submitted
+INSERT INTO events (at, type, task, data)
+SELECT at, 'submitted', task, '{"run":' || run || ',"count":' || count || ',"first":' || first || ',"last":' || last || '}'
+FROM (WITH v (at, task, run, count, first, last) AS (VALUES {rows}) SELECT * FROM v)
 
 -- name: add_events
 INSERT INTO events (at, type, task, attempt, host, data) VALUES {rows}
