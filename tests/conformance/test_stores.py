@@ -938,6 +938,18 @@ async def test_requests_are_answered_once(store: Store) -> None:
     assert [request.number for request in await store.requests()] == [second]
 
 
+async def test_what_came_in_is_read_with_what_is_asked(store: Store) -> None:
+    assert await store.incoming(0) == ([], [])
+    ids = await store.submit(tasks(5))
+    arrivals = await store.arrivals(0)
+    assert await store.incoming(0) == ([], arrivals)
+    assert await store.incoming(1, 2) == ([], arrivals[1:3])
+    await store.ask(Request("cancel", {"task": ids[0]}))
+    requests = await store.requests()
+    assert await store.incoming(3) == (requests, arrivals[3:])
+    assert await store.incoming(5) == (requests, [])
+
+
 # ---- bells, within one process
 
 

@@ -44,10 +44,8 @@ class Mailbox:
     async def read(self, bell: Bell, seen: int) -> None:
         """Read what clients left, each time they ring; `seen` is the number of the last arrival."""
         while True:
-            # Requests are read first: whatever one is about is then among the arrivals, or was taken in before.
-            requests, arrivals = await asyncio.gather(
-                self._store.requests(), self._store.arrivals(seen, _PAGE)
-            )
+            # Whatever a request is about is among the arrivals, or was taken in before.
+            requests, arrivals = await self._store.incoming(seen, _PAGE)
             arrived = bool(arrivals)
             while arrivals:
                 seen = arrivals[-1].record.number

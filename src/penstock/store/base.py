@@ -437,6 +437,9 @@ class Store(Protocol):
     async def arrivals(self, after: int, limit: int = 10_000) -> list[Arrival]:
         """Live tasks whose number is beyond `after`, in order of arrival."""
 
+    async def incoming(self, after: int, limit: int = 10_000) -> tuple[list[Request], list[Arrival]]:
+        """`requests()`, then `arrivals()`: what a request is about is among the arrivals, or came before them."""
+
     async def fetch(self, ids: Sequence[str]) -> list[Arrival]:
         """These tasks again, live or ended, with their payloads, in order of arrival."""
 

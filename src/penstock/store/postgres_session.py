@@ -39,7 +39,17 @@ _ALSO_UNWELL = "number IN (SELECT number FROM tasks WHERE is_unwell)"
 _GONE = ("08", "57P")  # beginnings of what a server says that ends the connection
 # One of these alone sees one state without a transaction.
 _SINGLE = frozenset(
-    {"arrivals", "fetch", "open_requests", "request_answer", "task", "events_after", "last_event", "leader"}
+    {
+        "arrivals",
+        "fetch",
+        "incoming",
+        "open_requests",
+        "request_answer",
+        "task",
+        "events_after",
+        "last_event",
+        "leader",
+    }
     | {"attempts_of_task", "live_in_run", "ended_in_run", "states_in_run", "lease_of", "runs_of", "clock"}
 )
 # These meet nobody who adds tasks or events: they need not wait for those.

@@ -8,10 +8,19 @@ from typing import Any
 from penstock.model import TaskRecord
 from penstock.scheduling.budget import day_of
 from penstock.scheduling.routes import route_key
-from penstock.store.base import Arrival, Epoch, HostStatus, Snapshot, Spending, StoredEvent, TaskFilter
+from penstock.store.base import (
+    Arrival,
+    Epoch,
+    HostStatus,
+    Request,
+    Snapshot,
+    Spending,
+    StoredEvent,
+    TaskFilter,
+)
 from penstock.store.database import Ownership
 from penstock.store.ownership import last_epoch
-from penstock.store.rows import STATES, event_of, full_record_of, json_text, record_of, units_of
+from penstock.store.rows import STATES, decode, event_of, full_record_of, json_text, record_of, units_of
 from penstock.store.search import conditions_of, read_searched
 from penstock.store.session import Session
 
@@ -70,6 +79,20 @@ def read_ended(session: Session, run: str, after: int) -> list[tuple[int, TaskRe
 def read_arrivals(session: Session, after: int, limit: int) -> list[Arrival]:
     rows = session.rows("arrivals", after, limit)
     return [Arrival(record_of(row), row[-1] or b"null") for row in rows]
+
+
+def read_requests(session: Session) -> list[Request]:
+    return [Request(verb, decode(args), number) for number, verb, args in session.rows("open_requests")]
+
+
+def read_incoming(session: Session, after: int, limit: int) -> tuple[list[Request], list[Arrival]]:
+    """Mostly nobody asks for anything, and then one query is all."""
+    rows = session.rows("incoming", after, limit)
+    if rows[0][-2]:
+        return read_requests(session), read_arrivals(session, after, limit)
+    if rows[0][0] is None:  # nothing arrived
+        return [], []
+    return [], [Arrival(record_of(row), row[-1] or b"null") for row in rows]
 
 
 def read_again(session: Session, ids: Sequence[str]) -> list[Arrival]:

@@ -57,7 +57,9 @@ from penstock.store.reads import (
     read_bare_tasks,
     read_ended,
     read_events,
+    read_incoming,
     read_owner,
+    read_requests,
     read_snapshot,
     read_spending,
     read_task,
@@ -473,6 +475,9 @@ class SqlStore:
     async def arrivals(self, after: int, limit: int = 10_000) -> list[Arrival]:
         return await self._read_as_owner(partial(read_arrivals, after=after, limit=limit))
 
+    async def incoming(self, after: int, limit: int = 10_000) -> tuple[list[Request], list[Arrival]]:
+        return await self._read_as_owner(partial(read_incoming, after=after, limit=limit))
+
     async def fetch(self, ids: Sequence[str]) -> list[Arrival]:
         return await self._read_as_owner(partial(read_again, ids=ids))
 
@@ -486,8 +491,7 @@ class SqlStore:
         return states | {id: STATES[state] for id, state in ours}
 
     async def requests(self) -> list[Request]:
-        rows = await self._read_as_owner(lambda c: c.rows("open_requests"))
-        return [Request(verb, decode(args), number) for number, verb, args in rows]
+        return await self._read_as_owner(read_requests)
 
     async def answer(self, number: int, answer: Answer) -> None:
         row = (time.time(), int(answer.ok), answer.detail, event_data(answer.data), number)

@@ -312,6 +312,14 @@ SELECT r.*, convert_to((SELECT f.payload FROM full_records AS f WHERE f.number =
 FROM records AS r
 WHERE r.number > $1::bigint AND r.ended_at IS NULL ORDER BY r.number LIMIT $2::bigint
 
+-- The same, and whether any request is open; one row of nothing else where nothing arrived.
+-- name: incoming
+SELECT r.*, q.asked, convert_to((SELECT f.payload FROM full_records AS f WHERE f.number = r.number), 'UTF8')
+FROM (SELECT EXISTS (SELECT 1 FROM requests WHERE answered_at IS NULL) AS asked) AS q
+LEFT JOIN (SELECT * FROM records WHERE number > $1::bigint AND ended_at IS NULL ORDER BY number LIMIT $2::bigint) AS r
+     ON true
+ORDER BY r.number
+
 -- name: fetch
 SELECT r.*, convert_to((SELECT f.payload FROM full_records AS f WHERE f.number = r.number), 'UTF8')
 FROM records AS r

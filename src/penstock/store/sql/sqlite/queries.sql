@@ -245,6 +245,13 @@ SELECT r.*, CAST((SELECT f.payload FROM full_records AS f WHERE f.number = r.num
 FROM records AS r
 WHERE r.number > ? AND r.ended_at IS NULL ORDER BY r.number LIMIT ?
 
+-- The same, and whether any request is open; one row of nothing else where nothing arrived.
+-- name: incoming
+SELECT r.*, q.asked, CAST((SELECT f.payload FROM full_records AS f WHERE f.number = r.number) AS BLOB)
+FROM (SELECT EXISTS (SELECT 1 FROM requests WHERE answered_at IS NULL) AS asked) AS q
+LEFT JOIN (SELECT * FROM records WHERE number > ? AND ended_at IS NULL ORDER BY number LIMIT ?) AS r ON 1
+ORDER BY r.number
+
 -- name: fetch
 SELECT r.*, CAST((SELECT f.payload FROM full_records AS f WHERE f.number = r.number) AS BLOB)
 FROM records AS r
