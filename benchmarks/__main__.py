@@ -25,6 +25,7 @@ def load() -> None:
             "peers",
             "door_peers",
             "postgres_peers",
+            "ray_peers",
             "limit",
             "postgres_limit",
         } or module.name.startswith("ours_"):

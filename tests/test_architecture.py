@@ -59,7 +59,7 @@ CATCH_ALL: Mapping[str, str] = {
     "src/penstock/engine/callables.py": "an attempt begins with the import of user code",
     "src/penstock/engine/calls.py": "runs the attempt: whatever user code raises becomes its outcome",
     "src/penstock/engine/cluster/driver.py": "Ray may raise anything: whoever asked for it is told",
-    "src/penstock/engine/cluster/shop.py": "an error of a worker's beginning is raised where its maker waits",
+    "src/penstock/engine/cluster/shop.py": "runs plain functions; what its own beginning raises goes to its maker",
     "src/penstock/engine/local.py": "an attempt begins with a payload that its adapter may refuse",
     "src/penstock/engine/loops.py": "attempts and what they leave behind run on its loop",
     "src/penstock/engine/outcomes.py": "describes what user code raised, whose own __str__ may raise as well",

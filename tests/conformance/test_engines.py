@@ -36,6 +36,7 @@ ENGINES = [
     pytest.param(threaded_engine, id="threads"),
     pytest.param(ray_engine, id="ray"),
 ]
+SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 ROOT = Path(__file__).parent.parent.parent
 
 every_engine = pytest.mark.parametrize("make", ENGINES)
@@ -59,6 +60,8 @@ async def phone() -> AsyncIterator[Phone]:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_each_attempt_is_reported_once_whatever_races(make: MakeEngine, seed: int) -> None:
     """Time-outs and stops that come just before, while and after attempts end by themselves."""
+    if make is ray_engine and seed > 1 and not SOAK:
+        return  # each time it starts a dozen processes on the cluster, which takes long
     chance = random.Random(seed)
     async with Rig(*HOSTS, make=make) as rig:
         jobs = []

@@ -239,7 +239,9 @@ class WorkerPool:
             run = next(iter(self._waiting))
             del self._waiting[run]
             self._send(self._free[-1], run)
-        coming = sum(hand.state is State.HIRED for hand in self._hands.values()) if self._waiting else 0
+        if not self._waiting:
+            return
+        coming = sum(hand.state is State.HIRED for hand in self._hands.values())
         most = self._remote.most_workers - sum(h.state is not State.LEAVING for h in self._hands.values())
         for _ in range(min(most, -(-len(self._waiting) // self._remote.per_worker) - coming)):
             self._hire()

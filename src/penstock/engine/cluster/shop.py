@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
@@ -25,10 +26,12 @@ from penstock.clock import SystemClock
 from penstock.config.agents import Agent
 from penstock.engine.attempts import Place, Reason, Run
 from penstock.engine.base import Ended, Key, Stall
+from penstock.engine.calls import invoke, is_async, load
 from penstock.engine.cluster import guard
 from penstock.engine.cluster.letters import Hiring
 from penstock.engine.local import LocalEngine
-from penstock.engine.threads import Threads
+from penstock.engine.outcomes import failure, stopped, timed_out
+from penstock.engine.threads import UNKILLABLE, Threads
 from penstock.engine.trees import prefix
 from penstock.hosts.base import Adapter, Call, Job, OwnCoroutine
 from penstock.hosts.own_door import Access
@@ -66,9 +69,13 @@ class Shop:
         self._guard: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.mkdtemp(prefix="penstock-worker-")
         self._keeps = hired.host.options.get("keep", "none") != "none"
-        adapter = _adapter(_placed(hired, self._folder, self.door), hired.make)
+        self._adapter = _adapter(_placed(hired, self._folder, self.door), hired.make)
+        # Plain functions need no loop: to hand them over and back would take as long as many of them take.
+        self._may_call = hired.host.type == "python" and hired.host.options.get("isolation") != "process"
+        self._functions: dict[str, tuple[Callable[[Any], Any], bool]] = {}
+        self._called: dict[Key, Reason | None] = {}  # those under way, and why they should end
         self._engine = _Inner(
-            {hired.host.name: adapter},
+            {hired.host.name: self._adapter},
             {hired.host.name: hired.capacity},
             self._report,
             stalled,
@@ -87,8 +94,37 @@ class Shop:
     def begin(self, job: Job) -> None:
         self._loop.call_soon_threadsafe(self._engine.start, [job])
 
+    def call(self, job: Job) -> Outcome | None:
+        """Run the attempt here and now if it is a plain function's, in the caller's thread; None: it is not."""
+        if not self._may_call:
+            return None
+        try:
+            work = self._adapter.work(job)
+            assert isinstance(work, Call)
+            known = self._functions.get(work.target)
+            if known is None:
+                known = self._functions[work.target] = _known(work)
+        except BaseException as error:  # noqa: BLE001 - the beginning of an attempt: the import is user code
+            return failure(error)
+        function, is_sync = known
+        if not is_sync:
+            return None
+        key = (job.task, job.attempt)
+        self._called[key] = None
+        began = time.monotonic()
+        outcome = invoke(function, work.payload, work.trace)
+        reason = self._called.pop(key)
+        if job.timeout_s is not None and reason is None and time.monotonic() - began > job.timeout_s:
+            reason = Reason.TIMED_OUT
+        if reason is None:
+            return outcome
+        return timed_out(job.timeout_s, UNKILLABLE) if reason is Reason.TIMED_OUT else stopped()
+
     def end(self, key: Key, *, timed_out: bool) -> float | None:
         """Make an attempt end; by when it will have. None: nobody can end it."""
+        if key in self._called:
+            self._called[key] = Reason.TIMED_OUT if timed_out else Reason.STOPPED
+            return None
         done: Future[float | None] = Future()
 
         def ask() -> None:
@@ -182,6 +218,11 @@ def _placed(hired: Hiring, folder: str, door: GivenDoor) -> Host:
 
         options["placement"] = Placement(msgspec.convert(hired.agent, Agent), os.path.join(folder, "agents"))
     return replace(hired.host, options=options)
+
+
+def _known(call: Call) -> tuple[Callable[[Any], Any], bool]:
+    function = load(call.target, call.search_path)
+    return function, not is_async(function)
 
 
 def _adapter(host: Host, make: str) -> Adapter:

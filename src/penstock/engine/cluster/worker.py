@@ -111,7 +111,7 @@ class Worker:
             self._over(key, timed_out(errand.timeout_s) if unwanted else stopped(), False)
         else:
             self._begin(key, errand)
-        return self._told(key, waiter.get())
+        return self._told(key, waiter.get())  # an end that is there already is not waited for
 
     def attach(self, letter: bytes) -> bytes:
         """Wait for the end of an attempt that somebody else began here."""
@@ -169,7 +169,12 @@ class Worker:
             return
         if errand.url is not None:
             self._shop.door.give(key, Access(errand.url, errand.key or ""))
-        self._shop.begin(errand.job(self._hired.host.name, payload))
+        job = errand.job(self._hired.host.name, payload)
+        outcome = self._shop.call(job)
+        if outcome is not None:
+            self._over(key, outcome, True)
+        else:
+            self._shop.begin(job)
 
     def _wait(self, key: Key) -> bytes:
         waiter = SimpleQueue[bytes]()
