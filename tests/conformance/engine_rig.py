@@ -144,7 +144,9 @@ class Rig:
         limits: EngineLimits = QUICK,
         make: MakeEngine = local_engine,
         tag: str | None = None,
+        term: int = 0,
     ) -> None:
+        self._term = term
         self.clock: Clock = clock or SystemClock()
         self.tag = tag or f"test-{os.getpid()}-{next(_tags)}"
         self.reports: dict[tuple[str, int], list[Outcome]] = {}
@@ -163,7 +165,7 @@ class Rig:
         )
 
     async def __aenter__(self) -> Rig:
-        await self.engine.open()
+        await self.engine.open(self._term)
         return self
 
     async def __aexit__(

@@ -75,7 +75,7 @@ class FarEngine:
         self._report = report
         self._near: dict[Key, Job] = {}
 
-    async def open(self) -> None:
+    async def open(self, term: int = 0) -> None:
         self._cluster.report = self._report
 
     async def close(self, *, at_once: bool = False) -> None:

@@ -64,7 +64,7 @@ class ByHand:
         self.stopped: list[str] = []
         self.begun = asyncio.Event()
 
-    async def open(self) -> None: ...
+    async def open(self, term: int = 0) -> None: ...
 
     async def close(self, *, at_once: bool = False) -> None:
         for job in list(self.live.values()):

@@ -313,7 +313,7 @@ class Dispatcher:
             store, scheduler, self._config.plant, partial(states_of, store, scheduler), self._on_tokens
         )
         self._mailbox = Mailbox(store, scheduler, self._payloads, desk, self._tell_first, self._settled)
-        await self._engine.open()
+        await self._engine.open(epoch.number)
         first: list[Event] = [Drain(answering=True)] if answer_only else []
         events, seen = await restore(
             store, self._engine, self._payloads, self._config.plant, before, self._clock.now()

@@ -40,7 +40,8 @@ Report: TypeAlias = Callable[[Ended], None]
 class Engine(Protocol):
     """`report` and `on_stall` are called on the loop that opened the engine, never from another thread."""
 
-    async def open(self) -> None: ...
+    async def open(self, term: int = 0) -> None:
+        """`term` is the number of its dispatcher's epoch: what outlives one obeys the latest, and nobody before."""
 
     async def close(self, *, at_once: bool = False) -> None:
         """Stop everything that still runs, wait for it to be gone, leave nothing behind.

@@ -36,9 +36,9 @@ class KindThreads:
         self._left: set[Key] = set()  # whose ends are not ours to tell any more
         self._open = False
 
-    async def open(self) -> None:
+    async def open(self, term: int = 0) -> None:
         self._loop = asyncio.get_running_loop()
-        await self._engine.open()
+        await self._engine.open(term)
         self._open = True
 
     async def close(self, *, at_once: bool = False) -> None:

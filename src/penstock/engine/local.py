@@ -86,7 +86,7 @@ class LocalEngine:
         self._awaited = False  # a look into the inbox is on its way
         self._open = False
 
-    async def open(self) -> None:
+    async def open(self, term: int = 0) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._chores = ThreadPoolExecutor(_CHORES, thread_name_prefix="penstock chore")

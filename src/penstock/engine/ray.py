@@ -64,15 +64,17 @@ class RayEngine(LocalEngine):
         self._looking: asyncio.Task[int] | None = None
         self._left = False
 
-    async def open(self) -> None:
-        await super().open()
+    async def open(self, term: int = 0) -> None:
+        await super().open(term)
         cluster, settings = self._cluster, self._cluster.settings
+        self._names = names_of(await cluster.secret())
         joining = Joining(
             address=settings.address,
             namespace=settings.namespace or _NAMESPACE,
             runtime_env=dict(cluster.runtime_env),
+            names=self._names,
+            term=term,
         )
-        self._names = names_of(await cluster.secret())
         self._link = Link(joining, self._relinked, cluster.spawn)
         terms = Terms(self._names, self._tag, self._limits, settings.start_s, settings.idle_s, self._chores)
         for name, remote in cluster.hosts.items():

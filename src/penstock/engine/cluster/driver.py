@@ -19,14 +19,16 @@ from typing import Any
 
 import msgspec
 
+from penstock.engine.cluster import fence
 from penstock.engine.cluster.driver_letters import Joined, Joining, Node
-from penstock.engine.cluster.frames import AWAY, GONE, REFUSED, Answer, Ask, Frames, frame
+from penstock.engine.cluster.frames import AWAY, CUT, GONE, REFUSED, Answer, Ask, Frames, frame
 from penstock.engine.cluster.worker import Worker
 
 _READ_BYTES = 1_048_576
 _CONTROL = 8  # calls beside the attempts that a worker answers at a time
 _ERRANDS = 8  # threads for what waits for the cluster's head
 _ERROR_CHARS = 500
+_ANOTHERS = "another dispatcher took over"
 
 _asks = msgspec.json.Decoder(Ask)
 
@@ -37,6 +39,8 @@ class Session:
     def __init__(self, line: socket.socket) -> None:
         self._line = line
         self._namespace = ""
+        self._names = ""
+        self._term = 0
         self._handles: dict[str, Any] = {}
         self._errands = ThreadPoolExecutor(_ERRANDS, thread_name_prefix="errand")
         self._writing = threading.Lock()
@@ -91,7 +95,12 @@ class Session:
     def _join(self, ask: Ask, body: bytes) -> None:
         joining = msgspec.json.decode(body, type=Joining)
         self._namespace = joining.namespace
-        self._answer(ask.number, msgspec.json.encode(join(joining)))
+        joined = join(joining)
+        self._names, self._term = joining.names, joining.term
+        if not fence.proclaim(self._names, self._term):
+            self._answer(ask.number, fault=REFUSED, error="it obeys another dispatcher, which took over")
+            return
+        self._answer(ask.number, msgspec.json.encode(joined))
 
     def _hire(self, ask: Ask, body: bytes) -> None:
         import ray
@@ -108,17 +117,17 @@ class Session:
                 max_concurrency=ask.capacity + _CONTROL,
                 **options,
             )
-            .remote(body)
+            .remote(body, self._names, self._term)
         )
         self._handles[ask.worker] = handle
-        self._send(ask.number, handle.hello.remote())
+        self._send(ask.number, handle.hello.remote(fence.stamp(self._term)))
 
     def _find(self, ask: Ask, body: bytes) -> None:
         import ray
 
         handle = ray.get_actor(ask.worker, namespace=self._namespace)
         self._handles[ask.worker] = handle
-        self._send(ask.number, handle.hello.remote())
+        self._send(ask.number, handle.hello.remote(fence.stamp(self._term)))
 
     def _call(self, ask: Ask, body: bytes) -> None:
         handle = self._handles.get(ask.worker)
@@ -127,7 +136,7 @@ class Session:
             return
         method = getattr(handle, ask.method)
         try:
-            ref = method.remote(body) if body else method.remote()
+            ref = method.remote(fence.stamp(self._term) + body)
         except Exception as error:  # noqa: BLE001 - Ray raises anything: whoever asked is told
             self._answer(ask.number, fault=fault_of(error), error=reason_of(error))
             return
@@ -136,6 +145,9 @@ class Session:
     def _kill(self, ask: Ask, body: bytes) -> None:
         import ray
 
+        if fence.latest(self._names) > self._term:
+            self._answer(ask.number, fault=CUT, error=_ANOTHERS)
+            return
         handle = self._handles.pop(ask.worker, None)
         if handle is None:
             handle = ray.get_actor(ask.worker, namespace=self._namespace)
@@ -168,10 +180,11 @@ class Session:
         self._answer(ask.number, msgspec.json.encode(nodes))
 
     def _send(self, number: int, ref: Any) -> None:
-        def arrived(done: Future[bytes]) -> None:
+        def arrived(done: Future[bytes | None]) -> None:
             error = done.exception()
             if error is None:
-                self._answer(number, done.result())
+                said = done.result()
+                self._answer(number, said or b"", fault="" if said is not None else CUT, error=_ANOTHERS)
             else:
                 self._answer(number, fault=fault_of(error), error=reason_of(error))
 

@@ -13,6 +13,8 @@ class Joining(msgspec.Struct, kw_only=True):
     address: str
     namespace: str
     runtime_env: dict[str, Any] = {}
+    names: str = ""  # what those of the workers begin with
+    term: int = 0  # of the dispatcher
 
 
 class Joined(msgspec.Struct, kw_only=True):

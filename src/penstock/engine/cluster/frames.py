@@ -29,7 +29,7 @@ class Answer(msgspec.Struct, kw_only=True):
 GONE = "gone"  # the worker is dead, or there is none of that name
 AWAY = "away"  # it cannot be reached now
 REFUSED = "refused"  # Ray will not have it: what it needs cannot be had
-CUT = "cut"  # there is no driver, or no longer
+CUT = "cut"  # there is no driver, or no longer; or the worker obeys another dispatcher
 
 
 def frame(head: Ask | Answer, body: bytes = b"") -> bytes:

@@ -472,7 +472,10 @@ class WorkerPool:
         try:
             async with asyncio.timeout(_CLOSE_S):
                 if hand.state is not State.HIRED:
-                    await self._link.wait(Ask(number=0, verb="call", worker=hand.name, method="close"))
+                    ask = Ask(number=0, verb="call", worker=hand.name, method="close")
+                    closed, _ = await self._link.wait(ask)
+                    if closed.fault == CUT and self._link.is_up:
+                        return  # it is another dispatcher's by now
                 answer, _ = await self._link.wait(Ask(number=0, verb="kill", worker=hand.name))
                 if answer.fault == CUT:
                     _log.warning("left behind: the Ray worker %s, which cannot be reached", hand.name)
@@ -542,4 +545,9 @@ class WorkerPool:
             self._free.remove(hand)
             hand.is_listed = False
         hand.state = State.LEAVING
-        self._link.call(hand.name, "close", b"", lambda answer, body: self._kill(hand))
+
+        def closed(answer: Answer, body: bytes) -> None:
+            if answer.fault != CUT:  # else it is another dispatcher's, or is looked for later
+                self._kill(hand)
+
+        self._link.call(hand.name, "close", b"", closed)

@@ -1,7 +1,8 @@
 """A worker on a node of the cluster: a detached actor that runs attempts of one host, and keeps their outcomes.
 
 It belongs to a store and not to a dispatcher: whoever knows its name asks what it has, and waits for the ends of
-its attempts. An outcome is kept until a dispatcher says that it is recorded. Ray calls the methods in threads.
+its attempts. One that was deposed it does not obey: the answer is None. An outcome is kept until a dispatcher says
+that it is recorded. Ray calls the methods in threads.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from queue import SimpleQueue
 import msgspec
 
 from penstock.engine.base import Key, Stall
+from penstock.engine.cluster import fence
 from penstock.engine.cluster.letters import (
     Attempt,
     Blocked,
@@ -64,7 +66,10 @@ class _Record:
 
 
 class Worker:
-    def __init__(self, hiring: bytes) -> None:
+    def __init__(self, hiring: bytes, names: str, term: int) -> None:
+        if fence.latest(names) > term:
+            raise RuntimeError("another dispatcher took over")
+        self._term = term
         self._likeness = likeness(hiring)
         self._hired = read(hiring, Hiring)
         self._records: dict[Key, _Record] = {}
@@ -77,8 +82,9 @@ class Worker:
         self._shop = Shop(self._hired, self._over, self._stalled)
         threading.Thread(target=self._grow_old, name="age", daemon=True).start()
 
-    def hello(self) -> bytes:
-        self._heard = time.monotonic()
+    def hello(self, order: bytes) -> bytes | None:
+        if self._obeyed(order) is None:
+            return None
         with self._news:
             attempts = [Standing(*key, record.over is not None) for key, record in self._records.items()]
         return written(
@@ -91,9 +97,10 @@ class Worker:
             )
         )
 
-    def run(self, letter: bytes) -> bytes:
+    def run(self, order: bytes) -> bytes | None:
         """Run an attempt, and answer with its end. The same letter again waits for the same attempt."""
-        self._heard = time.monotonic()
+        if (letter := self._obeyed(order)) is None:
+            return None
         errand = read(letter, Errand)
         if errand.recorded:
             self._forget(errand.recorded)
@@ -113,14 +120,16 @@ class Worker:
             self._begin(key, errand)
         return self._told(key, waiter.get())  # an end that is there already is not waited for
 
-    def attach(self, letter: bytes) -> bytes:
+    def attach(self, order: bytes) -> bytes | None:
         """Wait for the end of an attempt that somebody else began here."""
-        self._heard = time.monotonic()
+        if (letter := self._obeyed(order)) is None:
+            return None
         asked = read(letter, Attempt)
         return self._wait((asked.task, asked.attempt))
 
-    def stop(self, letter: bytes) -> bytes:
-        self._heard = time.monotonic()
+    def stop(self, order: bytes) -> bytes | None:
+        if (letter := self._obeyed(order)) is None:
+            return None
         asked = read(letter, Stopping)
         key = (asked.task, asked.attempt)
         with self._news:
@@ -131,13 +140,16 @@ class Worker:
                 return written(Stopped(0.0))
         return written(Stopped(self._shop.end(key, timed_out=asked.timed_out)))
 
-    def recorded(self, letter: bytes) -> bytes:
-        self._heard = time.monotonic()
+    def recorded(self, order: bytes) -> bytes | None:
+        if (letter := self._obeyed(order)) is None:
+            return None
         self._forget(read(letter, Recorded).ended)
         return b""
 
-    def listen(self, letter: bytes) -> bytes:
+    def listen(self, order: bytes) -> bytes | None:
         """Wait for what there is to tell: loops that are blocked, and what attempts say."""
+        if (letter := self._obeyed(order)) is None:
+            return None
         asked = read(letter, Listening)
         until = time.monotonic() + asked.wait_s
         while True:
@@ -150,8 +162,23 @@ class Worker:
                 if len(self._stalls) <= asked.stalls:
                     self._news.wait(min(_LOOK_S, left_s) if asked.logs else left_s)
 
-    def close(self) -> bytes:
+    def close(self, order: bytes) -> bytes | None:
         """End everything here; the answer comes when nothing is left."""
+        if self._obeyed(order) is None:
+            return None
+        return self._close()
+
+    def _obeyed(self, order: bytes) -> bytes | None:
+        """What is ordered; None: by one who no longer has a say."""
+        term, letter = fence.opened(order)
+        with self._news:
+            if term < self._term:
+                return None
+            self._term = term
+        self._heard = time.monotonic()
+        return letter
+
+    def _close(self) -> bytes:
         with self._news:
             was_closed, self._closed = self._closed, True
             self._news.notify_all()
@@ -259,7 +286,7 @@ class Worker:
                 is_busy = any(record.over is None for record in self._records.values())
                 limit_s = _FORGOTTEN_S if self._records else self._hired.unheard_s
             if not is_busy and time.monotonic() - self._heard > limit_s:
-                self.close()
+                self._close()
                 os._exit(0)
 
 
