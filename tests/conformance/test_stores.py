@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from penstock.errors import StoreError, TaskError
-from penstock.model import Attempt, OnCrash, Outcome, State, Task, Verdict
+from penstock.model import Attempt, OnCrash, Outcome, State, Task, TaskRecord, Verdict
 from penstock.scheduling.messages import (
     AllChange,
     Decision,
@@ -886,6 +886,69 @@ async def test_the_results_of_a_run_come_in_order(store: Store) -> None:
     await store.record([start(a[0], 2, T0 + 6), done(a[0], 2, T0 + 7), *run_through([a[1], a[3]])])
     assert [record.task.id for _, record in await store.ended_in_run("a", ended[1][0])] == [a[0], a[1], a[3]]
     assert await store.live_in_run("a") == 0
+
+
+async def test_a_long_queue_is_told_in_short(store: Store) -> None:
+    """Each live task once, in order: alike ones together in a few words, by name those with more to tell."""
+    alike = [Task("k", priority=i % 2, needs={"slots": 2}, retries=1) for i in range(6)]
+    told = await store.submit(
+        [
+            *alike,
+            Task("k", host="surtr", model="m"),
+            Task("k", not_before=T0 + 9),
+            Task("k", deadline=T0 + 9),
+            Task("k", lane="apart"),
+            Task("k", on_crash=OnCrash.BLOCK),
+        ]
+    )
+    (after,) = await store.submit([Task("k", after=(told[0],))])
+    ran, again, ended = await store.submit([Task("k"), Task("k"), Task("k")])
+    first = 1 + (await store.live())[0].record.number
+    await store.record([start(ran), *run_through([ended]), start(again)])
+    await store.record([Requeue(again, 1, T0 + 2, T0 + 3, 1, 0, Verdict.TEMPORARY, "x")])
+    await store.record([Reprioritize(told[1], T0 + 3, 1, 4)])
+
+    whole = await store.queued(0, ["apart"])
+    assert whole is not None
+    assert whole.others == [told[7], told[8], told[9], after, ran, again]
+    records = {a.record.task.id: a.record for a in await store.live()}
+    found = {}
+    for task, numbers, ids, times in whole.backlogs:
+        assert list(ids) == sorted(ids, key=lambda id: records[id].number)
+        for number, id, queued_at in zip(numbers, ids, times, strict=True):
+            found[id] = TaskRecord(replace(task, id=id, queued_at=queued_at), number, State.QUEUED)
+    for id, record in found.items():
+        asked = replace(records[id].task, run="", key=None, on_crash=OnCrash.RETRY, payload=None)
+        assert record == replace(records[id], task=asked)
+    assert {*found, *whole.others} == records.keys()
+    assert [list(b.ids) for b in whole.backlogs][:2] == [[told[0], told[2], told[4]], [told[1]]]
+    assert whole.last == records[again].number
+
+    paged: list[str] = []
+    seen = 0
+    while page := await store.queued(seen, ["apart"], 3):
+        seen = page.last
+        paged += [*page.others, *(id for b in page.backlogs for id in b.ids)]
+    assert sorted(paged) == sorted(records)
+    assert await store.queued(whole.last) is None
+    later = await store.queued(first)
+    assert later is not None
+    assert told[0] not in {id for b in later.backlogs for id in b.ids}
+    assert told[9] not in later.others, "no lane is set apart"
+    assert await store.is_long(len(records) - 1)
+    assert not await store.is_long(len(records))
+
+
+async def test_conditions_are_those_of_a_snapshot(store: Store) -> None:
+    await store.submit(tasks(3))
+    await store.record(
+        [LaneChange("x", T0, True), HostChange("surtr", T0, "paused", 3, "why"), AllChange(T0, True)]
+    )
+    known, whole = await store.conditions(T0), await store.snapshot(T0)
+    assert whole.queued
+    assert known == replace(whole, queued={}, running={})
+    assert known.paused
+    assert known.lanes_paused == {"x": True}
 
 
 async def test_live_tasks_arrive_in_order(store: Store) -> None:

@@ -13,11 +13,47 @@ from dataclasses import replace
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.diagnosis.waits import Explainer
 from penstock.lifecycle import ENDED
-from penstock.model import OnCrash, Outcome, Plant, State, Task, Verdict
+from penstock.model import OnCrash, Outcome, Plant, State, Task, TaskRecord, Verdict
 from penstock.scheduling import messages as m
 from penstock.scheduling.scheduler import Scheduler
 from tests.simulation.referee import Referee, Row, first_slots
 from tests.simulation.truth import Truth
+
+
+def in_short(
+    records: Sequence[TaskRecord], chance: random.Random
+) -> tuple[list[TaskRecord], list[m.Backlog]]:
+    """The same live tasks as a dispatcher hears of a long queue: from some place on, most without a record."""
+    begin = chance.choice((0, chance.randint(0, len(records)), len(records)))
+    page = chance.choice((1, 3, 1000))
+    told = list(records[:begin])
+    alike: dict[tuple[object, ...], list[TaskRecord]] = {}
+    for i, record in enumerate(records[begin:]):
+        task = record.task
+        ran = record.attempts or record.tries or record.host_faults or record.retry_at is not None
+        timed = task.after or task.not_before is not None or task.deadline is not None
+        if ran or timed or record.state is not State.QUEUED or task.on_crash is OnCrash.CANCEL:
+            told.append(record)
+        else:
+            asked = (
+                task.kind,
+                task.lane,
+                task.host,
+                task.model,
+                str(task.needs),
+                task.priority,
+                task.retries,
+            )
+            alike.setdefault((i // page, *asked), []).append(record)
+    return told, [
+        m.Backlog(
+            replace(some[0].task, id="", queued_at=0.0),
+            [r.number for r in some],
+            [r.task.id for r in some],
+            [r.task.queued_at for r in some],
+        )
+        for some in alike.values()
+    ]
 
 
 class World:
@@ -228,7 +264,8 @@ class World:
         adopted, self.survivors = self.survivors, set()
         self.adopted += len(adopted)
         before = [(task, attempt, referee.rows[task].started_at) for task, attempt in sorted(adopted)]
-        events.append(m.Restored([r.record() for r in rows], self.ended(), self.died_at, adopted))
+        records, queued = in_short([r.record() for r in rows], random.Random(self.now))
+        events.append(m.Restored(records, self.ended(), self.died_at, adopted, queued))
         events += [m.CancelAsked(task) for task, attempt in sorted(adopted & self.told_to_end)]
         for row in rows:
             row.failed_on = None

@@ -30,6 +30,7 @@ from penstock.scheduling.messages import (
     End,
     Event,
     Requeue,
+    Restored,
     RetryAsked,
     Spend,
     Start,
@@ -262,6 +263,16 @@ class Inner:
                 self._own.setdefault(question, {})[task.id] = None
                 self._texts[task.id] = []
         return cancelled
+
+    def restored(self, events: Sequence[Restored]) -> list[Event]:
+        """A dispatcher begins with these. Steps of questions have records, since their lanes are set apart."""
+        tasks = [record.task for event in events for record in event.records]
+        steps = [task for task in tasks if self._question_of(task) is not None]
+        if not steps:
+            return []
+        live = {task.id for task in tasks}
+        live.update(id for event in events for backlog in event.queued for id in backlog.ids)
+        return self.taken_in(steps, live.__contains__)
 
     def decided(self, decisions: Sequence[Decision]) -> None:
         watched = self._watched

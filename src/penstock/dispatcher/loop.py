@@ -14,7 +14,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from penstock.dispatcher.launching import Launcher
 from penstock.dispatcher.mailbox import Mailbox, states_of
 from penstock.dispatcher.payloads import Payloads
 from penstock.dispatcher.probes import Probes
-from penstock.dispatcher.recovery import restore
+from penstock.dispatcher.recovery import restore, unswept
 from penstock.dispatcher.requests import Desk, OnTokens
 from penstock.engine.base import MakeEngine, Stall
 from penstock.errors import DispatcherError, StoreError, TaskError, Unreachable
@@ -104,6 +104,7 @@ class Dispatcher:
         self._events: list[Event] = []
         self._unwritten = 0
         self._stepping = False  # a step is scheduled
+        self._first_step = True  # in which all that is live comes in
         self._held = False  # the loop waits for the disk
         self._took_over = False  # before that nothing is decided
         self._awaiting_step: list[asyncio.Future[None]] = []
@@ -320,8 +321,7 @@ class Dispatcher:
         )
         first += [e for e in events if not isinstance(e, PauseSet) or self._has(e)]
         if self._inner is not None:
-            restored = [r.task for e in events if isinstance(e, Restored) for r in e.records]
-            first += self._inner.taken_in(restored, {task.id for task in restored}.__contains__)
+            first += self._inner.restored([e for e in events if isinstance(e, Restored)])
         self._events[:0] = first  # what was adopted may have ended already
         if self.story.is_heard:
             live = [record for e in events if isinstance(e, Restored) for record in e.records]
@@ -444,7 +444,9 @@ class Dispatcher:
     def _step(self) -> None:
         events, self._events = self._events, []
         now = self._clock.now()
-        decisions = self._scheduler.apply_all(events, now)
+        with unswept() if self._first_step else nullcontext():
+            decisions = self._scheduler.apply_all(events, now)
+        self._first_step = False
         if decisions:
             self._act(decisions)
         for stepped in self._awaiting_step:

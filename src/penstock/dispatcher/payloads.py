@@ -21,7 +21,7 @@ from penstock.trace import attempt_context
 
 TapOf: TypeAlias = Callable[[str], Callable[[str], None] | None]
 
-_MOST_TASKS = 100_000
+MOST_TASKS = 100_000
 _MOST_BYTES = 64 * 1024 * 1024
 
 
@@ -43,7 +43,7 @@ class Payloads:
     def keep(self, arrivals: Iterable[Arrival]) -> None:
         kept = self._kept
         for record, payload in arrivals:
-            if len(kept) >= _MOST_TASKS or self._bytes >= _MOST_BYTES:
+            if len(kept) >= MOST_TASKS or self._bytes >= _MOST_BYTES:
                 return
             kept[record.task.id] = record.task, payload
             self._bytes += len(payload)

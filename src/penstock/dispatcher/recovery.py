@@ -2,33 +2,59 @@
 
 from __future__ import annotations
 
+import gc
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
+from penstock.config.own_calls import own_lanes
 from penstock.diagnosis.history import Epoch
-from penstock.dispatcher.payloads import Payloads
+from penstock.dispatcher.payloads import MOST_TASKS, Payloads
 from penstock.engine.base import Engine, Key
 from penstock.model import OnCrash, Plant, State, TaskRecord
 from penstock.scheduling.budget import day_of
-from penstock.scheduling.messages import CancelAsked, Event, PauseSet, Restored, SlotsSet, Spent, Start
+from penstock.scheduling.messages import (
+    Backlog,
+    CancelAsked,
+    Event,
+    PauseSet,
+    Restored,
+    SlotsSet,
+    Spent,
+    Start,
+)
 from penstock.store.base import Store
 
 log = logging.getLogger("penstock.dispatcher")
+
+_FEW = 10_000  # payloads of a long queue that are read before the first start; the others are read for theirs
+
+
+@contextmanager
+def unswept() -> Iterator[None]:
+    """Objects are made by the million, and all of them stay: looking for garbage among them doubles the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 async def restore(
     store: Store, engine: Engine, payloads: Payloads, plant: Plant, before: Epoch | None, now: float
 ) -> tuple[list[Event], int]:
     """The events that bring a new scheduler to where the store is, and the number of the last arrival."""
-    arrivals = await store.live()
-    payloads.keep(arrivals)
-    records = [a.record for a in arrivals]
+    with unswept():
+        records, queued, seen = await _live(store, payloads, own_lanes(plant))
     running = [r for r in records if r.state is State.RUNNING and r.task.on_crash is not OnCrash.CANCEL]
     adopted = await _adopt(engine, payloads, plant, running)  # first: what nobody awaits may end meanwhile
-    live = {r.task.id for r in records}
-    needed = {n for r in records for n in r.task.after} - live
+    needed = {n for r in records for n in r.task.after} - {r.task.id for r in records}
+    for backlog in queued if needed else ():
+        needed.difference_update(backlog.ids)
     ended = await store.states(needed) if needed else {}
-    snapshot = await store.snapshot(now)
+    snapshot = await store.conditions(now)
     events: list[Event] = []
     today = day_of(now)
     for day in (today - 1, today):  # what calls cost yesterday tells what to expect of today's first
@@ -60,9 +86,32 @@ async def restore(
         if killed:
             log.warning("%d processes that it had left behind were killed", killed)
     died_at = before.ended_at if before is not None else None
-    events.append(Restored(records, ended, died_at, adopted))
+    events.append(Restored(records, ended, died_at, adopted, queued))
     events += [CancelAsked(task) for task in await _cancelled(store, adopted)]
-    return events, records[-1].number if records else 0
+    return events, seen
+
+
+async def _live(
+    store: Store, payloads: Payloads, lanes: Collection[str]
+) -> tuple[list[TaskRecord], list[Backlog], int]:
+    """All that has not ended, and the number of the last: the first with their payloads, of the rest what it takes.
+
+    A record of each of a million tasks would take longer to make than all that follows.
+    """
+    records: list[TaskRecord] = []
+    queued: list[Backlog] = []
+    with_payloads = _FEW if await store.is_long(MOST_TASKS) else MOST_TASKS
+    while page := await store.arrivals(records[-1].number if records else 0):
+        payloads.keep(page)
+        records += [arrival.record for arrival in page]
+        if len(records) >= with_payloads:
+            break
+    seen = records[-1].number if records else 0
+    while page and (more := await store.queued(seen, lanes)) is not None:
+        seen = more.last
+        queued += more.backlogs
+        records += [arrival.record for arrival in await store.fetch(more.others)] if more.others else ()
+    return records, queued, seen
 
 
 async def _adopt(

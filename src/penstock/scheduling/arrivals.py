@@ -14,6 +14,7 @@ from penstock.scheduling.agenda import Agenda
 from penstock.scheduling.capacity import HostState
 from penstock.scheduling.endings import INHERITED, Endings
 from penstock.scheduling.messages import (
+    Backlog,
     Decision,
     GateChange,
     Move,
@@ -84,29 +85,78 @@ class Arrivals:
             self._admit(entry, task, event.ended, now, task.not_before)
 
     def restored(self, event: Restored, now: float) -> None:
+        began = self._seq  # the order of arrival is told by numbers, whatever comes in which heap
         made: list[tuple[Entry, TaskRecord]] = []
         for record in event.records:
             task = record.task
             if task.id not in self._roster.tasks:
+                self._seq = began + record.number - 1
                 entry = self._entry(record, now)
                 entry.tries = record.tries
                 entry.faults = record.host_faults
                 made.append((entry, record))
+        queued = [some for b in event.queued for some in self._entries(b, began, now)]  # before any is let in
+        first = min((entries[0].seq for entries in queued), default=0)
         for entry, record in made:
-            if record.task.on_crash is OnCrash.CANCEL:
-                ran = record.attempts if record.state is State.RUNNING else None
-                self._endings.end(
-                    entry, "cancel", now, None, "the connection it was asked on is gone", attempt=ran
-                )
-            elif record.state is State.RUNNING:
-                host = self._world.hosts.get(record.host or "")
-                if host is not None and (entry.id, entry.attempt) in event.adopted:
-                    self._adopt(entry, record, host, now)
-                else:
-                    self._recover(entry, record, event, now)
+            if first and entry.seq > first:
+                self._queue_all(queued, now)
+                first = 0
+            self._let_in(entry, record, event, now)
+        if first:
+            self._queue_all(queued, now)
+        last = [entry.seq for entry, _ in made[-1:]] + [entries[-1].seq for entries in queued]
+        self._seq = max(began, *last) if last else began
+
+    def _let_in(self, entry: Entry, record: TaskRecord, event: Restored, now: float) -> None:
+        if record.task.on_crash is OnCrash.CANCEL:
+            ran = record.attempts if record.state is State.RUNNING else None
+            self._endings.end(
+                entry, "cancel", now, None, "the connection it was asked on is gone", attempt=ran
+            )
+        elif record.state is State.RUNNING:
+            host = self._world.hosts.get(record.host or "")
+            if host is not None and (entry.id, entry.attempt) in event.adopted:
+                self._adopt(entry, record, host, now)
             else:
-                later = max(record.task.not_before or 0.0, record.retry_at or 0.0)
-                self._admit(entry, record.task, event.ended, now, later or None)
+                self._recover(entry, record, event, now)
+        else:
+            later = max(record.task.not_before or 0.0, record.retry_at or 0.0)
+            self._admit(entry, record.task, event.ended, now, later or None)
+
+    def _entries(self, backlog: Backlog, began: int, now: float) -> list[list[Entry]]:
+        """Made in one go, for a million of them are what a new dispatcher waits for; in stretches in order.
+
+        Where the clock was set back a task that came later is before those that came first.
+        """
+        task, tasks = backlog.task, self._roster.tasks
+        shape = self._world.known_shape(task) or self._make_shape(task, now)
+        retries = self._retry.retries if task.retries is None else task.retries
+        priority, level_s = task.priority, task.priority * self._aging_s
+        stretches: list[list[Entry]] = [[]]
+        made = stretches[0]
+        at, key = -1.0, 0.0
+        for number, id, queued_at in zip(backlog.numbers, backlog.ids, backlog.queued_at, strict=True):
+            if id in tasks:
+                continue
+            if queued_at != at:  # those of one submit share their key
+                before, at, key = key, queued_at, (queued_at if 0 < queued_at <= now else now) + level_s
+                if key < before and made:
+                    made = []
+                    stretches.append(made)
+            tasks[id] = entry = Entry(id, shape, priority, retries, began + number)
+            entry.key = key
+            made.append(entry)
+        return [some for some in stretches if some]
+
+    def _queue_all(self, queued: list[list[Entry]], now: float) -> None:
+        for entries in queued:
+            shape = entries[0].shape
+            if len(shape.tiers) > 1:  # how long each has waited says where it queues
+                for entry in entries:
+                    self._queueing.queue(entry, now)
+            else:
+                shape.variants[0].push_all(entries)
+                self._agenda.wake(shape.variants[0])
 
     def _adopt(self, entry: Entry, record: TaskRecord, host: HostState, now: float) -> None:
         """Its attempt goes on: to the task nothing has happened."""

@@ -21,6 +21,18 @@ class Submitted(NamedTuple):
     ended: Mapping[str, State] = {}
 
 
+class Backlog(NamedTuple):
+    """Tasks alike that were never tried and wait for nothing but their turn, in order of arrival.
+
+    A queue of a million is told in these: a record of each would take longer to make than to queue it.
+    """
+
+    task: Task  # what they have in common; its id and its time are nobody's
+    numbers: Sequence[int]
+    ids: Sequence[str]
+    queued_at: Sequence[float]
+
+
 class Restored(NamedTuple):
     """Live tasks of the store at start-up. Running ones were interrupted when their dispatcher died, but for those
     whose attempts are adopted: they outlived it, and go on."""
@@ -29,6 +41,7 @@ class Restored(NamedTuple):
     ended: Mapping[str, State] = {}
     crashed_at: float | None = None
     adopted: Collection[tuple[str, int]] = ()  # task and attempt
+    queued: Sequence[Backlog] = ()  # those of which no record is needed
 
 
 class Finished(NamedTuple):

@@ -207,6 +207,21 @@ class WorkClass:
             self.head = entry
             self.source = source
 
+    def push_all(self, entries: list[Entry]) -> None:
+        """As `push` of each: entries of one priority that were never tried, in order among themselves."""
+        self.push(entries[0])
+        fifo = self._fifos[entries[0].priority]
+        assert fifo is not None
+        if not fifo or fifo[-1] is not entries[0]:  # others are behind the first, and maybe before the last
+            for entry in entries[1:]:
+                self.push(entry)
+            return
+        for entry in entries:
+            entry.work_class = self
+            entry.status = READY
+        fifo.extend(entries[1:])
+        self.n += len(entries) - 1
+
     def _late(self, priority: int) -> list[tuple[float, int, Entry]]:
         late = self._lates[priority]
         if late is None:

@@ -7,7 +7,7 @@ Clients submit and read; one dispatcher at a time owns the store and records its
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -17,7 +17,7 @@ from penstock.diagnosis.history import History as History
 from penstock.diagnosis.history import Owner as Owner
 from penstock.diagnosis.history import Queue as Queue
 from penstock.model import Attempt, Plant, State, Task, TaskRecord
-from penstock.scheduling.messages import Decision
+from penstock.scheduling.messages import Backlog, Decision
 from penstock.store.pages import MOST_COUNTED as MOST_COUNTED
 from penstock.store.pages import TaskCount as TaskCount
 from penstock.store.pages import TaskPage as TaskPage
@@ -70,6 +70,14 @@ class Arrival(NamedTuple):
 
     record: TaskRecord  # its task's payload is None
     payload: bytes
+
+
+class Queued(NamedTuple):
+    """A page of live tasks as a dispatcher takes over a long queue: the most of them in a few words."""
+
+    last: int  # the number of the last one
+    backlogs: list[Backlog]
+    others: list[str]  # those with more to tell: they ran, wait after others or for a time, or are set apart
 
 
 class RunCount(NamedTuple):
@@ -439,6 +447,15 @@ class Store(Protocol):
 
     async def incoming(self, after: int, limit: int = 10_000) -> tuple[list[Request], list[Arrival]]:
         """`requests()`, then `arrivals()`: what a request is about is among the arrivals, or came before them."""
+
+    async def is_long(self, tasks: int) -> bool:
+        """Whether more than so many have not ended; others are not counted."""
+
+    async def queued(self, after: int, lanes: Collection[str] = (), limit: int = 50_000) -> Queued | None:
+        """The next live tasks whose number is beyond `after`; those of these lanes are set apart. None: no more."""
+
+    async def conditions(self, now: float) -> Snapshot:
+        """As `snapshot`, but for what is counted: nothing waits and nothing runs in it."""
 
     async def fetch(self, ids: Sequence[str]) -> list[Arrival]:
         """These tasks again, live or ended, with their payloads, in order of arrival."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from penstock.model import TaskRecord
+from penstock.model import Task, TaskRecord
 from penstock.scheduling.budget import day_of
+from penstock.scheduling.messages import Backlog
 from penstock.scheduling.routes import route_key
 from penstock.store.base import (
     Arrival,
     Epoch,
     HostStatus,
+    Queued,
     Request,
     Snapshot,
     Spending,
@@ -100,6 +102,32 @@ def read_again(session: Session, ids: Sequence[str]) -> list[Arrival]:
     return [Arrival(record_of(row), row[-1] or b"null") for row in rows]
 
 
+def read_queued(session: Session, after: int, lanes: Collection[str], limit: int) -> Queued | None:
+    """In one pass over the rows, and with nothing made for each: there may be a million."""
+    rows = session.rows("queued", json_text(list(lanes)), after, limit)
+    if not rows:
+        return None
+    others: list[str] = []
+    alike: dict[tuple[Any, ...], tuple[list[int], list[str], list[float]]] = {}
+    for row in rows:
+        if not row[3]:
+            others.append(row[1])
+            continue
+        asked = row[4:]
+        found = alike.get(asked)
+        if found is None:
+            found = alike[asked] = [], [], []
+        found[0].append(row[0])
+        found[1].append(row[1])
+        found[2].append(row[2])
+    backlogs = []
+    for (kind, lane, host, model, needs, priority, retries), told in alike.items():
+        units = units_of(needs)
+        task = Task(kind, None, priority, lane, needs=units, host=host, model=model, retries=retries)
+        backlogs.append(Backlog(task, *told))
+    return Queued(rows[-1][0], backlogs, others)
+
+
 def read_spending(session: Session, day: int) -> list[Spending]:
     return [Spending(*row) for row in session.rows("spending", day)]
 
@@ -114,6 +142,10 @@ def read_snapshot(session: Session, at: float, ownership: Ownership) -> Snapshot
         else:
             running[ran_on, lane] = running.get((ran_on, lane), 0) + count
     return snapshot_of(session, at, ownership, queued, running)
+
+
+def read_conditions(session: Session, at: float, ownership: Ownership) -> Snapshot:
+    return snapshot_of(session, at, ownership, {}, {})
 
 
 def read_owner(session: Session, ownership: Ownership) -> Epoch | None:

@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -32,6 +32,7 @@ from penstock.store.base import (
     Maker,
     Owner,
     Queue,
+    Queued,
     Request,
     RunCount,
     Snapshot,
@@ -55,10 +56,12 @@ from penstock.store.reads import (
     read_again,
     read_arrivals,
     read_bare_tasks,
+    read_conditions,
     read_ended,
     read_events,
     read_incoming,
     read_owner,
+    read_queued,
     read_requests,
     read_snapshot,
     read_spending,
@@ -477,6 +480,15 @@ class SqlStore:
 
     async def incoming(self, after: int, limit: int = 10_000) -> tuple[list[Request], list[Arrival]]:
         return await self._read_as_owner(partial(read_incoming, after=after, limit=limit))
+
+    async def is_long(self, tasks: int) -> bool:
+        return bool(await self._read_as_owner(lambda c: c.rows("live_beyond", tasks)))
+
+    async def queued(self, after: int, lanes: Collection[str] = (), limit: int = 50_000) -> Queued | None:
+        return await self._read_as_owner(partial(read_queued, after=after, lanes=lanes, limit=limit))
+
+    async def conditions(self, now: float) -> Snapshot:
+        return await self._read_as_owner(partial(read_conditions, at=now, ownership=self._ownership))
 
     async def fetch(self, ids: Sequence[str]) -> list[Arrival]:
         return await self._read_as_owner(partial(read_again, ids=ids))

@@ -320,6 +320,17 @@ LEFT JOIN (SELECT * FROM records WHERE number > $1::bigint AND ended_at IS NULL 
      ON true
 ORDER BY r.number
 
+-- name: live_beyond
+SELECT number FROM tasks WHERE ended_at IS NULL ORDER BY number LIMIT 1 OFFSET $1::bigint
+
+-- name: queued
+SELECT number, id, queued_at,
+       state = 'queued' AND attempts = 0 AND tries = 0 AND host_faults = 0 AND retry_at IS NULL AND "after" IS NULL
+       AND not_before IS NULL AND deadline IS NULL AND on_crash <> 'cancel' AND lane <> ALL ($1::text[]),
+       kind, lane, host, model, needs, priority, retries
+FROM tasks
+WHERE number > $2::bigint AND ended_at IS NULL ORDER BY number LIMIT $3::bigint
+
 -- name: fetch
 SELECT r.*, convert_to((SELECT f.payload FROM full_records AS f WHERE f.number = r.number), 'UTF8')
 FROM records AS r

@@ -252,6 +252,18 @@ FROM (SELECT EXISTS (SELECT 1 FROM requests WHERE answered_at IS NULL) AS asked)
 LEFT JOIN (SELECT * FROM records WHERE number > ? AND ended_at IS NULL ORDER BY number LIMIT ?) AS r ON 1
 ORDER BY r.number
 
+-- name: live_beyond
+SELECT number FROM tasks WHERE ended_at IS NULL ORDER BY number LIMIT 1 OFFSET ?
+
+-- name: queued
+SELECT number, id, queued_at,
+       state = 'queued' AND attempts = 0 AND tries = 0 AND host_faults = 0 AND retry_at IS NULL AND "after" IS NULL
+       AND not_before IS NULL AND deadline IS NULL AND on_crash <> 'cancel'
+       AND lane NOT IN (SELECT value FROM json_each(?)),
+       kind, lane, host, model, needs, priority, retries
+FROM tasks
+WHERE number > ? AND ended_at IS NULL ORDER BY number LIMIT ?
+
 -- name: fetch
 SELECT r.*, CAST((SELECT f.payload FROM full_records AS f WHERE f.number = r.number) AS BLOB)
 FROM records AS r
