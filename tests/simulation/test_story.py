@@ -89,7 +89,8 @@ class ToldScheduler(Scheduler):
                 )
                 queued = [r for r in event.records if r.state is State.QUEUED]
                 self.heard.interrupted |= {r.task.id for r in queued if r.attempts}
-                self.heard.interrupted |= {r.task.id for r in queued} & self.heard.revived
+                in_short = {id for backlog in event.queued for id in backlog.ids}
+                self.heard.interrupted |= {*(r.task.id for r in queued), *in_short} & self.heard.revived
         decisions = super().apply_all(events, now)
         self._story.decided(decisions)
         return decisions

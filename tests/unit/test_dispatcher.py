@@ -206,3 +206,32 @@ async def test_slots_that_tune_themselves_go_on_where_they_were(tmp_path: Path) 
         await p.wait(await p.submit(Task("k", {"duration_s": 0})))
         host = (await p.snapshot()).hosts["auto"]
     assert (host.slots, host.detail) == (6, "as before")
+
+
+async def test_promise_1_a_long_queue_is_taken_over_whole(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most of it without a record or a payload in memory: all run in their order, with what was asked of them."""
+    monkeypatch.setattr("penstock.dispatcher.recovery.MOST_TASKS", 20)
+    monkeypatch.setattr("penstock.dispatcher.recovery._FEW", 5)
+    monkeypatch.setattr("penstock.dispatcher.payloads.MOST_TASKS", 5)
+    many = [Task("k", {"value": i}, priority=i % 3, id=f"t{i:02d}") for i in range(60)]
+    many[3] = Task("k", id="t03", after=("t59",))  # read in full, after one that is not
+    many[40] = Task("k", id="t40", after=("t41", "t02"))
+    many[41] = Task("k", id="t41", deadline=1.0)
+    async with penstock.open(config, dispatch=False) as p:
+        await p.submit_many(many)
+        await p.cancel("t50")
+    async with penstock.open(config) as p:
+        for task in many:
+            await p.wait(task.id)
+        ended = {task.id: await p.get(task.id) for task in many}
+    assert len(ended) == 60
+    states = {id: record.state for id, record in ended.items() if record.state is not State.DONE}
+    assert states == {"t40": State.FAILED, "t41": State.FAILED, "t50": State.CANCELLED}
+    started = [r for r in ended.values() if r.started_at is not None and r.task.id != "t03"]
+    in_order = sorted(started, key=lambda r: (r.started_at, r.task.priority, r.number))
+    assert [r.task.priority for r in in_order] == sorted(r.task.priority for r in started)
+    assert [r.value for r in in_order] == [int(r.task.id[1:]) for r in in_order]
+    assert ended["t03"].started_at is not None
+    assert ended["t03"].started_at >= (ended["t59"].ended_at or 0)
