@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 
@@ -103,6 +104,17 @@ def test_queries_are_read_by_name() -> None:
     queries = named_queries("sqlite/queries.sql")
     assert all(queries.values())
     assert not [name for name, text in queries.items() if "--" in text or text.endswith(";")]
+
+
+def test_both_databases_have_the_same_queries() -> None:
+    """By name, and with as many parameters; what is left over is a database's own."""
+    ours, theirs = named_queries("sqlite/queries.sql"), named_queries("postgres/queries.sql")
+    assert ours.keys() - theirs.keys() == {"forget_numbers"}
+    for name, text in ours.items():
+        if name in theirs and "{rows}" not in text:
+            numbered = [int(place) for place in re.findall(r"\?(\d+)", text)]
+            count = max(numbered, default=text.count("?"))
+            assert count == max(map(int, re.findall(r"\$(\d+)", theirs[name])), default=0), name
 
 
 def test_columns_that_are_null_everywhere_are_not_sent() -> None:
