@@ -57,7 +57,7 @@ def binaries() -> Path:
 class PostgresServer:
     """`durable` waits for the disk as a real one does. `settings` go into postgresql.conf, `hba` before its own.
 
-    `within` is the folder that its own is made in.
+    `within` is the folder that its own is made in. A `standby_of` another follows that one, until it is promoted.
     """
 
     user = "postgres"
@@ -69,6 +69,7 @@ class PostgresServer:
         settings: Mapping[str, str] | None = None,
         hba: Sequence[str] = (),
         within: Path | None = None,
+        standby_of: PostgresServer | None = None,
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-pg-", dir=within))
         self.data = self.folder / "data"
@@ -88,7 +89,11 @@ class PostgresServer:
         os.close(reading)
         self._process: subprocess.Popen[bytes] | None = None
         init = ("--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C", f"--username={self.user}")
-        self._call("initdb", *init, f"--pgdata={self.data}")
+        if standby_of is None:
+            self._call("initdb", *init, f"--pgdata={self.data}")
+        else:
+            where = ("-h", str(standby_of.folder), "-p", str(standby_of.port), "-U", self.user)
+            self._call("pg_basebackup", *where, "-D", str(self.data), "-R", "-c", "fast", "--no-sync")
         chosen = _SETTINGS | ({} if durable else _FLEETING) | dict(settings or {})
         self.set(chosen)
         self.allow(hba)
@@ -161,6 +166,10 @@ class PostgresServer:
     def go_on(self) -> None:
         for pid in self._processes():
             os.kill(pid, signal.SIGCONT)
+
+    def promote(self) -> None:
+        """A standby becomes a primary."""
+        self.sql("SELECT pg_promote(true, 60)")
 
     def reload(self) -> None:
         if self._process is not None:

@@ -88,7 +88,7 @@ class Doctor:
                 if self._parts.dispatching:
                     await asyncio.shield(store.record([]))  # passes when all before it is on the disk
         except TimeoutError:
-            return _check("failing", f"it has not answered for {_LOOK_S:g} s", queued=0)
+            return _check("failing", store.trouble or f"it has not answered for {_LOOK_S:g} s", queued=0)
         except StoreError as error:
             return _check("failing", str(error), queued=0)
         if store.trouble is not None:

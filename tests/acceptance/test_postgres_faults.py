@@ -1,0 +1,468 @@
+"""A store in PostgreSQL under what really happens to databases: each on a real server that the test may ruin.
+
+Restarts, crashes, connections that are cut (also in the middle of a commit), servers that are read-only, full,
+without a connection left or without us among their users, and one that another takes over from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.errors import DispatcherError, StoreError
+from penstock.model import State, Task
+from penstock.store.base import Store, StoredEvent, TaskFilter
+from penstock.store.postgres import PostgresStore
+from penstock.store.postgres_database import PostgresDatabase
+from tests.conformance.store_rig import ME, PATIENCE_S, T0, done, opened, run_through, start, tasks
+from tests.postgres_proxy import PostgresProxy
+from tests.postgres_rig import fresh_schema
+from tools.postgres_server import PostgresServer
+
+ROOT = Path(__file__).parents[2]
+SECRET = "pa55-w0rd"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    """One for this module: its tests leave it as they found it."""
+    with PostgresServer(settings={"wal_level": "replica", "max_wal_senders": "4"}) as started:
+        yield started
+
+
+@pytest.fixture
+def url(server: PostgresServer) -> str:
+    return server.url(more=f"schema={fresh_schema()}")
+
+
+@pytest.fixture
+def proxy(server: PostgresServer) -> Iterator[PostgresProxy]:
+    with PostgresProxy(server.port) as between:
+        yield between
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.02)
+
+
+async def all_events(store: Store) -> list[StoredEvent]:
+    events: list[StoredEvent] = []
+    while page := await store.events(events[-1].number if events else 0):
+        events += page
+    return events
+
+
+# ---- away and back
+
+
+@pytest.mark.parametrize("how", ["fast", "immediate"])
+async def test_decisions_wait_for_a_server_that_restarts(server: PostgresServer, url: str, how: str) -> None:
+    async with opened(PostgresStore(url)) as store:
+        await store.acquire(ME, T0)
+        ids = await store.submit(tasks(20))
+        bell = store.wake_bell()
+        await bell.wait(0)
+        server.stop(how)
+        try:
+            written = store.record(run_through(ids))
+            await until(lambda: store.trouble)
+            assert store.trouble is not None
+            assert store.name in store.trouble
+            assert "\n" not in store.trouble
+            submitted = asyncio.ensure_future(store.submit(tasks(1)))
+            read = asyncio.ensure_future(store.arrivals(0))
+        finally:
+            server.start()
+        async with asyncio.timeout(PATIENCE_S):
+            await written
+            await submitted
+            await read
+            await bell.wait()
+        assert store.trouble is None
+        assert (await store.snapshot(T0)).ended == {State.DONE: 20}
+        ended = Counter(event.task for event in await all_events(store) if event.type == "ended")
+        assert set(ended.values()) == {1}
+        async with asyncio.timeout(PATIENCE_S):
+            while await store.owned_by() is None:  # noqa: ASYNC110 - its lock was lost with the server
+                await asyncio.sleep(0.05)
+        await store.record([])  # the same dispatcher goes on
+
+
+async def test_a_client_is_told_when_nobody_is_there(
+    server: PostgresServer, url: str, proxy: PostgresProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PostgresDatabase, "patience_s", 0.3)
+    async with opened(PostgresStore(proxy.url(url))) as store:
+        await store.submit(tasks(1))
+        proxy.refuse()
+        for asked in (store.submit(tasks(1)), store.tasks(TaskFilter())):
+            with pytest.raises(StoreError, match="check"):
+                await asked
+        proxy.refuse(False)
+        assert len(await store.submit(tasks(1))) == 1
+        assert len(await store.tasks(TaskFilter())) == 2
+
+
+async def test_a_dispatcher_works_on_through_restarts(
+    server: PostgresServer, url: str, tmp_path: Path
+) -> None:
+    """Every acknowledged task ends exactly once, whatever the server did meanwhile."""
+    (tmp_path / "work.py").write_text("async def double(n):\n    return 2 * n\n")
+    config = tmp_path / "penstock.toml"
+    config.write_text(f'store = "{url}"\n[hosts.h]\ntype = "python"\ncall = "work:double"\nslots = 4\n')
+    async with penstock.open(config) as p:
+        runs = []
+        for round in range(4):
+            if round:
+                await asyncio.to_thread(server.restart, "immediate" if round % 2 else "fast")
+            runs.append(await p.submit_many([Task("k", n) for n in range(50)]))
+        async with asyncio.timeout(2 * PATIENCE_S):
+            for run in runs:
+                values = {result.value async for result in run.results()}
+                assert values == set(range(0, 100, 2))
+    async with opened(PostgresStore(url)) as store:
+        ended = Counter(event.task for event in await all_events(store) if event.type == "ended")
+        assert len(ended) == 200
+        assert set(ended.values()) == {1}
+
+
+# ---- commits nobody confirmed
+
+
+Act = Callable[[Store, str], Awaitable[None]]
+
+
+async def _submit(store: Store, id: str) -> None:
+    await store.submit([Task("new", id="the-new-one")])
+
+
+async def _record(store: Store, id: str) -> None:
+    await store.record([start(id), done(id)])
+
+
+@pytest.mark.parametrize("when", ["cut_before", "cut_after"])
+@pytest.mark.parametrize(
+    ("act", "word"), [(_submit, b"COMMIT"), (_submit, b"the-new-one"), (_record, b"surtr")]
+)
+async def test_a_commit_that_is_cut_is_neither_lost_nor_there_twice(
+    url: str, proxy: PostgresProxy, when: str, act: Act, word: bytes
+) -> None:
+    """Before the server has it, or after it did it and before anybody heard."""
+    async with opened(PostgresStore(proxy.url(url))) as store:
+        await store.acquire(ME, T0)
+        (id,) = await store.submit(tasks(1))
+        (other,) = await store.submit(tasks(1))
+        await _record(store, other)  # its statement is known to the server now
+        getattr(proxy, when)(lambda data: word in data)
+        async with asyncio.timeout(PATIENCE_S):
+            await act(store, id)
+        assert proxy.cuts == 1
+        counts = Counter((e.type, e.task) for e in await all_events(store) if e.task in (id, "the-new-one"))
+        if act is _record:
+            assert counts == {("submitted", id): 1, ("started", id): 1, ("ended", id): 1}
+        else:
+            assert counts == {("submitted", id): 1, ("submitted", "the-new-one"): 1}
+        numbers = [event.number for event in await all_events(store)]
+        assert numbers == list(range(1, len(numbers) + 1)), "no number is lost or used twice"
+
+
+async def test_many_cuts_under_load_lose_nothing(url: str, proxy: PostgresProxy) -> None:
+    async with opened(PostgresStore(proxy.url(url))) as store:
+        await store.acquire(ME, T0)
+
+        async def work(run: str) -> None:
+            for _ in range(15):
+                ids = await store.submit(tasks(3), run)
+                await store.record(run_through(ids))
+
+        async def cut() -> None:
+            for _ in range(8):
+                await asyncio.sleep(0.05)
+                proxy.cut()
+
+        async with asyncio.timeout(2 * PATIENCE_S):
+            await asyncio.gather(cut(), *(work(f"r{n}") for n in range(4)))
+        assert (await store.snapshot(T0)).ended == {State.DONE: 180}
+        events = await all_events(store)
+        assert [e.number for e in events] == list(range(1, len(events) + 1))
+        assert Counter(e.type for e in events if e.task) == {"started": 180, "ended": 180}
+
+
+# ---- who dispatches
+
+
+async def test_one_that_is_cut_off_is_deposed_and_can_change_nothing(url: str, proxy: PostgresProxy) -> None:
+    async with opened(PostgresStore(url)) as other:
+        (id,) = await other.submit(tasks(1))
+        hung = PostgresStore(proxy.url(url), grace_s=0.1)
+        await hung.open()
+        try:
+            epoch, _ = await hung.acquire(ME, T0)
+            assert await other.wait_vacant(0) is False
+            proxy.hang()
+            assert await other.wait_vacant(PATIENCE_S) is True
+            assert await other.owned_by() is None
+            mine, before = await other.acquire(ME, T0 + 9)
+            assert before is not None
+            assert (before.number, mine.number) == (epoch.number, epoch.number + 1)
+            proxy.flow()
+            with pytest.raises(DispatcherError, match="another dispatcher took over"):
+                await hung.record([start(id), done(id)])
+            with pytest.raises(DispatcherError):
+                await hung.heartbeat(epoch.number, T0 + 10)
+            await other.record([start(id)])
+        finally:
+            proxy.flow()
+            await hung.close()
+        owner = await other.owned_by()
+        assert owner is not None
+        assert owner.number == mine.number
+        assert [e.type for e in await all_events(other) if e.task == id] == ["submitted", "started"]
+
+
+# ---- servers that do not do all
+
+
+async def test_a_read_only_server_pauses_work(server: PostgresServer, url: str) -> None:
+    async with opened(PostgresStore(url)) as store:
+        await store.acquire(ME, T0)
+        (id,) = await store.submit(tasks(1))
+        server.set({"default_transaction_read_only": "on"})
+        server.reload()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while server.sql("SHOW default_transaction_read_only") != "on":  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.02)
+            written = store.record([start(id), done(id)])
+            await until(lambda: store.trouble)
+            assert "read-only" in (store.trouble or "")
+            assert (await store.get(id)) is not None, "it is still read"
+        finally:
+            server.set({"default_transaction_read_only": "off"})
+            server.reload()
+        async with asyncio.timeout(PATIENCE_S):
+            await written
+        assert store.trouble is None
+
+
+async def test_a_promoted_standby_is_gone_on_with(tmp_path: Path) -> None:
+    """Nothing acknowledged is lost where the standby confirms commits, and nothing is there twice."""
+    with PostgresServer() as primary, PostgresServer(standby_of=primary) as standby:
+        primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        primary.reload()
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        place = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
+        async with opened(PostgresStore(place)) as store:
+            await store.acquire(ME, T0)
+            ids = await store.submit(tasks(10))
+            await store.record(run_through(ids[:5]))
+            primary.kill()
+            written = store.record(run_through(ids[5:]))
+            await until(lambda: store.trouble)
+            standby.promote()
+            async with asyncio.timeout(PATIENCE_S):
+                await written
+            assert (await store.snapshot(T0)).ended == {State.DONE: 10}
+            assert Counter(e.type for e in await all_events(store) if e.task)["ended"] == 10
+
+
+async def test_a_server_without_a_connection_left_says_so(server: PostgresServer) -> None:
+    server.sql("CREATE ROLE few LOGIN SUPERUSER CONNECTION LIMIT 0")
+    server.sql("ALTER ROLE few NOSUPERUSER")
+    with pytest.raises(StoreError, match="no connection left; raise max_connections"):
+        await PostgresStore(server.url(user="few")).open()
+
+
+async def test_a_full_disk_loses_nothing_and_recording_goes_on(tmp_path: Path) -> None:
+    """The tables lie on a disk of a few megabytes, in a mount namespace of its own."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    for folder in (tmp_path, *tmp_path.parents):  # the server runs as another user where we are root
+        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    script = 'mount -t tmpfs -o size=6m tmpfs "$1" && exec "$2" "$3" "$1"'
+    program = Path(__file__).with_name("postgres_full_disk.py")
+    if os.geteuid() != 0:
+        pytest.skip("a server on a disk of its own needs root")
+    process = await asyncio.create_subprocess_exec(
+        *("unshare", "--mount", "sh", "-c", script, "sh", str(disk), sys.executable, str(program)),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(4 * PATIENCE_S):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    told = json.loads(out)
+    assert len(told["acknowledged"]) > 100
+    assert "no space left on the server's disk; free some there" in told["refusal"]
+    assert told["trouble"] == told["refusal"]
+    assert told["after"] is None
+    assert told["done"] == len(told["acknowledged"])
+
+
+# ---- coming in
+
+
+async def test_who_is_not_let_in_is_told_without_the_password(server: PostgresServer) -> None:
+    server.sql(f"SET password_encryption = 'scram-sha-256'; CREATE ROLE guest LOGIN PASSWORD '{SECRET}'")
+    server.allow(["host all guest 127.0.0.1/32 scram-sha-256"])
+    server.reload()
+    right = f"postgresql://guest:{SECRET}@127.0.0.1:{server.port}/postgres?schema={fresh_schema()}"
+    wrong = right.replace(SECRET, "wrong-" + SECRET)
+    server.sql("GRANT CREATE ON DATABASE postgres TO guest")
+    store = PostgresStore(right)
+    assert SECRET not in store.name
+    async with opened(store):
+        assert len(await store.submit(tasks(1))) == 1
+    for place, told in (
+        (wrong, "does not let this user in"),
+        (right.replace("/postgres?", "/nowhere?"), "no such database"),
+        (right.replace(f":{server.port}/", ":1/"), "cannot be reached"),
+    ):
+        with pytest.raises(StoreError, match=told) as refusal:
+            await PostgresStore(place).open()
+        assert SECRET not in str(refusal.value)
+        assert "\n" not in str(refusal.value)
+
+
+def self_signed(folder: Path, name: str, *about: str) -> Path:
+    keys = ("-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.crt"))
+    command = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *about, *keys)
+    subprocess.run(command, check=True, capture_output=True)
+    return folder / f"{name}.crt"
+
+
+# ---- behind PgBouncer
+
+
+@asynccontextmanager
+async def bouncer(server: PostgresServer, folder: Path, mode: str, more: str = "") -> AsyncIterator[int]:
+    program = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin")
+    if program is None:
+        pytest.skip("pgbouncer is not installed")
+    with PostgresProxy(server.port) as free:  # a port that was free a moment ago
+        port = free.port
+    settings = folder / f"{mode}.ini"
+    (folder / "users.txt").write_text('"postgres" ""\n')
+    settings.write_text(
+        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n"
+        f"auth_file = {folder}/users.txt\npool_mode = {mode}\nunix_socket_dir =\n"
+        "ignore_startup_parameters = extra_float_digits\ndefault_pool_size = 20\n"
+        f"{more}\n[databases]\npostgres = host=127.0.0.1 port={server.port} user=postgres\n"
+    )
+    command = [program, str(settings)]
+    if os.geteuid() == 0:  # it refuses root
+        for path in (folder, *folder.parents):
+            if path.stat().st_uid == 0 and path != Path("/"):
+                path.chmod(path.stat().st_mode | 0o055)
+        command = [program, "-u", "nobody", str(settings)]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                    break
+                except OSError:
+                    assert process.returncode is None
+                    await asyncio.sleep(0.05)
+            writer.close()
+        yield port
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.communicate()
+
+
+async def test_behind_pgbouncer_in_session_mode_all_is_as_without(
+    server: PostgresServer, url: str, tmp_path: Path
+) -> None:
+    async with bouncer(server, tmp_path, "session") as port:
+        place = url.replace(f":{server.port}/", f":{port}/")
+        async with opened(PostgresStore(place)) as store, opened(PostgresStore(url)) as client:
+            epoch, _ = await store.acquire(ME, T0)
+            bell = store.wake_bell()
+            ids = await client.submit(tasks(30), "r")
+            assert await bell.wait(PATIENCE_S) is True
+            assert [a.record.task.id for a in await store.arrivals(0)] == ids
+            await store.record(run_through(ids))
+            assert await client.live_in_run("r") == 0
+            await store.release(epoch.number, T0 + 1)
+
+
+async def test_behind_pgbouncer_in_transaction_mode_clients_work(
+    server: PostgresServer, url: str, tmp_path: Path
+) -> None:
+    """`pooled=true`: they submit, read and are woken; dispatching needs a connection of one's own."""
+    async with bouncer(server, tmp_path, "transaction") as port:
+        place = url.replace(f":{server.port}/", f":{port}/") + "&pooled=true"
+        async with opened(PostgresStore(place)) as client, opened(PostgresStore(url)) as store:
+            await store.acquire(ME, T0)
+            bell = client.bell()
+            ids = await client.submit([Task("count", {"n": 1}, key=f"k{n}") for n in range(30)], "r")
+            assert await client.submit([Task("count", key="k3")]) == [ids[3]]
+            await store.record(run_through(ids))
+            assert await bell.wait(PATIENCE_S) is True
+            async with asyncio.timeout(PATIENCE_S):
+                while await client.live_in_run("r"):
+                    await bell.wait()
+            assert len(await client.ended_in_run("r", 0)) == 30
+            assert (await client.history(run="r")).epochs
+            assert await client.lease("l", "me", 60.0)
+            with pytest.raises(StoreError, match="nobody can be elected; dispatch with a URL"):
+                await client.acquire(ME, time.time())
+
+
+# ---- TLS, which PgBouncer speaks where the server of the wheel cannot
+
+
+def tls(folder: Path) -> tuple[Path, str]:
+    """A certificate that signed itself, and PgBouncer's settings for it."""
+    certificate = self_signed(
+        folder, "server", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"
+    )
+    (folder / "server.key").chmod(0o644)  # another user reads it where we are root
+    files = f"client_tls_key_file = {folder}/server.key\nclient_tls_cert_file = {certificate}"
+    return certificate, f"client_tls_sslmode = require\n{files}"
+
+
+async def test_tls_with_a_certificate_that_is_checked(
+    server: PostgresServer, url: str, tmp_path: Path
+) -> None:
+    certificate, settings = tls(tmp_path)
+    async with bouncer(server, tmp_path, "session", settings) as port:
+        place = url.replace(f":{server.port}/", f":{port}/")
+        async with opened(PostgresStore(f"{place}&sslmode=verify-full&sslrootcert={certificate}")) as store:
+            epoch, _ = await store.acquire(ME, T0)
+            (id,) = await store.submit(tasks(1))
+            await store.record(run_through([id]))
+            await store.release(epoch.number, T0 + 1)
+        with pytest.raises(StoreError, match="check"):
+            await PostgresStore(f"{place}&sslmode=disable").open()
+
+
+async def test_tls_with_one_that_nobody_vouches_for(server: PostgresServer, url: str, tmp_path: Path) -> None:
+    _, settings = tls(tmp_path)
+    other = self_signed(tmp_path, "other", "-subj", "/CN=elsewhere")
+    async with bouncer(server, tmp_path, "session", settings) as port:
+        place = url.replace(f":{server.port}/", f":{port}/")
+        with pytest.raises(StoreError, match="no TLS with the server") as refusal:
+            await PostgresStore(f"{place}&sslmode=verify-full&sslrootcert={other}").open()
+        assert "\n" not in str(refusal.value)
