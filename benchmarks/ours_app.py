@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
@@ -17,6 +18,12 @@ async def no_op(payload: Any) -> None:
 
 def stamp(submitted_at: float) -> None:
     os.write(int(os.environ[PIPE]), f"{time.monotonic() - submitted_at}\n".encode())
+
+
+async def stamp_and_stay(payload: Any) -> None:
+    """Tells whose task it is, and keeps its slot."""
+    os.write(int(os.environ[PIPE]), f"{os.getpid()} {time.monotonic()}\n".encode())
+    await asyncio.sleep(3600)
 
 
 async def stamp_soon(payload: Any) -> float:
