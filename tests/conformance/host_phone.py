@@ -62,9 +62,9 @@ class Phone:
         self._callers.append(Caller(said["name"], said["pid"], reader, writer))
         self._rang.set()
 
-    async def callers(self, count: int) -> list[Caller]:
+    async def callers(self, count: int, patience_s: float = PATIENCE_S) -> list[Caller]:
         """All callers so far, once there are so many."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patience_s):
             while len(self._callers) < count:
                 self._rang.clear()
                 await self._rang.wait()
