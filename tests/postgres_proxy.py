@@ -6,9 +6,11 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeAlias
 
 # What a client sends, and whether the proxy does what it was armed for now.
 Sees = Callable[[bytes], bool]
+Pair: TypeAlias = tuple[socket.socket, socket.socket]
 
 
 class PostgresProxy:
@@ -18,7 +20,8 @@ class PostgresProxy:
         self._server_port = server_port
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listening.getsockname()[1])
-        self._pairs: set[tuple[socket.socket, socket.socket]] = set()
+        self._pairs: set[Pair] = set()
+        self._begun: dict[Pair, int] = {}  # in which order they came
         self._lock = threading.Lock()
         self._flowing = threading.Event()
         self._flowing.set()
@@ -39,6 +42,12 @@ class PostgresProxy:
             pairs = list(self._pairs)
         for pair in pairs:
             self._end(pair)
+
+    def cut_one(self) -> None:
+        """The newest."""
+        with self._lock:
+            newest = max(self._pairs, key=lambda pair: self._begun[pair])
+        self._end(newest)
 
     def refuse(self, refusing: bool = True) -> None:
         self._refusing = refusing
@@ -95,6 +104,7 @@ class PostgresProxy:
             pair = (client, server)
             with self._lock:
                 self._pairs.add(pair)
+                self._begun[pair] = len(self._begun)
             doomed = threading.Event()
             for source, sink in ((client, server), (server, client)):
                 work = (pair, source, sink, doomed)
@@ -102,7 +112,7 @@ class PostgresProxy:
 
     def _carry(
         self,
-        pair: tuple[socket.socket, socket.socket],
+        pair: Pair,
         source: socket.socket,
         sink: socket.socket,
         doomed: threading.Event,
@@ -124,7 +134,7 @@ class PostgresProxy:
                 sink.sendall(data)
         self._end(pair)
 
-    def _end(self, pair: tuple[socket.socket, socket.socket]) -> None:
+    def _end(self, pair: Pair) -> None:
         with self._lock:
             self._pairs.discard(pair)
         for end in pair:

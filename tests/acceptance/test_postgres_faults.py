@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.errors import DispatcherError, StoreError
+from penstock.errors import AlreadyOwned, DispatcherError, StoreError
 from penstock.model import State, Task
 from penstock.store.base import Store, StoredEvent, TaskFilter
 from penstock.store.postgres import PostgresStore
@@ -232,6 +232,32 @@ async def test_one_that_is_cut_off_is_deposed_and_can_change_nothing(url: str, p
         assert owner is not None
         assert owner.number == mine.number
         assert [e.type for e in await all_events(other) if e.task == id] == ["submitted", "started"]
+
+
+async def test_nobody_takes_over_from_one_whose_server_restarts(server: PostgresServer, url: str) -> None:
+    """All locks are lost with the server; the one that had it gets it again, whoever else waits for it."""
+    async with opened(PostgresStore(url)) as leader, opened(PostgresStore(url)) as other:
+        epoch, _ = await leader.acquire(ME, T0)
+        waiting = asyncio.ensure_future(other.wait_vacant(2.0))
+        await asyncio.to_thread(server.restart, "immediate")
+        assert await waiting is False
+        owner = await other.owned_by()
+        assert owner is not None
+        assert owner.number == epoch.number
+        await leader.record([])
+        await leader.release(epoch.number, T0 + 1)
+        assert await other.wait_vacant(0) is True
+
+
+async def test_nobody_takes_over_from_one_whose_connections_were_cut(url: str, proxy: PostgresProxy) -> None:
+    async with opened(PostgresStore(proxy.url(url))) as leader, opened(PostgresStore(url)) as other:
+        epoch, _ = await leader.acquire(ME, T0)
+        for _ in range(3):
+            proxy.cut_one()
+            with pytest.raises(AlreadyOwned):
+                await other.acquire(ME, T0 + 1)
+        await leader.record([])
+        assert epoch.number == 1
 
 
 # ---- servers that do not do all

@@ -37,10 +37,12 @@ class Leader(NamedTuple):
     silent_s: float
     lease_s: float
     process: str
+    is_there: bool  # though without the lock: it may be about to take it again
 
     @property
     def is_alive(self) -> bool:
-        return self.connection is not None and self.silent_s <= self.lease_s and not _is_dead(self.process)
+        holds = self.connection is not None or self.is_there
+        return holds and self.silent_s <= self.lease_s and not _is_dead(self.process)
 
 
 class PostgresOwnership:
@@ -122,11 +124,11 @@ class Heart:
             link.close()
 
     def _take(self, link: Link) -> bool:
+        leader = self._leader(link)
+        if leader.is_alive and leader.process != self._process:
+            return False
         if self._try(link):
             return True
-        leader = self._leader(link)
-        if leader.is_alive:
-            return False
         if not _is_dead(leader.process):
             self._stopping.wait(_LOOK_AGAIN_S)
             again = self._leader(link)

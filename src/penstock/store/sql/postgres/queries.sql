@@ -906,16 +906,20 @@ SELECT pg_try_advisory_lock($1::bigint)
 -- name: unlock
 SELECT pg_advisory_unlock($1::bigint)
 
--- Who holds the dispatcher's lock: process of the server, how long it has been silent, how long it may be, and which
--- process of which machine it is.
+-- Who holds the dispatcher's lock: process of the server, how long it has been silent, how long it may be, which
+-- process of which machine it is, and whether it is there without the lock: the server began anew since, and all locks
+-- were lost (silence is counted from there), or the one connection was cut and others of the same store were not.
 -- name: leader
 SELECT (SELECT pid FROM pg_locks
         WHERE locktype = 'advisory' AND granted AND objsubid = 1
             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
             AND (classid::bigint << 32) + objid::bigint = $1::bigint
         LIMIT 1),
-       extract(epoch FROM clock_timestamp())::float8 - beat_at, lease_s, process
-FROM leader
+       extract(epoch FROM clock_timestamp())::float8 - greatest(beat_at, CASE WHEN beat_at > 0 THEN began END), lease_s,
+       process, beat_at > 0 AND (beat_at < began OR EXISTS (
+           SELECT 1 FROM pg_stat_activity
+           WHERE datname = current_database() AND application_name = split_part(process, ' ', 1)))
+FROM leader, (SELECT extract(epoch FROM pg_postmaster_start_time())::float8 AS began) AS server
 
 -- name: beat
 UPDATE leader SET beat_at = extract(epoch FROM clock_timestamp())::float8, lease_s = $1::float8, process = $2::text
