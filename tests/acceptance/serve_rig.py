@@ -85,6 +85,10 @@ class Serve:
         self._process.send_signal(signal.SIGTERM)
         return self._over()
 
+    def wait(self) -> int:
+        """Until it has ended by itself."""
+        return self._over()
+
     def kill(self) -> None:
         self._process.kill()
         self._over()

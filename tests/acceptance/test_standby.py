@@ -195,9 +195,9 @@ def test_a_standby_takes_over_from_one_that_stops_and_one_that_is_killed(tmp_pat
         first, second = made.start(), made.start()
         (task,) = submit(second, {"kind": "quick"})
         in_state(first, task, "done")
-        since = time.monotonic()
-        assert first.stop() == 0
-        stopped_s = taken_over_by(second, since)
+        os.kill(first.pid, signal.SIGTERM)
+        stopped_s = taken_over_by(second, time.monotonic())
+        assert first.wait() == 0
         third = made.start()
         (long,) = submit(third, shell("echo $$ > pid; exec sleep 600"))
         in_state(third, long, "running")
