@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import suppress
 from itertools import count
 
 import penstock
@@ -34,12 +35,15 @@ async def main(config: str, name: str) -> None:
 
 
 async def _kept(client: penstock.Client, tasks: list[Task], run: str) -> tuple[str, ...]:
+    never = asyncio.Event()
     while True:
         try:
             return (await client.submit_many(tasks, run=run)).task_ids
         except StoreError as error:
             print(f"{run}: {error}", file=sys.stderr, flush=True)
-            await asyncio.sleep(_AGAIN_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_AGAIN_S):
+                    await never.wait()
 
 
 def _lane(key: str) -> str:

@@ -25,7 +25,7 @@ import pytest
 from penstock.config import load
 from penstock.errors import StoreError
 from penstock.model import State
-from penstock.store.base import Store, StoredEvent, TaskFilter
+from penstock.store.base import Store, StoredEvent
 from penstock.store.standbys import standbys
 from penstock.wiring import open_store
 from tools.postgres_server import PostgresServer
@@ -153,8 +153,8 @@ class Yard:
 
     async def ended(self, tasks: int) -> None:
         async def so_many() -> bool:
-            live = await self.store.count(TaskFilter(states=(State.QUEUED, State.RUNNING)))
-            return len(self.acknowledged) - live.tasks >= tasks
+            now = await self.store.snapshot(time.time())
+            return now.ended.get(State.DONE, 0) >= tasks
 
         await self.until(so_many, f"{tasks} tasks do not end")
 
@@ -242,10 +242,10 @@ async def check(store: Store, acknowledged: dict[str, str]) -> None:
     """From the events of all processes, in the order in which they were recorded."""
     states = await store.states(acknowledged.values())
     assert Counter(states.values()) == {State.DONE: len(acknowledged)}
-    assert (await store.count(TaskFilter())).tasks == len(acknowledged)
+    assert (await store.snapshot(time.time())).ended == {State.DONE: len(acknowledged)}  # and no others
     ends: Counter[str | None] = Counter()
     running: dict[str | None, StoredEvent] = {}
-    most: Counter[str | None] = Counter()
+    most: Counter[str | None] = Counter()  # at once
     interrupted = after = 0
     while page := await store.events(after, limit=5000):
         after = page[-1].number
@@ -254,10 +254,10 @@ async def check(store: Store, acknowledged: dict[str, str]) -> None:
                 assert event.task not in running, f"{event} beside {running[event.task]}"
                 running[event.task] = event
                 hosts = Counter(one.host for one in running.values())
-                lanes = Counter(str(one.data["lane"]) for one in running.values())
+                lanes: Counter[str | None] = Counter(one.data["lane"] for one in running.values())
                 assert all(hosts[host] <= slots for host, slots in SLOTS.items()), (event, running)
                 assert all(lanes[lane] <= allowed for lane, allowed in LANES.items()), (event, running)
-                most = hosts | lanes | most
+                most |= hosts | lanes
             elif event.type in ("requeued", "ended"):
                 running.pop(event.task, None)
                 ends[event.task] += event.type == "ended"

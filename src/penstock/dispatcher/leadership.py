@@ -117,20 +117,19 @@ class Leadership:
         if self._next is None:
             self._next = self._make()
         self._running = dispatcher = self._next
-        async with asyncio.TaskGroup() as group:
-            watching = group.create_task(self._watch(dispatcher))
-            failure: BaseException | None = None
-            try:
-                await lead(dispatcher, self._ready)
-            except (DispatcherError, StoreError) as error:
-                failure = error
-            finally:
-                watching.cancel()
-                self._is_ready = False
-        if dispatcher.epoch is not None:
-            self._next = None  # the next term has another
-        if failure is not None:
-            raise failure
+        try:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(self._watch(dispatcher))
+                try:
+                    await lead(dispatcher, self._ready)
+                finally:
+                    watching.cancel()
+                    self._is_ready = False
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        finally:
+            if dispatcher.epoch is not None:
+                self._next = None  # the next term has another
 
     def _ready(self) -> None:
         self._take_role(leads=True)
