@@ -68,7 +68,7 @@ def drain(bench: Bench) -> float:
     what=LATENCY,
     unit="ms",
     goal=at_most(3),
-    against={PGQUEUER: at_most(1), PROCRASTINATE: at_most(1), DBOS: at_most(1)},
+    against={PROCRASTINATE: at_most(1), DBOS: at_most(1)},
     around=server,
 )
 def latency(bench: Bench) -> float:

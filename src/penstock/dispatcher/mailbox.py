@@ -32,7 +32,7 @@ class Mailbox:
         tell_first: Callable[[Sequence[Event]], None],
         settled: Callable[[], Awaitable[None]],
     ) -> None:
-        self.emptied = asyncio.Event()  # nothing was left at the last look
+        self.emptied = asyncio.Event()  # no request was left at the last look
         self._store = store
         self._scheduler = scheduler
         self._payloads = payloads
@@ -46,7 +46,6 @@ class Mailbox:
         while True:
             # Whatever a request is about is among the arrivals, or was taken in before.
             requests, arrivals = await self._store.incoming(seen, _PAGE)
-            arrived = bool(arrivals)
             while arrivals:
                 seen = arrivals[-1].record.number
                 await self._take_in(arrivals)
@@ -55,7 +54,7 @@ class Mailbox:
                 async with self._answering:
                     await self._settled()  # and the state of what it is about is on the disk
                     await self._serve(request)
-            if not arrived and not requests:
+            if not requests:  # what came since then has rung
                 self.emptied.set()
                 await bell.wait()
 
