@@ -22,6 +22,7 @@ import pytest
 import penstock
 from penstock import State, Task
 from penstock.client import Client
+from tests.conformance.engine_rig import Rig, on_ray, python_host
 from tests.conformance.host_phone import Phone
 from tests.postgres_rig import fresh_url
 from tools.ray_cluster import ROOT, ray_cluster
@@ -175,3 +176,23 @@ async def test_a_clean_stop_leaves_them_to_the_next_leader_and_a_host_that_is_go
                 again = [await client.wait(f"m{n}") for n in range(1, 4)]
         assert {(result.value, result.attempts, result.host) for result in again} == {("again", 2, "other")}
         assert len(await phone.callers(7)) == 7
+
+
+async def test_the_time_of_an_attempt_goes_on_through_a_takeover(phone: Phone) -> None:
+    """It runs from when a worker has it, whenever its start was decided and whoever dispatches."""
+    host, make = python_host("function", "on_loop"), on_ray()
+    first = Rig(host, make=make)
+    await first.engine.open(1)
+    decided_at = first.clock.now() - 1000.0
+    for name, timeout_s in (("slow", 2.0), ("quick", 500.0)):
+        payload = {"act": "meet", "port": phone.port, "name": name}
+        first.start("function", payload, name, timeout_s=timeout_s, started_at=decided_at)
+    await phone.callers(2)
+    first.engine.leave()
+    await first.engine.close()
+    async with Rig(host, make=make, tag=first.tag, term=2) as second:
+        second.started = list(first.started)
+        assert await second.engine.adopt(second.started) == {("slow", 1), ("quick", 1)}
+        assert (await second.outcome("slow")).timed_out
+        (await phone.caller("quick")).say("in time")
+        assert (await second.outcome("quick")).value == "in time"

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.model import Host, Outcome, Plant, RetryRule, State, Task, Verdict
 from penstock.scheduling.messages import (
+    Adopt,
     End,
     Finished,
     PutBack,
@@ -158,13 +159,16 @@ def test_kinds_that_anybody_may_invent_are_a_bounded_set() -> None:
 def test_a_retry_waits_from_when_it_was_queued_again() -> None:
     metrics, story = listening()
     story.decided([start("a"), Requeue("a", 1, 112.0, 115.0, 1, 0, Verdict.TEMPORARY, "no")])
-    story.decided([start("a", 2, 115.0), Stop("a", 2, "surtr", 116.0, "asked")])
+    story.decided(
+        [start("a", 2, 115.0), Stop("a", 2, "surtr", 116.0, "asked"), Adopt("b", 1, "surtr", 116.0)]
+    )
     story.decided([end("a", 117.0, Outcome(Verdict.CANCELLED), State.CANCELLED)])
     told = figures(metrics)
     assert told["penstock_wait_seconds_sum", "fast", "scheduled"] == 3
     assert told["penstock_attempts_total", "surtr", "temporary"] == 1
     assert told["penstock_attempts_total", "surtr", "cancelled"] == 1
     assert told["penstock_stops_total", "surtr"] == 1
+    assert told["penstock_adopted_total", "surtr"] == 1
     assert told["penstock_tasks_ended_total", "surtr", "fast", "cancelled"] == 1
 
 

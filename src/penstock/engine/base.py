@@ -69,8 +69,8 @@ class Engine(Protocol):
         """Go on with attempts that an earlier dispatcher began; which of them, and the rest is lost.
 
         Called once, before anything is started. An adopted attempt is like a started one: reported once, also when
-        it ended while nobody dispatched, stopped like any other, and its time runs from `Job.started_at`. One that
-        cannot be asked after now is adopted too, and is reported as its host's fault if it proves to be gone.
+        it ended while nobody dispatched, stopped like any other, and its time goes on. One that cannot be asked
+        after now is adopted too, and is reported as its host's fault if it proves to be gone.
         """
 
     def detached(self) -> Collection[Key]:

@@ -109,9 +109,9 @@ class RayEngine(LocalEngine):
         return (*super()._places(), *self._pools.values())
 
     def _begun(self, run: Run, slack_s: float) -> None:
-        """A worker has it: its time runs from now on, or from when an earlier dispatcher gave it to one."""
+        """A worker has it, and its time runs; of one that was adopted some is over, which makes for less slack."""
         if run.timeout_s is not None and run.reason is None and not run.ended:
-            self._timers.set(run, (run.job.started_at or self._clock.now()) + run.timeout_s + slack_s)
+            self._timers.set(run, self._clock.now() + run.timeout_s + slack_s)
 
     # ---- what outlives a dispatcher
 

@@ -34,11 +34,12 @@ class Hiring(msgspec.Struct, kw_only=True):
 
 
 class Standing(msgspec.Struct):
-    """An attempt that a worker has, and whether it is over."""
+    """An attempt that a worker has, whether it is over, and for how long it has had it."""
 
     task: str
     attempt: int
     is_over: bool
+    for_s: float = 0.0
 
 
 class Hello(msgspec.Struct, kw_only=True):

@@ -187,7 +187,7 @@ class WorkerPool:
             if run is not None:
                 hand.runs[key] = run
                 run.where = hand
-                self._begun(run, self._slack_s)
+                self._begun(run, self._slack_s - standing.for_s)
                 self._ask_after(hand, run)
                 self._listen(hand)
             else:

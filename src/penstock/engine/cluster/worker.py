@@ -13,7 +13,7 @@ import os
 import platform
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -63,6 +63,7 @@ class _Record:
     over: bytes | None = None
     told: bool = False  # somebody has been given its end
     waiter: SimpleQueue[bytes] | None = None
+    since: float = field(default_factory=time.monotonic)
 
 
 class Worker:
@@ -86,7 +87,11 @@ class Worker:
         if self._obeyed(order) is None:
             return None
         with self._news:
-            attempts = [Standing(*key, record.over is not None) for key, record in self._records.items()]
+            now = time.monotonic()
+            attempts = [
+                Standing(*key, record.over is not None, now - record.since)
+                for key, record in self._records.items()
+            ]
         return written(
             Hello(
                 likeness=self._likeness,
