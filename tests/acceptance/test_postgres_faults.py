@@ -366,6 +366,22 @@ async def test_who_is_not_let_in_is_told_without_the_password(server: PostgresSe
         assert "\n" not in str(refusal.value)
 
 
+async def test_who_may_only_read_reads(server: PostgresServer, url: str) -> None:
+    schema = url.partition("schema=")[2]
+    async with opened(PostgresStore(url)) as store:
+        epoch, _ = await store.acquire(ME, T0)
+        (id,) = await store.submit(tasks(1), "r")
+        server.sql(f"CREATE ROLE looker LOGIN; GRANT USAGE ON SCHEMA {schema} TO looker")
+        server.sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO looker")
+        async with opened(PostgresStore(url.replace("postgres@", "looker@"))) as other:
+            assert (await other.history(run="r")).records[0].task.id == id
+            owner = await other.owned_by()
+            assert owner is not None
+            assert owner.number == epoch.number
+            with pytest.raises(StoreError, match="refuses a right"):
+                await other.submit(tasks(1))
+
+
 def self_signed(folder: Path, name: str, *about: str) -> Path:
     keys = ("-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.crt"))
     command = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *about, *keys)
