@@ -11,6 +11,7 @@ from starlette.routing import Route, WebSocketRoute
 
 from penstock.hosts.model_errors import STOPPING
 from penstock.web.app import framework
+from penstock.web.door import OPEN
 from penstock.web.service import Service
 from tests.unit.web_rig import serving, token
 
@@ -40,7 +41,7 @@ async def test_every_route_is_documented_with_its_scope(tmp_path: Path) -> None:
         assert set(documented()) == routes_of(web.service)
         for route, said in documented().items():
             method, path = route.split(" ", 1)
-            if method == "WS" or path in ("/docs", "/openapi.json", "/health"):
+            if method == "WS" or path in ("/docs", "/openapi.json", *OPEN):
                 continue
             good = set(re.findall(r"`(\w+)`", said))
             for scope, (_, secret) in made.items():
@@ -60,7 +61,7 @@ async def test_nobody_comes_in_without_a_token(tmp_path: Path) -> None:
     async with serving(tmp_path, tokens=[token()[0]]) as web:
         for route in documented():
             method, path = route.split(" ", 1)
-            if method != "WS" and path != "/health":
+            if method != "WS" and path not in OPEN:
                 response: httpx.Response = await web.http.request(method, re.sub(r"\{\w+\}", "x", path))
                 assert response.status_code == 401, route
 
