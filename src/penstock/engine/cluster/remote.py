@@ -13,6 +13,7 @@ from penstock.hosts.own_door import Access, OwnDoor
 from penstock.model import Host, RayNodes
 
 _ANYWHERE = RayNodes()
+_OWN_WORDS = {"GPU": "num_gpus", "memory": "memory"}  # resources that Ray takes by words of their own only
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,11 @@ class RemoteHost:
         """How Ray is to place a worker."""
         nodes = self.host.ray or _ANYWHERE
         options: dict[str, Any] = {"num_cpus": nodes.num_cpus}
-        if nodes.resources:
-            options["resources"] = dict(nodes.resources)
+        options |= {
+            word: nodes.resources[name] for name, word in _OWN_WORDS.items() if name in nodes.resources
+        }
+        if others := {name: amount for name, amount in nodes.resources.items() if name not in _OWN_WORDS}:
+            options["resources"] = others
         if nodes.labels:
             options["label_selector"] = dict(nodes.labels)
         if not nodes.num_cpus and not nodes.resources:

@@ -1,0 +1,46 @@
+"""E6: which nodes a host's workers go to, in words that Ray takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.engine.cluster.remote import RemoteHost
+from penstock.model import Host, RayNodes
+
+
+def remote(nodes: RayNodes | None) -> RemoteHost:
+    return RemoteHost(Host("h", "command", slots=2, ray=nodes), "m:f")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "options"),
+    [
+        (None, {"num_cpus": 0.0, "scheduling_strategy": "SPREAD"}),
+        (RayNodes({"GPU": 1.0}), {"num_cpus": 0.0, "num_gpus": 1.0}),
+        (
+            RayNodes({"GPU": 0.5, "memory": 1e9, "fast": 2.0}, {"pool": "gpu"}, 2.0),
+            {
+                "num_cpus": 2.0,
+                "num_gpus": 0.5,
+                "memory": 1e9,
+                "resources": {"fast": 2.0},
+                "label_selector": {"pool": "gpu"},
+            },
+        ),
+    ],
+)
+def test_ray_takes_what_it_is_told(nodes: RayNodes | None, options: dict[str, Any]) -> None:
+    from ray._common.ray_option_utils import validate_actor_options
+
+    told = remote(nodes).options()
+    assert told == options
+    validate_actor_options(told, in_options=True)  # raises what Ray would raise when the worker is hired
+
+
+def test_a_node_is_fit_by_its_own_names() -> None:
+    asking = remote(RayNodes({"GPU": 1.0, "fast": 1.0}, {"pool": "gpu"}))
+    assert asking.fits({"CPU": 4.0, "GPU": 1.0, "fast": 1.0}, {"pool": "gpu"})
+    assert not asking.fits({"CPU": 4.0, "fast": 1.0}, {"pool": "gpu"})
+    assert not asking.fits({"CPU": 4.0, "GPU": 1.0, "fast": 1.0}, {"pool": "cpu"})
