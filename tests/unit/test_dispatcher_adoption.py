@@ -385,6 +385,21 @@ async def test_where_another_can_take_over_a_clean_stop_leaves_what_runs_elsewhe
     assert not cluster.stopped
 
 
+async def test_what_was_left_and_is_gone_is_run_again_and_says_so(tmp_path: Path) -> None:
+    config, cluster = configured(tmp_path), Cluster()
+    async with staged(config, cluster, elects=True) as stage:
+        await stage.store.submit([Task("k", id="a")])
+        stage.store.ring()
+        await cluster.until(lambda: cluster.jobs)
+        stage.dispatcher.stop()
+        await asyncio.wait_for(stage.running, PATIENCE_S)
+    cluster.jobs.clear()
+    async with staged(config, cluster, elects=True) as stage:
+        await cluster.until(lambda: ("a", 2) in cluster.jobs)
+        first, _ = await stage.store.attempts("a")
+        assert first.error == "attempt 1 was left running when its dispatcher stopped, and cannot go on"
+
+
 async def test_the_second_signal_puts_back_also_what_could_be_left(tmp_path: Path) -> None:
     config, cluster = configured(tmp_path), Cluster()
     async with staged(config, cluster) as stage:

@@ -69,10 +69,12 @@ async def restore(
     events += [PauseSet("host", host, True) for host, s in snapshot.hosts.items() if s.state == "paused"]
     if adopted:
         log.warning("%s adopted: the dispatcher that began them is gone", _were(len(adopted), "attempt"))
+    crashed = before is not None and before.ended_at == before.seen_at
     interrupted = len(running) - len(adopted)
     if interrupted:
+        was = "died" if crashed else "stopped"
         log.warning(
-            "%s running when the last dispatcher died; run again or blocked", _were(interrupted, "task")
+            "%s running when the last dispatcher %s; run again or blocked", _were(interrupted, "task"), was
         )
     calls = sum(r.task.on_crash is OnCrash.CANCEL for r in records)
     if calls:
@@ -80,13 +82,13 @@ async def restore(
             "%s open when the last dispatcher died; cancelled, their callers are gone", _were(calls, "call")
         )
     # A start may have been under way to the disk: programs can be left where no task is known to have run.
-    crashed = before is not None and before.ended_at == before.seen_at
     if interrupted or crashed or engine.detaches:
         killed = await engine.sweep()
         if killed:
             log.warning("%d processes that it had left behind were killed", killed)
     died_at = before.ended_at if before is not None else None
-    events.append(Restored(records, ended, died_at, adopted, queued))
+    stopped = before is not None and not crashed
+    events.append(Restored(records, ended, died_at, adopted, queued, stopped))
     events += [CancelAsked(task) for task in await _cancelled(store, adopted)]
     return events, seen
 

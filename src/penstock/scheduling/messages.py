@@ -42,6 +42,7 @@ class Restored(NamedTuple):
     crashed_at: float | None = None
     adopted: Collection[tuple[str, int]] = ()  # task and attempt
     queued: Sequence[Backlog] = ()  # those of which no record is needed
+    stopped: bool = False  # the last dispatcher did not die: it left what ran, and went
 
 
 class Finished(NamedTuple):
