@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from penstock.store.session import OwnSession
 
 # A commit that is acknowledged is on the disk, whatever the server does for others. Who is stopped in the middle of
-# a transaction does not keep the others waiting for ever. Plans are made once, maybe while the tables are empty, and
-# must be right when there are a million rows: each row that is named is found by its index.
+# a transaction does not keep the others waiting for ever. Plans are made once, maybe while the tables are empty;
+# they must be right for a million rows: each row that is named is found by its index.
 _WRITING = (
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';"
     " SET idle_in_transaction_session_timeout = '10s'; SET jit = off;"
