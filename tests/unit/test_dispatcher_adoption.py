@@ -397,7 +397,7 @@ async def test_what_was_left_and_is_gone_is_run_again_and_says_so(tmp_path: Path
     async with staged(config, cluster, elects=True) as stage:
         await cluster.until(lambda: ("a", 2) in cluster.jobs)
         first, _ = await stage.store.attempts("a")
-        assert first.error == "attempt 1 was left running when its dispatcher stopped, and cannot go on"
+        assert first.error == "the dispatcher stopped while attempt 1 ran"
 
 
 async def test_the_second_signal_puts_back_also_what_could_be_left(tmp_path: Path) -> None:

@@ -168,11 +168,8 @@ class Arrivals:
     def _recover(self, entry: Entry, record: TaskRecord, event: Restored, now: float) -> None:
         """It was running when its dispatcher died: again, or blocked if it must not run twice by itself."""
         died_at = now if event.crashed_at is None else min(event.crashed_at, now)
-        error = f"the dispatcher died while attempt {record.attempts} ran"
-        if event.stopped:
-            error = (
-                f"attempt {record.attempts} was left running when its dispatcher stopped, and cannot go on"
-            )
+        was = "stopped" if event.stopped else "died"
+        error = f"the dispatcher {was} while attempt {record.attempts} ran"
         entry.faults += 1
         if record.task.on_crash is OnCrash.BLOCK:
             self._endings.end(
