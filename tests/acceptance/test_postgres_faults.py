@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 import penstock
@@ -26,6 +27,8 @@ from penstock.model import State, Task
 from penstock.store.base import Store, StoredEvent, TaskFilter
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres_database import PostgresDatabase
+from tests.acceptance.serve_rig import serving
+from tests.acceptance.serve_rig import until as until_outside
 from tests.conformance.store_rig import ME, PATIENCE_S, T0, done, opened, run_through, start, tasks
 from tests.postgres_proxy import PostgresProxy
 from tests.postgres_rig import fresh_schema
@@ -508,3 +511,49 @@ async def test_tls_with_one_that_nobody_vouches_for(server: PostgresServer, url:
         with pytest.raises(StoreError, match="no TLS with the server") as refusal:
             await PostgresStore(f"{place}&sslmode=verify-full&sslrootcert={other}").open()
         assert "\n" not in str(refusal.value)
+
+
+# ---- seen from outside
+
+
+def test_a_server_says_what_it_waits_for_and_goes_on(
+    server: PostgresServer, url: str, tmp_path: Path
+) -> None:
+    """`serve` stays up while its database is away: failing, with the reason and without the password."""
+    place = url.replace("postgres@", f"postgres:{SECRET}@")
+    config = f"""\
+    store = "{place}"
+    heartbeat_s = 0.5
+
+    [hosts.h]
+    type = "command"
+    argv = ["true"]
+    """
+    with serving(tmp_path, config) as serve, httpx.Client(base_url=serve.root_url, timeout=60) as http:
+        told = {"status": ""}
+
+        def is_now(status: str) -> bool:
+            told.update(http.get("/health").json())
+            return told["status"] == status
+
+        def submitted() -> str:
+            answer = http.post("/api/tasks", json={"kind": "k"}).raise_for_status()
+            return str(answer.json()["task_ids"][0])
+
+        def is_done(id: str) -> bool:
+            return bool(http.get(f"/api/tasks/{id}").json().get("state") == "done")
+
+        until_outside(lambda: is_now("ok"), lambda: str(told))
+        first = submitted()
+        until_outside(lambda: is_done(first), lambda: serve.log)
+        server.stop("immediate")
+        try:
+            until_outside(lambda: is_now("failing") and "the server" in str(told), lambda: str(told))
+            assert http.get("/health").status_code == 503
+            assert SECRET not in str(told)
+        finally:
+            server.start()
+        until_outside(lambda: is_now("ok"), lambda: str(told))
+        second = submitted()
+        until_outside(lambda: is_done(second), lambda: serve.log)
+        assert SECRET not in serve.log

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.store.copying import Numbers
-from penstock.store.postgres_session import PostgresWriting
 from penstock.store.postgres_statements import cleaned
+from penstock.store.postgres_writing import PostgresWriting
 
 
 class PostgresLoader:

@@ -13,7 +13,8 @@ from penstock.store.postgres_errors import is_conflict, is_defect, translated
 from penstock.store.postgres_link import ERRORS, Link
 from penstock.store.postgres_open import MIGRATIONS, prepare
 from penstock.store.postgres_owner import PostgresOwnership
-from penstock.store.postgres_session import PostgresSession, PostgresWriting
+from penstock.store.postgres_session import PostgresSession
+from penstock.store.postgres_writing import PostgresWriting
 
 if TYPE_CHECKING:
     from penstock.store.copying import Loader

@@ -20,6 +20,7 @@ from pathlib import Path
 from penstock.client import Client
 from penstock.config import TaskChecker
 from penstock.config.keys import MODEL_TYPES
+from penstock.config.postgres_place import shown_store
 from penstock.errors import TaskError, UsageError
 from penstock.intake.beads import mapping, reports
 from penstock.intake.beads.claims import BEAT_S, Claim, Claims
@@ -63,7 +64,7 @@ class BeadsLoop:
         self._pace = pace
         root = place.root if rules.root is None else Path(rules.root)
         self._beads = place.beads
-        self._claims = Claims(place.beads, client.config.store)
+        self._claims = Claims(place.beads, shown_store(client.config.store))
         self._kept = Keeping(self._claims)
         outputs = IssueOutputs(client.config, root)
         self._reporter = Reporter(tracker, self._claims, self._kept, outputs, tell)
