@@ -15,14 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from penstock.config.agents import Agent, Limits
 from penstock.engine import ray as ray_engine
+from penstock.engine.cluster.remote import remote_host
 from penstock.engine.ray import RayEngine, names_of
 from penstock.engine.trees import is_alive
+from penstock.hosts.agent import Placement
 from penstock.hosts.base import Job
 from penstock.hosts.workspace import log_path
 from penstock.model import Host, RayNodes, Verdict
+from tests.conformance import host_agent
 from tests.conformance.engine_rig import Rig, command_host, local_engine, on_ray, python_host
 from tests.conformance.host_phone import PATIENCE_S, Phone
 from tests.unit.researcher_rig import stand_in_host
@@ -263,6 +268,38 @@ async def test_the_log_of_a_report_comes_here_while_it_runs(tmp_path: Path, phon
         assert outcome.verdict is Verdict.DONE, outcome
         assert "ended" in path.read_text()
         assert outcome.value["text"] == "# Report"
+
+
+# ---- containers
+
+
+async def test_a_node_keeps_containers_for_a_host_whose_nodes_are_named(phone: Phone) -> None:
+    """One worker has all their attempts; a stop reaches into the container, and a takeover loses none."""
+    host = placed(Host("agent", "agent", 4), resources={"second": 1})
+    first = Rig(host, make=on_ray())
+    await first.engine.open()
+    for name in ("a", "b"):
+        first.start("agent", host_agent.payload(meet(phone, name)), name)
+    callers = {name: await phone.caller(name) for name in ("a", "b")}
+    assert len(workers(first)) == 1
+    left = await abandoned(first)
+    async with Rig(host, make=on_ray(), tag=first.tag) as second:
+        assert await second.engine.adopt(left) == {("a", 1), ("b", 1)}
+        second.started = list(left)
+        callers["a"].say("said")
+        assert (await second.outcome("a")).value == "said"
+        second.engine.stop("b", 1)
+        assert (await second.outcome("b")).verdict is Verdict.CANCELLED
+        await callers["b"].hung_up()
+
+
+def test_containers_go_to_nodes_with_all_that_makes_them() -> None:
+    agent = Agent("reports", "image:1", handlers={"act": ("run", "it")}, limits=Limits(cpus=2.0))
+    options = {"placement": Placement(agent, "/here", None), "output_limit_bytes": 5}
+    remote = remote_host(Host("reports", "agent", 6, options=options), "penstock.hosts.agent:make")
+    assert remote.per_worker == 6
+    assert remote.host.options == {"output_limit_bytes": 5}
+    assert msgspec.convert(msgspec.json.decode(msgspec.json.encode(remote.agent)), Agent) == agent
 
 
 # ---- where

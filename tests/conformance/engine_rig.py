@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from penstock.clock import Clock, SystemClock
-from penstock.config.engine import ELSEWHERE, EngineSettings
+from penstock.config.engine import EngineSettings, is_elsewhere
 from penstock.engine.base import Engine, Report, Stall
 from penstock.engine.kinds import KindThreads
 from penstock.engine.local import EngineLimits, LocalEngine
@@ -88,11 +88,15 @@ def on_ray(per_worker: int | None = None, check_every_s: float = 0.0, **settings
             return store_tag.encode()
 
         def remote(host: Host) -> Any:
+            if host.type == "agent":
+                return replace(
+                    remote_host(host_agent.afar(host), f"{host_agent.__name__}:make"), per_worker=host.slots
+                )
             known = remote_host(host, f"penstock.hosts.{host.type}:make")
             return replace(known, per_worker=per_worker or max(1, host.slots // 2))
 
         real = ray_cluster()
-        there = {host.name: remote(host) for host in hosts if host.type in ELSEWHERE}
+        there = {host.name: remote(host) for host in hosts if is_elsewhere(host)}
         engine = EngineSettings(type="ray", address=real.address, **settings)
         cluster = Cluster(engine, there, secret, {}, check_every_s, real.spawn)
         return RayEngine(cluster, adapters, slots_of(hosts), report, on_stall, clock, None, store_tag, limits)

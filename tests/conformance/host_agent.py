@@ -6,10 +6,13 @@ import atexit
 import json
 import sys
 import tempfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from penstock.agents.endpoints import Endpoint
+from penstock.clock import Clock
 from penstock.config.agents import Agent
 from penstock.hosts.agent import AgentAdapter
 from penstock.model import Host
@@ -38,3 +41,13 @@ def payload(wish: dict[str, Any]) -> dict[str, Any]:
 def adapter(host: Host) -> AgentAdapter:
     keeper = StubKeeper(endpoint_at(_server()))
     return AgentAdapter(host, Agent("host", "image"), keeper, keeper)
+
+
+def afar(host: Host) -> Host:
+    """The host as a worker on another machine is given it, which makes its adapter by `make`."""
+    return replace(host, options={"endpoint": list(endpoint_at(_server()))})
+
+
+def make(host: Host, clock: Clock) -> AgentAdapter:
+    keeper = StubKeeper(Endpoint(*host.options["endpoint"]))
+    return AgentAdapter(replace(host, options={}), Agent("host", "image"), keeper, keeper)

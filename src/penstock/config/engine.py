@@ -90,7 +90,12 @@ def check_nodes(top: Table, hosts: Mapping[str, Host]) -> None:
 
 def outliving(engine: EngineSettings, hosts: Iterable[Host]) -> tuple[str, ...]:
     """Those whose attempts go on when their dispatcher is gone."""
-    return tuple(host.name for host in hosts if engine.is_ray and host.type in ELSEWHERE)
+    return tuple(host.name for host in hosts if engine.is_ray and is_elsewhere(host))
+
+
+def is_elsewhere(host: Host) -> bool:
+    """Whether a cluster runs its attempts. Containers are where they always were, unless their nodes are named."""
+    return host.type in ELSEWHERE or (host.type == "agent" and host.ray is not None)
 
 
 def read_nodes(table: Table) -> RayNodes | None:

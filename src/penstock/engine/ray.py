@@ -29,6 +29,7 @@ from penstock.engine.cluster.remote import RemoteHost
 from penstock.engine.cluster.worker import likeness
 from penstock.engine.local import LocalEngine
 from penstock.hosts.base import Health, Job
+from penstock.hosts.relay import Relay
 from penstock.model import Outcome, Verdict
 
 _NAMESPACE = "penstock"
@@ -96,11 +97,14 @@ class RayEngine(LocalEngine):
     # ---- where attempts run
 
     def _stands(self, host: str) -> bool:
-        return host not in self._cluster.hosts
+        remote = self._cluster.hosts.get(host)
+        return remote is None or remote.agent is not None  # calls of agents are answered here
 
     def _assign(self, run: Run) -> Place:
         pool = self._pools.get(run.job.host)
-        if pool is None:
+        if pool is None or isinstance(
+            run.job.payload, Relay
+        ):  # somebody waits for it on a connection of ours
             return super()._assign(run)
         run.place = pool
         return pool
@@ -229,7 +233,7 @@ class RayEngine(LocalEngine):
                 pool.unlinked()
 
     def watched(self) -> Mapping[str, float]:
-        here = {name: every_s for name, every_s in super().watched().items() if self._stands(name)}
+        here = {name: every_s for name, every_s in super().watched().items() if name not in self._pools}
         if not self._cluster.check_every_s:
             return here
         return here | dict.fromkeys(self._pools, self._cluster.check_every_s)

@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from penstock.config.engine import EngineSettings
 from penstock.config.own_calls import calls_lane
+from penstock.hosts.agent import Placement
 from penstock.hosts.base import Job
 from penstock.hosts.own_door import Access, OwnDoor
 from penstock.model import Host, RayNodes
@@ -68,7 +71,12 @@ def remote_host(host: Host, make: str) -> RemoteHost:
             return door.admit(job, lane)
 
     shared = 1 if host.ray is None else host.ray.per_worker
-    return RemoteHost(replace(host, options=options), make, shared, admit, work_dir)
+    placement = options.pop("placement", None)
+    if not isinstance(placement, Placement):
+        return RemoteHost(replace(host, options=options), make, shared, admit, work_dir)
+    # One worker keeps the containers of its node, and all attempts share them.
+    agent = msgspec.to_builtins(placement.agent)
+    return RemoteHost(replace(host, options=options), make, host.slots, agent=agent)
 
 
 def runtime_env(settings: EngineSettings, environ: Mapping[str, str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ unchanged, on whatever node the worker is. What must outlive nobody is watched b
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import shutil
 import subprocess
@@ -216,8 +217,14 @@ def _placed(hired: Hiring, folder: str, door: GivenDoor) -> Host:
     if hired.agent is not None:
         from penstock.hosts.agent import Placement
 
-        options["placement"] = Placement(msgspec.convert(hired.agent, Agent), os.path.join(folder, "agents"))
+        options["placement"] = Placement(msgspec.convert(hired.agent, Agent), _agents_dir(hired))
     return replace(hired.host, options=options)
+
+
+def _agents_dir(hired: Hiring) -> str:
+    """One for all workers of the store on this machine, one after the other: containers outlive them."""
+    store = hashlib.sha256(hired.tag.rpartition(":")[0].encode()).hexdigest()[:16]
+    return os.path.join(tempfile.gettempdir(), f"penstock-agents-{os.getuid()}-{store}")
 
 
 def _known(call: Call) -> tuple[Callable[[Any], Any], bool]:
