@@ -70,7 +70,7 @@ def played(way: Way, hosts: int, count: int, seed: int) -> Figures:
     timeout_s=1800.0,
 )
 def partitions(bench: Bench) -> float:
-    hosts, count, seeds = bench.size(96, 48), bench.size(20_000, 4_000), range(bench.size(3, 1))
+    hosts, count, seeds = bench.size(96, 48), bench.size(10_000, 4_000), range(bench.size(2, 1))
     lines = []
     lost = {}
     for way in WAYS:

@@ -6,7 +6,7 @@ and hold no behaviour beyond reading themselves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -325,6 +325,19 @@ class TaskRecord:
             "error": self.error,
             "output": self.task.output,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Tasks alike that were never tried and wait for nothing but their turn, in order of arrival.
+
+    A queue of a million is told in these: a record of each would take longer to make than to queue it.
+    """
+
+    task: Task  # what they have in common; its id and its time are nobody's
+    numbers: Sequence[int]
+    ids: Sequence[str]
+    queued_at: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)

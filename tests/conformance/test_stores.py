@@ -913,10 +913,10 @@ async def test_a_long_queue_is_told_in_short(store: Store) -> None:
     assert whole.others == [told[7], told[8], told[9], after, ran, again]
     records = {a.record.task.id: a.record for a in await store.live()}
     found = {}
-    for task, numbers, ids, times in whole.backlogs:
-        assert list(numbers) == sorted(numbers)
-        for number, id, queued_at in zip(numbers, ids, times, strict=True):
-            found[id] = TaskRecord(replace(task, id=id, queued_at=queued_at), number, State.QUEUED)
+    for some in whole.backlogs:
+        assert list(some.numbers) == sorted(some.numbers)
+        for number, id, queued_at in zip(some.numbers, some.ids, some.queued_at, strict=True):
+            found[id] = TaskRecord(replace(some.task, id=id, queued_at=queued_at), number, State.QUEUED)
     for id, record in found.items():
         asked = replace(records[id].task, run="", key=None, on_crash=OnCrash.RETRY, payload=None)
         assert record == replace(records[id], task=asked)

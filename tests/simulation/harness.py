@@ -13,16 +13,14 @@ from dataclasses import replace
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.diagnosis.waits import Explainer
 from penstock.lifecycle import ENDED
-from penstock.model import OnCrash, Outcome, Plant, State, Task, TaskRecord, Verdict
+from penstock.model import Backlog, OnCrash, Outcome, Plant, State, Task, TaskRecord, Verdict
 from penstock.scheduling import messages as m
 from penstock.scheduling.scheduler import Scheduler
 from tests.simulation.referee import Referee, Row, first_slots
 from tests.simulation.truth import Truth
 
 
-def in_short(
-    records: Sequence[TaskRecord], chance: random.Random
-) -> tuple[list[TaskRecord], list[m.Backlog]]:
+def in_short(records: Sequence[TaskRecord], chance: random.Random) -> tuple[list[TaskRecord], list[Backlog]]:
     """The same live tasks as a dispatcher hears of a long queue: from some place on, most without a record."""
     begin = chance.choice((0, chance.randint(0, len(records)), len(records)))
     page = chance.choice((1, 3, 1000))
@@ -46,7 +44,7 @@ def in_short(
             )
             alike.setdefault((i // page, *asked), []).append(record)
     return told, [
-        m.Backlog(
+        Backlog(
             replace(some[0].task, id="", queued_at=0.0),
             [r.number for r in some],
             [r.task.id for r in some],

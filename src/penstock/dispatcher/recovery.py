@@ -11,10 +11,9 @@ from penstock.config.own_calls import own_lanes
 from penstock.diagnosis.history import Epoch
 from penstock.dispatcher.payloads import MOST_TASKS, Payloads
 from penstock.engine.base import Engine, Key
-from penstock.model import OnCrash, Plant, State, TaskRecord
+from penstock.model import Backlog, OnCrash, Plant, State, TaskRecord
 from penstock.scheduling.budget import day_of
 from penstock.scheduling.messages import (
-    Backlog,
     CancelAsked,
     Event,
     PauseSet,

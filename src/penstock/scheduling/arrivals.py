@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.lifecycle import LIVE, step
-from penstock.model import OnCrash, State, Task, TaskRecord, Verdict
+from penstock.model import Backlog, OnCrash, State, Task, TaskRecord, Verdict
 from penstock.scheduling.agenda import Agenda
 from penstock.scheduling.capacity import HostState
 from penstock.scheduling.endings import INHERITED, Endings
 from penstock.scheduling.messages import (
-    Backlog,
     Decision,
     GateChange,
     Move,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from penstock.model import Outcome, State, Task, TaskRecord, Verdict
+from penstock.model import Backlog, Outcome, State, Task, TaskRecord, Verdict
 
 # ---- events: what happened outside
 
@@ -19,18 +19,6 @@ class Submitted(NamedTuple):
 
     tasks: Sequence[Task]
     ended: Mapping[str, State] = {}
-
-
-class Backlog(NamedTuple):
-    """Tasks alike that were never tried and wait for nothing but their turn, in order of arrival.
-
-    A queue of a million is told in these: a record of each would take longer to make than to queue it.
-    """
-
-    task: Task  # what they have in common; its id and its time are nobody's
-    numbers: Sequence[int]
-    ids: Sequence[str]
-    queued_at: Sequence[float]
 
 
 class Restored(NamedTuple):

@@ -16,8 +16,8 @@ from penstock.diagnosis.history import Epoch as Epoch
 from penstock.diagnosis.history import History as History
 from penstock.diagnosis.history import Owner as Owner
 from penstock.diagnosis.history import Queue as Queue
-from penstock.model import Attempt, Plant, State, Task, TaskRecord
-from penstock.scheduling.messages import Backlog, Decision
+from penstock.model import Attempt, Backlog, Plant, State, Task, TaskRecord
+from penstock.scheduling.messages import Decision
 from penstock.store.pages import MOST_COUNTED as MOST_COUNTED
 from penstock.store.pages import TaskCount as TaskCount
 from penstock.store.pages import TaskPage as TaskPage

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from penstock.model import Task, TaskRecord
+from penstock.model import Backlog, Task, TaskRecord
 from penstock.scheduling.budget import day_of
-from penstock.scheduling.messages import Backlog
 from penstock.scheduling.routes import route_key
 from penstock.store.base import (
     Arrival,
