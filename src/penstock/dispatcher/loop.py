@@ -25,6 +25,7 @@ from penstock.council.live import Hub
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.dispatcher.chores import beat, prune
 from penstock.dispatcher.doorway import Doorway
+from penstock.dispatcher.garbage import seldom_swept
 from penstock.dispatcher.health import HealthBook, watch_health
 from penstock.dispatcher.inner import Inner, Ways
 from penstock.dispatcher.launching import Launcher
@@ -341,11 +342,12 @@ class Dispatcher:
     @asynccontextmanager
     async def _closing_at_the_end(self) -> AsyncIterator[None]:
         """However it ends: nothing we started goes on, and what ran is put back."""
-        try:
-            yield
-        finally:
-            self._closing = True
-            await self._close()
+        with seldom_swept():
+            try:
+                yield
+            finally:
+                self._closing = True
+                await self._close()
 
     async def _close(self) -> None:
         if self._timer is not None:
