@@ -1,7 +1,8 @@
 """The limit on PostgreSQL: bare asyncpg that writes what a queue like ours has to keep, in batches as large.
 
 Per task a row in `task`, which is changed when the task starts and when it ends; a row in `attempt`, changed
-when it ends; two rows in `event`. Arrays go in, one statement per table. Each transaction holds the ends of one batch and the starts of the next.
+when it ends; two rows in `event`. Arrays go in, one statement per table. Each transaction holds
+the ends of one batch and the starts of the next.
 """
 
 from __future__ import annotations
