@@ -36,6 +36,7 @@ _LOOK_S = 2.0  # a store that has not answered by then is not well
 _FRESH_S = 1.0
 _SILENT_BEATS = 5  # heartbeats a dispatcher may miss
 _OF_DISPATCHER = (
+    "penstock_queue_depth",
     "penstock_waiting_tasks",
     "penstock_running",
     "penstock_lane_running",
@@ -202,9 +203,12 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
         caller_of(request.scope).must_have("read")
         found = await doctor.look()
         is_read = found["store"]["state"] == "ok"
-        parts.metrics.stand(
-            _standing(parts, await parts.standing.snapshot() if is_read else parts.standing.last)
-        )
+        snapshot = parts.standing.last
+        if parts.stands_by:
+            snapshot = None  # the leader tells of the queue: sums over all servers stay right
+        elif is_read:
+            snapshot = await parts.standing.snapshot()
+        parts.metrics.stand(_standing(parts, snapshot))
         if parts.config.agents:
             sums, containers = await asyncio.to_thread(_agents, parts.config)
             parts.metrics.stand_of_agents(sums)
@@ -219,10 +223,10 @@ def _standing(parts: Parts, snapshot: Snapshot | None) -> dict[str, dict[tuple[s
         "penstock_leader": {(): float(parts.dispatching)},
         "penstock_http_streams": {(): parts.feed.readers.count},
     }
+    standing |= {name: {} for name in _OF_DISPATCHER}  # another's figures are its own to tell
     if snapshot is not None:
         lanes = status_record(parts.config.plant, snapshot)["lanes"]
         standing["penstock_queue_depth"] = {(name,): lane["queued"] for name, lane in lanes.items()}
-    standing |= {name: {} for name in _OF_DISPATCHER}  # another's figures are its own to tell
     if parts.dispatcher is not None:
         statistics = parts.dispatcher.statistics
         hosts = statistics.hosts.items()
