@@ -22,14 +22,14 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
-
-from penstock.web.door import OPEN
     content_type_conformance,
     response_headers_conformance,
     response_schema_conformance,
     status_code_conformance,
     unsupported_method,
 )
+
+from penstock.web.door import OPEN
 
 CASES = 100 if os.environ.get("PENSTOCK_SOAK") else 8
 CHECKS = [
