@@ -211,7 +211,7 @@ def tuned(count: int) -> Played:
 
 def falling_back(count: int) -> Played:
     spare = tuple(
-        Host(f"cloud{i}", "none", 2, fallback=Fallback(after_s=0.5)) for i in range(max(1, count // 10))
+        Host(f"cloud{i}", "none", 2, fallback=Fallback(after_s=0.2)) for i in range(max(1, count // 10))
     )
     return Played(Plant((*hosts(count), *spare), lanes()))
 
@@ -250,7 +250,7 @@ def settled(make: Callable[[int], Played], count: int, steps: int) -> Played:
     "scale-hosts",
     what="a decision with 10,000 hosts / with 10, the worst of nine situations",
     unit="×",
-    goal=at_most(3),
+    goal=at_most(4),
     once=True,
     timeout_s=1800.0,
 )

@@ -93,7 +93,9 @@ class Figures:
     stolen: int = 0
     inversions: int = 0  # starts while a task of a more urgent level waited elsewhere for the very same host
     waits: list[tuple[int, float]] = field(default_factory=list)  # priority, seconds
-    used: list[float] = field(default_factory=list)  # the share of slots in use, at moments when tasks waited
+    used: list[float] = field(
+        default_factory=list
+    )  # the share of slots in use, at moments when tasks waited for slots
     lost_s: float = 0.0  # slot-seconds idle beside a task of another partition that would fit
     ended_at: float = 0.0
     steps: int = 0
@@ -348,7 +350,8 @@ class Partitioned:
 
     def _sample(self) -> None:
         """How much is in use while tasks wait, and room that is idle beside a task that would fit there."""
-        if any(True for partition in self.partitions for _ in partition.waiting()):
+        waiting = (c for partition in self.partitions for c in partition.waiting())
+        if any((c.reason or "").startswith("slots:") for c in waiting):
             up = sum(
                 state.slots
                 for partition in self.partitions
