@@ -23,7 +23,7 @@ import httpx
 import pytest
 
 import penstock
-from penstock.errors import AlreadyOwned, DispatcherError, StoreError
+from penstock.errors import AlreadyOwned, DispatcherError, StoreError, UsageError
 from penstock.model import State, Task
 from penstock.store.base import Store, StoredEvent, TaskFilter
 from penstock.store.postgres import PostgresStore
@@ -480,7 +480,7 @@ async def test_behind_pgbouncer_in_transaction_mode_clients_work(
             assert len(await client.ended_in_run("r", 0)) == 30
             assert (await client.history(run="r")).epochs
             assert await client.lease("l", "me", 60.0)
-            with pytest.raises(StoreError, match="nobody can be elected; dispatch with a URL"):
+            with pytest.raises(UsageError, match="nobody can be elected; dispatch with a URL"):
                 await client.acquire(ME, time.time())
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from penstock.diagnosis.waits import Explainer
 from penstock.errors import AlreadyOwned, DispatcherError
-from penstock.model import State, Task
-from penstock.store.base import Answer, TaskFilter
+from penstock.model import OnCrash, State, Task
+from penstock.store.base import Answer, Request, TaskFilter
+from penstock.store.sql_store import SqlStore
 from tests.conformance.store_rig import (
     EVERY,
     ME,
@@ -26,6 +27,7 @@ from tests.conformance.store_rig import (
     child,
     done,
     opened,
+    run_through,
     start,
     tasks,
 )
@@ -161,6 +163,34 @@ async def test_an_epoch_that_is_over_has_no_signs_of_life(make: MakeSpot, tmp_pa
         await store.release(epoch.number, T0 + 2)
         with pytest.raises(DispatcherError, match="another dispatcher took over"):
             await store.heartbeat(epoch.number, T0 + 3)
+
+
+async def test_who_was_replaced_can_change_nothing_any_more(spot: Spot) -> None:
+    """Promise 1: should the lock fail, the epoch still fences the old dispatcher off, whatever it reports."""
+    async with opened(spot.door()) as old, opened(spot.door()) as new:
+        assert isinstance(old, SqlStore)
+        (id,) = await old.submit(tasks(1))
+        await old.acquire(ME, T0)
+        with pytest.raises(AlreadyOwned):
+            await new.acquire(ME, T0)
+        old._ownership.free()  # as if it were paused, and had been given up
+        await new.acquire(ME, T0 + 1)
+        asked = await new.ask(Request("pause"))
+        before = await new.last_event()
+        call = Task("chat", None, id="call", on_crash=OnCrash.CANCEL)
+        for report in (
+            old.record(run_through([id])),
+            old.accept([call]),
+            old.note("Stall", T0 + 2, None, None, {}),
+            old.answer(asked, Answer(ok=True)),
+        ):
+            with pytest.raises(DispatcherError, match="another dispatcher took over"):
+                await report
+        assert await new.last_event() == before
+        assert await new.get("call") is None
+        assert await new.answer_to(asked) is None
+        await new.record([start(id)])
+        assert await new.states([id]) == {id: State.RUNNING}
 
 
 async def test_what_a_killed_dispatcher_ran_holds_nothing_any_more(spot: Spot) -> None:

@@ -576,22 +576,6 @@ async def test_a_caller_that_gives_up_disturbs_nobody(path: str) -> None:
         assert len(await store.submit(tasks(2))) == 2
 
 
-async def test_who_was_replaced_can_record_no_more(path: str) -> None:
-    """Promise 1: should the lock fail (a copied lock file), the epoch still fences the old dispatcher off."""
-    async with opened(SQLiteStore(path)) as old, opened(SQLiteStore(path)) as new:
-        assert isinstance(old, SQLiteStore)
-        (id,) = await old.submit(tasks(1))
-        await old.acquire(ME, T0)
-        with pytest.raises(AlreadyOwned):
-            await new.acquire(ME, T0)
-        old._ownership.free()
-        await new.acquire(ME, T0 + 1)
-        with pytest.raises(DispatcherError, match="another dispatcher took over"):
-            await old.record(run_through([id]))
-        await new.record([start(id)])
-        assert await new.states([id]) == {id: State.RUNNING}
-
-
 async def test_another_name_is_the_same_store(path: str, tmp_path: Path) -> None:
     os.symlink(path, tmp_path / "alias.db")
     async with opened(SQLiteStore(path)) as one, opened(SQLiteStore(str(tmp_path / "alias.db"))) as other:

@@ -7,13 +7,14 @@ import logging
 from collections.abc import Callable
 
 from penstock.clock import SystemClock
-from penstock.errors import StoreFull, StoreLocked
+from penstock.errors import DispatcherError, StoreCorrupt, StoreError
 from penstock.scheduling.messages import Event, Tick
 from penstock.store.base import Store
 
 log = logging.getLogger("penstock.dispatcher")
 
 _PRUNE_EVERY_S = 6 * 3600.0
+_PRUNE_AGAIN_S = 60.0  # after it could not be done
 
 
 async def beat(
@@ -34,9 +35,12 @@ async def prune(store: Store, keep_days: float | None, clock: SystemClock) -> No
     while keep_days is not None:
         try:
             forgotten = await store.prune(clock.now() - keep_days * 86400)
-        except (StoreFull, StoreLocked) as error:
+        except (DispatcherError, StoreCorrupt):
+            raise
+        except StoreError as error:  # it is full, locked or away: no reason to stop dispatching
             log.warning("old tasks are kept a while longer: %s", error)
-            forgotten = 0
+            await asyncio.sleep(_PRUNE_AGAIN_S)
+            continue
         if forgotten:
             log.info("forgot %d tasks that ended more than %g days ago", forgotten, keep_days)
         await asyncio.sleep(_PRUNE_EVERY_S)

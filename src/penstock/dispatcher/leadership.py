@@ -69,6 +69,7 @@ class Leadership:
         self._stopped = asyncio.Event()
         self._changed = asyncio.Event()  # our role has
         self._since = time.time()
+        self._complained = ""
 
     @property
     def leads(self) -> bool:
@@ -108,7 +109,7 @@ class Leadership:
             except StoreError as error:
                 if self._running is not None and self._running.epoch is not None:
                     raise
-                log.warning("nobody can lead: %s", error)
+                self._complain(error)
                 await self._pause(_AWAY_S)
             await self._stand_by()
 
@@ -166,9 +167,16 @@ class Leadership:
                     self._heard.on_standby(epoch)
                 if await self._unless_stopped(self._store.wait_vacant(_LOOK_S)):
                     return
+                self._complained = ""
             except StoreError as error:
-                log.warning("nobody can lead: %s", error)
+                self._complain(error)
                 await self._pause(_AWAY_S)
+
+    def _complain(self, error: StoreError) -> None:
+        """Once, however often it is tried, until it is something else."""
+        if self._complained != str(error):
+            self._complained = str(error)
+            log.warning("nobody can lead: %s", error)
 
     async def _unless_stopped(self, waiting: Coroutine[Any, Any, bool]) -> bool:
         try:

@@ -6,9 +6,11 @@ import gc
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from penstock.config.own_calls import own_lanes
 from penstock.diagnosis.history import Epoch
+from penstock.dispatcher.patience import patiently
 from penstock.dispatcher.payloads import MOST_TASKS, Payloads
 from penstock.engine.base import Engine, Key
 from penstock.model import Backlog, OnCrash, Plant, State, TaskRecord
@@ -138,7 +140,7 @@ async def _cancelled(store: Store, adopted: frozenset[Key]) -> list[str]:
     """Tasks whose attempts had been told to end because they were cancelled; whoever asked has his answer."""
     found = []
     for task, attempt in sorted(adopted):
-        for event in await store.events(task=task):
+        for event in await patiently(partial(store.events, task=task)):
             if event.type == "stopping" and event.attempt == attempt and event.data.get("why") == "cancel":
                 found.append(task)
                 break

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from penstock.config.council_steps import StepOf, step_of
 from penstock.config.own_calls import own_lanes
+from penstock.dispatcher.patience import patiently
 from penstock.lifecycle import ENDED
 from penstock.model import PRIORITIES, OnCrash, Plant, State, Task, TaskRecord
 from penstock.scheduling.messages import CancelAsked, Event, PauseSet, PriorityAsked, RetryAsked, SlotsSet
@@ -56,7 +57,9 @@ class Desk:
             return self._slots(str(args.get("host")), args.get("slots"))
         if request.verb == "tokens":
             if self._on_tokens is not None:
-                await self._on_tokens()  # whoever is refused from now on is refused before this is answered
+                await patiently(
+                    self._on_tokens
+                )  # whoever is refused from now on is refused before this is answered
             return Answer(True, "read again"), []
         return Answer(False, f"the dispatcher does not know {request.verb!r}"), []
 
@@ -64,7 +67,8 @@ class Desk:
         """The tasks named, or those of a run in the states that allow it."""
         if "run" in args:
             states = tuple(State(s) for s in args.get("states", ()))
-            return await self._store.tasks(TaskFilter(run=str(args["run"]), states=states or None))
+            chosen = TaskFilter(run=str(args["run"]), states=states or None)
+            return await patiently(lambda: self._store.tasks(chosen))
         asked = [str(task) for task in args.get("tasks", ())]
         found = {one.record.task.id: one.record for one in await self._store.fetch(asked)}
         for task in asked:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.config.postgres_place import PostgresPlace
-from penstock.errors import StoreError
+from penstock.errors import UsageError
 from penstock.store.postgres_link import ERRORS, Link
 from penstock.store.postgres_statements import query
 from penstock.store.session import Session
@@ -56,7 +56,7 @@ class PostgresOwnership:
 
     def take(self, session: Session) -> bool:
         if self._place.pooled:
-            raise StoreError(
+            raise UsageError(
                 f"{self._place.name}: behind a pool (pooled=true) nobody can be elected; dispatch with a URL"
                 " that leads to the server itself, or to a pool in session mode"
             )

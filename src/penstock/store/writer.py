@@ -57,6 +57,7 @@ class Writer:
         self._fatal: StoreError | None = None
         self._ended = threading.Lock()  # guards the moment after which nothing is taken any more
         self._is_ended = False
+        self._sure_of: int | None = None  # the epoch that the transaction under way has found to go on
         self.session: OwnSession | None = None
         self.epoch: int | None = None
         self.trouble: str | None = None
@@ -251,9 +252,12 @@ class Writer:
         results: dict[Job, Any] = {}
         submits: list[SubmitJob] = []
         records: list[RecordJob] = []
+        self._sure_of = None
         for job in group:
             if isinstance(job, RecordJob):
                 records.append(job)
+            elif job.kept and (lost := self._lost(session)) is not None:
+                results[job] = lost
             elif isinstance(job, SubmitJob):
                 submits.append(job)
             elif isinstance(job, CallJob):
@@ -285,9 +289,18 @@ class Writer:
                 results.update(dict.fromkeys(records, lost))
             records.clear()
 
-    def _record(self, session: Session, parts: list[Sequence[Decision]]) -> DispatcherError | None:
-        if self.epoch is not None and session.row("is_epoch", self.epoch) is None:
+    def _lost(self, session: Session) -> DispatcherError | None:
+        """Why a dispatcher's report changes nothing any more; None for one that still owns the store."""
+        if self.epoch is None or self.epoch == self._sure_of:
+            return None
+        if session.row("is_epoch", self.epoch) is None:
             return DispatcherError(f"{self._name}: another dispatcher took over; this one must stop")
+        self._sure_of = self.epoch
+        return None
+
+    def _record(self, session: Session, parts: list[Sequence[Decision]]) -> DispatcherError | None:
+        if (lost := self._lost(session)) is not None:
+            return lost
         last_at = self._recorder.write(session, parts)
         if self.epoch is not None:
             session.run("see_epoch", last_at, self.epoch)

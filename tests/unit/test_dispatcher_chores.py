@@ -1,0 +1,66 @@
+"""What a dispatcher does beside dispatching goes on through the troubles of its store."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from penstock.clock import SystemClock
+from penstock.dispatcher import chores, patience
+from penstock.errors import DispatcherError, PenstockError, StoreCorrupt, StoreError, StoreFull
+from penstock.store.base import Store
+
+
+class _Store:
+    """Fails as told, then works."""
+
+    def __init__(self, *errors: PenstockError) -> None:
+        self.errors = list(errors)
+        self.pruned = asyncio.Event()
+
+    async def prune(self, before: float) -> int:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.pruned.set()
+        return 0
+
+
+async def _pruned(store: _Store) -> None:
+    pruning = asyncio.create_task(chores.prune(cast(Store, store), 30.0, SystemClock()))
+    waiting = asyncio.create_task(store.pruned.wait())
+    await asyncio.wait({pruning, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if pruning.done():
+        await pruning
+    pruning.cancel()
+
+
+async def test_a_store_that_is_away_is_tidied_up_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chores, "_PRUNE_AGAIN_S", 0.0)
+    store = _Store(StoreError("away"), StoreFull("full"))
+    await _pruned(store)
+    assert store.pruned.is_set()
+
+
+@pytest.mark.parametrize("error", [StoreCorrupt("damaged"), DispatcherError("another took over")])
+async def test_what_cannot_be_waited_for_ends_the_dispatcher(error: PenstockError) -> None:
+    with pytest.raises(type(error)):
+        await _pruned(_Store(error))
+
+
+async def test_what_a_dispatcher_must_know_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "_AGAIN_S", 0.0)
+    answers: list[Any] = [StoreError("away"), StoreError("away"), "known"]
+
+    async def read() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+    assert await patience.patiently(read) == "known"
+    answers.append(StoreCorrupt("damaged"))
+    with pytest.raises(StoreCorrupt):
+        await patience.patiently(read)
