@@ -5,6 +5,7 @@ PENSTOCK_TEST_POSTGRES names a server to use instead, as the URL of a database t
 
 from __future__ import annotations
 
+import atexit
 import os
 from functools import cache
 from itertools import count
@@ -17,7 +18,9 @@ _numbers = count(1)
 @cache
 def server() -> PostgresServer:
     """The one of this process; it goes when the process does. Tests that stop or change a server make their own."""
-    return PostgresServer().start()
+    begun = PostgresServer().start()
+    atexit.register(begun.close)
+    return begun
 
 
 def fresh_schema() -> str:

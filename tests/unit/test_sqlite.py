@@ -17,7 +17,6 @@ import pytest
 
 from penstock.errors import (
     AlreadyOwned,
-    DispatcherError,
     StoreCorrupt,
     StoreError,
     StoreFull,
