@@ -237,6 +237,7 @@ def reason_of(error: BaseException) -> str:
 
 
 _SIGNS = (
+    ("Failed to look up actor", "the cluster knows it no longer"),
     ("node has died", "its node died"),
     ("node was terminated", "its node died"),
     ("running low on memory", "its node ran out of memory"),
