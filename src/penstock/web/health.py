@@ -18,7 +18,7 @@ from penstock.agents import figures
 from penstock.agents.endpoints import EndpointFile
 from penstock.config import Config
 from penstock.config.own_files import agents_dir
-from penstock.errors import StoreError
+from penstock.errors import DispatcherError, StoreError
 from penstock.model import State
 from penstock.store.base import Epoch, Snapshot, TaskFilter
 from penstock.store.status import status_record
@@ -90,7 +90,7 @@ class Doctor:
                     await asyncio.shield(store.record([]))  # passes when all before it is on the disk
         except TimeoutError:
             return _check("failing", store.trouble or f"it has not answered for {_LOOK_S:g} s", queued=0)
-        except StoreError as error:
+        except (StoreError, DispatcherError) as error:  # the latter: another has just taken over
             return _check("failing", str(error), queued=0)
         if store.trouble is not None:
             return _check("failing", store.trouble, queued=0)
