@@ -250,7 +250,7 @@ def settled(make: Callable[[int], Played], count: int, steps: int) -> Played:
     "scale-hosts",
     what="a decision with 10,000 hosts / with 10, the worst of nine situations",
     unit="×",
-    goal=at_most(4),
+    goal=at_most(3),
     once=True,
     timeout_s=1800.0,
 )

@@ -82,7 +82,8 @@ class Placer:
                 for work_class in woken:
                     self._line_up(work_class, lanes)
                 unjudged.update(woken)
-            if not unjudged and not (with_room if freed else with_room.keys() & roomy):
+            # Each is looked up: a dict that was emptied is as slow to go through as it was when full.
+            if not unjudged and not (with_room if freed else any(map(with_room.__contains__, roomy))):
                 return  # the room that was freed is taken: the others wait as they did
             lane = self._next_lane(lanes, now)
             if lane is None:
