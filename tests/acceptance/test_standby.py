@@ -175,7 +175,10 @@ def test_a_standby_answers_and_passes_on(tmp_path: Path, model: str) -> None:
         assert "simulated" in [one["id"] for one in get(standby, "/v1/models")["data"]]
         whole = httpx.post(f"{standby.root_url}{CHAT}", json=BODY, timeout=PATIENCE_S, verify=False)
         assert whole.json()["choices"][0]["message"]["content"]
-        assert get(leader, f"/api/tasks/{whole.headers['x-penstock-task']}")["kind"] == "chat"
+        called = whole.headers["x-penstock-task"]
+        listed = f"{leader.root_url}/api/tasks/{called}"  # it is written after its answer was sent
+        until(lambda: httpx.get(listed, verify=False).status_code == 200, lambda: leader.log)
+        assert get(leader, f"/api/tasks/{called}")["kind"] == "chat"
         with httpx.stream(
             "POST",
             f"{standby.root_url}{CHAT}",

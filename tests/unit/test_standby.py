@@ -174,6 +174,7 @@ async def test_calls_are_passed_on_with_their_tokens(tmp_path: Path) -> None:
         assert told.status_code == 200
         assert told.json()["choices"][0]["message"]["content"] == "hi"
         id = told.headers["x-penstock-task"]
+        await until(lambda: leader.store.get(id))  # it is written after its answer was sent
         assert (await leader.ended(id))["payload"]["caller"] == "one"
         models = await standby.get("/v1/models")
         assert "m" in [one["id"] for one in models["data"]]
