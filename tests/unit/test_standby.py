@@ -15,6 +15,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from penstock.dispatcher.leadership import Heard, Leadership
+from penstock.dispatcher.loop import Dispatcher
 from penstock.errors import AlreadyOwned
 from penstock.model import State, Task
 from penstock.store.base import Epoch, Owner
@@ -22,6 +24,7 @@ from penstock.store.sqlite import SQLiteStore
 from penstock.store.sqlite_owner import FileOwnerLock
 from penstock.store.standbys import standbys
 from penstock.web.passing import PASSED, is_for_leader
+from penstock.wiring import make_dispatcher, read_config
 from tests.unit.model_rig import Call, chat, http, wire
 from tests.unit.web_rig import PATIENCE_S, Web, serving, token
 
@@ -351,3 +354,30 @@ async def test_a_client_leaves_dispatching_to_the_standbys(tmp_path: Path) -> No
             async with asyncio.timeout(PATIENCE_S):
                 assert (await client.wait(task)).state is State.DONE
             assert not client.dispatches
+
+
+async def test_who_is_to_stop_while_it_takes_over_does_not_wait_for_a_store_that_is_away(
+    tmp_path: Path,
+) -> None:
+    """E6: nothing runs yet, so that there is nothing to finish; the store may be away for hours."""
+    store = SQLiteStore(str(tmp_path / "penstock.db"))
+    await store.open()
+    (tmp_path / "penstock.toml").write_text('[hosts.h]\ntype = "simulated"\nserves = ["k"]\n')
+    config = read_config(tmp_path / "penstock.toml")
+    taking_over = asyncio.Event()
+
+    async def lead(dispatcher: Dispatcher, ready: Any) -> None:
+        taking_over.set()
+        await asyncio.Event().wait()  # for what it has to know from the store
+
+    heard = Heard(on_standby=lambda epoch: None)
+    leadership = Leadership(store, lambda: make_dispatcher(config, store, "test"), heard, takes_turns=True)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            running = asyncio.create_task(leadership.run(lead))
+            await taking_over.wait()
+            leadership.stop()
+            leadership.stop()
+            await running
+    finally:
+        await store.close()

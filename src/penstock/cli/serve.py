@@ -117,6 +117,8 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
         interrupts = stack.enter_context(hearing_interrupts())
         stack.enter_context(telling(log.warning))
         await store.open()
+        if store.elects:  # which may be away just when this one takes over
+            interrupts.tell(stop)
         try:
             await service.check()
             async with queues.watched():

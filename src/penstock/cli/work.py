@@ -401,6 +401,8 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
 
     await store.open()
     with hearing_interrupts() as interrupts, telling(log.warning):
+        if store.elects:  # which may be away just when this one takes over
+            interrupts.tell(stop)
         try:
             async with queues.watched():
                 await leadership.run(term)

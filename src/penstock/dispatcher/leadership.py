@@ -35,6 +35,7 @@ _TTL_S = 3.0  # a standby that has not shown itself for so long is gone
 _SHOW_S = 1.0
 _LOOK_S = 1.0
 _REST_S = 0.1  # between two campaigns: somebody else may be about to win
+_TAKING_OVER_S = 5.0  # it may take, once we are to stop
 _AWAY_S = 0.5  # until a store that did not answer is asked again
 
 log = logging.getLogger("penstock.dispatcher")
@@ -63,6 +64,7 @@ class Leadership:
         )  # at once: what is wrong with the config is told before all else
         self._owner = self._next.owner
         self._running: Dispatcher | None = None
+        self._leading: asyncio.Task[None] | None = None
         self._is_ready = False
         self._stands_by = False
         self._stops = 0
@@ -81,6 +83,13 @@ class Leadership:
         self._stopped.set()
         if self._running is not None and self._is_ready:
             self._running.stop()
+        elif self._leading is not None and self._takes_turns:
+            # Nothing runs yet. Taking over waits for a store that is away, and nobody has to wait for that.
+            self._leading.get_loop().call_later(0.0 if self._stops > 1 else _TAKING_OVER_S, self._give_up)
+
+    def _give_up(self) -> None:
+        if self._leading is not None and not self._is_ready:
+            self._leading.cancel()
 
     async def run(self, lead: Lead) -> None:
         """Lead, or stand by until we do, until stopped."""
@@ -121,10 +130,13 @@ class Leadership:
         try:
             async with asyncio.TaskGroup() as group:
                 watching = group.create_task(self._watch(dispatcher))
+                self._leading = leading = group.create_task(_led(lead(dispatcher, self._ready)))
                 try:
-                    await lead(dispatcher, self._ready)
+                    await asyncio.wait({leading})
                 finally:
+                    leading.cancel()
                     watching.cancel()
+                    self._leading = None
                     self._is_ready = False
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
@@ -223,6 +235,10 @@ class Leadership:
         owner = self._owner
         told = {"machine": owner.machine, "pid": owner.pid, "command": owner.command, "url": owner.url}
         return json.dumps({**told, "since": self._since})
+
+
+async def _led(leading: Awaitable[None]) -> None:
+    await leading
 
 
 def _first(error: DispatcherError) -> str:

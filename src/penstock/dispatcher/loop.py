@@ -371,7 +371,7 @@ class Dispatcher:
             self._step()  # what has ended may take tasks of its own with it, by the next
         if not self.deposed.is_set():
             # What was recorded before is on the disk when this is; a disk that stays full must not keep us.
-            flushed, _ = await asyncio.wait({self._store.record([])}, timeout=_FLUSH_S)
+            flushed, _ = await asyncio.wait({_heard(self._store.record([]))}, timeout=_FLUSH_S)
             for written in flushed:
                 if written.exception() is not None:
                     log.error("what ended last may not be recorded: %s", written.exception())
@@ -565,3 +565,9 @@ class Dispatcher:
 
     def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._tasks.create_task(self._unless_deposed(work))
+
+
+def _heard(written: asyncio.Future[None]) -> asyncio.Future[None]:
+    """Whatever comes of it: who stops does not wait for ever, and the store says itself what it lost."""
+    written.add_done_callback(lambda written: written.cancelled() or written.exception())
+    return written
