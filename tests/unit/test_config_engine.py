@@ -118,6 +118,15 @@ def test_own_files_stay_out_of_what_is_copied_to_nodes(tmp_path: Path) -> None:
     assert kept_here(config, str(tmp_path / "elsewhere")) == ()
 
 
+def test_keys_of_the_database_stay_out_of_it_too(tmp_path: Path) -> None:
+    files = f"sslkey={tmp_path}/tls/client.key&passfile={tmp_path}/pass%20file&sslrootcert={tmp_path}/ca.pem"
+    config = parse(f'store = "postgresql://db/penstock?{files}"\n{RAY}', tmp_path / "penstock.toml")
+    kept = set(kept_here(config, str(tmp_path)))
+    assert kept == {"/penstock.toml", "/penstock.env", "/tls/client.key", "/pass\\ file"}
+
+
+
+
 def test_ray_that_is_not_installed_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install penstock\[ray\]"):

@@ -1,8 +1,8 @@
 """Penstock's own files: what no task may have read to a model, and no result may replace. One list for both.
 
 They are the config, the store and all whose names are its with more behind a dot or a dash, the folders that hosts
-work in, those of councils' collections, the files with keys, and `penstock.env` beside the config, where a service
-has its secrets. Folders are compared as what they are, not by their names, so that it does not matter which links a
+work in, those of councils' collections, the files with keys, those of a database's URL too, and `penstock.env` beside
+the config, where a service has its secrets. Folders are compared as what they are, not by their names, so that it does not matter which links a
 path was written with.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock.config.document import Config
+from penstock.config.postgres_place import secret_files
 from penstock.config.store_place import LIBRARY_FOLDER, beside_store, tag_of
 from penstock.model import Host
 
@@ -120,6 +121,8 @@ def _paths(config: Config) -> Iterator[tuple[str, bool]]:
         yield os.path.abspath(config.store), True
     else:
         yield agents_dir(config), False
+        for path in secret_files(config.store):
+            yield os.path.abspath(path), False
     for council in config.councils.values():
         if council.retrieval is not None and council.retrieval.path:
             yield council.retrieval.path, False

@@ -14,6 +14,7 @@ _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,49}")
 # Those of libpq that the driver takes from a URL.
 _PLACES = ("host", "port", "dbname", "user")
 _SECRETS = ("password", "sslpassword")
+_SECRET_FILES = ("passfile", "sslkey")
 _OTHERS = (
     "passfile",
     "service",
@@ -47,6 +48,13 @@ class PostgresPlace:
 
 def is_postgres(store: str) -> bool:
     return store.startswith(SCHEMES)
+
+
+def secret_files(store: str) -> list[str]:
+    """The files that its URL names and that nobody else may read."""
+    if not is_postgres(store):
+        return []
+    return [path for name, path in parse_qsl(urlsplit(store).query) if name in _SECRET_FILES]
 
 
 def postgres_place(url: str) -> PostgresPlace:
