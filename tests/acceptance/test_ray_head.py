@@ -79,7 +79,8 @@ class Driven:
     async def health(self, *, up: bool) -> Health:
         async with asyncio.timeout(PATIENCE_S):
             while (health := await self.engine.check("host")).up is not up:
-                await asyncio.sleep(0.1)  # one that is down says so without waiting for anything
+                self.engine._changes.clear()  # or one that is down would be asked without a pause
+                await self.engine._changed_within(1.0)
         return health
 
 

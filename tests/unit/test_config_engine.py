@@ -125,8 +125,6 @@ def test_keys_of_the_database_stay_out_of_it_too(tmp_path: Path) -> None:
     assert kept == {"/penstock.toml", "/penstock.env", "/tls/client.key", "/pass\\ file"}
 
 
-
-
 def test_ray_that_is_not_installed_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install penstock\[ray\]"):

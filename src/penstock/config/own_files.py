@@ -1,9 +1,9 @@
 """Penstock's own files: what no task may have read to a model, and no result may replace. One list for both.
 
 They are the config, the store and all whose names are its with more behind a dot or a dash, the folders that hosts
-work in, those of councils' collections, the files with keys, those of a database's URL too, and `penstock.env` beside
-the config, where a service has its secrets. Folders are compared as what they are, not by their names, so that it does not matter which links a
-path was written with.
+work in, those of councils' collections, the files with keys, those that a database's URL names too, and
+`penstock.env` beside the config, where a service has its secrets. Folders are compared as what they are, not by
+their names, so that it does not matter which links a path was written with.
 """
 
 from __future__ import annotations
