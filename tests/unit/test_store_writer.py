@@ -6,12 +6,13 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from math import inf
 from pathlib import Path
 
 import pytest
 
-from penstock.errors import StoreError
-from penstock.model import State
+from penstock.errors import StoreError, TaskError
+from penstock.model import State, Task
 from penstock.store.admission import MAX_PAYLOAD_BYTES
 from penstock.store.base import TaskFilter
 from penstock.store.bell import Ring
@@ -19,7 +20,7 @@ from penstock.store.sql_store import SqlStore
 from penstock.store.sqlite_database import SQLiteDatabase
 from penstock.store.sqlite_open import Place
 from penstock.store.sqlite_session import SQLiteWriting
-from tests.conformance.store_rig import ME, PATIENCE_S, T0, opened, run_through, tasks
+from tests.conformance.store_rig import ME, PATIENCE_S, T0, done, opened, run_through, start, tasks
 
 
 class Faults:
@@ -79,8 +80,9 @@ class FarDatabase(SQLiteDatabase):
         return session
 
 
-def far(tmp_path: Path, patience_s: float = 3600.0) -> tuple[SqlStore, Faults]:
+def far(tmp_path: Path, patience_s: float = 3600.0, most_bytes: float = inf) -> tuple[SqlStore, Faults]:
     database = FarDatabase(str(tmp_path / "x.db"), patience_s)
+    database.most_bytes = most_bytes
     return SqlStore(database, max_payload_bytes=MAX_PAYLOAD_BYTES, grace_s=5.0), database.faults
 
 
@@ -175,4 +177,67 @@ async def test_a_client_does_not_wait_for_ever_and_a_dispatcher_does(tmp_path: P
         faults.is_away = False
         async with asyncio.timeout(PATIENCE_S):
             await recorded
+        assert await store.states([id]) == {id: State.DONE}
+
+
+# ---- more than a transaction can carry
+
+
+async def test_what_piled_up_while_it_was_away_is_written_in_groups_of_a_good_size(tmp_path: Path) -> None:
+    store, faults = far(tmp_path, most_bytes=16 * 5_000)
+    async with opened(store):
+        faults.is_away = True
+        submits = [asyncio.ensure_future(store.submit([Task("k", "x" * 2_000)])) for _ in range(12)]
+        begun = faults.begun
+        await until(lambda: faults.begun > begun + 2)
+        begun = faults.begun
+        faults.is_away = False
+        async with asyncio.timeout(PATIENCE_S):
+            ids = [id for (id,) in await asyncio.gather(*submits)]
+        assert await ids_in(store) == ids, "in the order they came"
+        assert faults.begun - begun >= 6, "two of them make a group"
+
+
+async def test_a_submit_that_no_transaction_can_carry_is_refused(tmp_path: Path) -> None:
+    store, _ = far(tmp_path, most_bytes=5_000)
+    async with opened(store):
+        with pytest.raises(
+            TaskError, match=r"^these 3 tasks have .* MB and .* allowed at once; submit them in parts"
+        ):
+            await store.submit([Task("k", "x" * 2_000)] * 3)
+        assert len(await store.submit([Task("k", "x" * 2_000)] * 2)) == 2
+
+
+async def test_large_results_are_recorded_in_parts_and_all_before_it_is_told(tmp_path: Path) -> None:
+    store, faults = far(tmp_path, most_bytes=16 * 5_000)
+    async with opened(store):
+        await store.acquire(ME, T0)
+        ids = await store.submit(tasks(12))
+        begun = faults.begun
+        values = ["x" * 2_000, ["y" * 2_000], {1, 2}]  # the last cannot be kept
+        ends = [done(id, value=values[place % 3]) for place, id in enumerate(ids)]
+        await store.record([*map(start, ids), *ends])
+        assert faults.begun - begun >= 4
+        assert set((await store.states(ids)).values()) == {State.DONE}
+        types = [event.type for event in await store.events() if event.task in ids]
+        assert types == ["started"] * 12 + ["ended"] * 12
+
+
+async def test_a_group_that_breaks_the_connection_each_time_keeps_no_client_waiting(tmp_path: Path) -> None:
+    store, faults = far(tmp_path, patience_s=0.05)
+    async with opened(store):
+        await store.acquire(ME, T0)
+        (id,) = await store.submit(tasks(1))
+        faults.lost, faults.is_written = 1 << 30, False
+        with pytest.raises(StoreError, match=r"the connection broke .* times.*look at the server's log"):
+            async with asyncio.timeout(PATIENCE_S):
+                await store.submit(tasks(1))
+        recorded = store.record(run_through([id]))
+        await until(lambda: store.trouble is not None)
+        assert "look at the server's log" in (store.trouble or "")
+        faults.lost = 0
+        async with asyncio.timeout(PATIENCE_S):
+            await recorded
+        assert store.trouble is None
+        assert await ids_in(store) == [id]
         assert await store.states([id]) == {id: State.DONE}

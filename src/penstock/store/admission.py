@@ -20,6 +20,7 @@ from penstock.trace import context_of
 MAX_PAYLOAD_BYTES = 1 << 20
 MAX_TEXT = 200  # characters of a key, kind, lane, run, host or model
 INLINE_BYTES = 512  # longer payloads are kept apart from the task's row
+_ROW_BYTES = 200  # about, of all but payload and lists
 _MAX_INT = 1 << 31
 _HUGE = 1e15  # beyond any time or amount; not-a-number is not below it either
 
@@ -35,7 +36,7 @@ ID, RUN, QUEUED_AT, AFTER, KEY, PAYLOAD = 0, 1, 5, 6, 14, 16
 class Batch:
     """Tasks ready to be written, and what the store has yet to ask about them."""
 
-    __slots__ = ("after", "given", "ids", "keyed", "long_payloads", "rows")
+    __slots__ = ("after", "given", "ids", "keyed", "long_payloads", "rows", "size")
 
     def __init__(self) -> None:
         self.ids: list[str] = []
@@ -44,6 +45,7 @@ class Batch:
         self.given: set[str] = set()  # ids that were not made here
         self.keyed = False
         self.long_payloads: dict[int, str] = {}  # place in the batch -> JSON
+        self.size = 0  # bytes, about
 
 
 def _fresh_ids(count: int) -> Iterator[str]:
@@ -104,6 +106,7 @@ class Admission:
             self._check_text("key", key)
             batch.keyed = True
         payload, size = self._payload(task)
+        batch.size += _ROW_BYTES + size + (0 if after is None else len(after))
         batch.ids.append(task_id)
         batch.rows.append(
             (

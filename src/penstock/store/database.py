@@ -46,6 +46,10 @@ class Database(Protocol):
         """How long a client waits for a database that is away; 0: it is told at once."""
 
     @property
+    def most_bytes(self) -> float:
+        """About how much one transaction can carry: more than that is refused, and groups stay well below."""
+
+    @property
     def errors(self) -> tuple[type[Exception], ...]:
         """What its driver raises."""
 

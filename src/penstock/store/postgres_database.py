@@ -38,6 +38,7 @@ class PostgresDatabase:
 
     elects = True
     patience_s = 10.0
+    most_bytes: float = 512 << 20  # a statement is one message, and the server hangs up on one of 1 GiB
     errors: tuple[type[Exception], ...] = ERRORS
 
     def __init__(self, place: PostgresPlace, migrations: Sequence[str] = MIGRATIONS) -> None:

@@ -72,7 +72,7 @@ from penstock.store.rows import NOT_JSON, STATES, attempt_of, decode, json_text,
 from penstock.store.session import Session
 from penstock.store.settling import settle
 from penstock.store.writer import Writer
-from penstock.store.writing import CallJob, RecordJob, SubmitJob
+from penstock.store.writing import CallJob, SubmitJob
 
 T = TypeVar("T")
 
@@ -158,8 +158,14 @@ class SqlStore:
         batch = admission.batch()
         if not batch.rows:
             return []
+        most_bytes = self._database.most_bytes
+        if batch.size > most_bytes:
+            raise TaskError(
+                f"these {len(batch.rows):,} tasks have {batch.size / 1e6:,.0f} MB and {most_bytes / 1e6:,.0f} are"
+                " allowed at once; submit them in parts"
+            )
         future = self._future()
-        self._writing.put(SubmitJob(future=future, ring=Ring.EVERYBODY, batch=batch))
+        self._writing.put(SubmitJob(future=future, ring=Ring.EVERYBODY, size=batch.size, batch=batch))
         ids: list[str] = await future
         return ids
 
@@ -516,14 +522,11 @@ class SqlStore:
         batch = admission.batch()
         batch.given.clear()  # made by chance like our own: two that are the same are found when they are written
         future: asyncio.Future[list[str]] = self._future()
-        self._writing.put(SubmitJob(future=future, kept=True, batch=batch))
+        self._writing.put(SubmitJob(future=future, kept=True, size=batch.size, batch=batch))
         return future
 
     def record(self, decisions: Sequence[Decision]) -> asyncio.Future[None]:
-        future = self._future()
-        job = RecordJob(future=future, ring=Ring.CLIENTS, kept=True, decisions=tuple(decisions))
-        self._writing.put(job)
-        return future
+        return self._writing.put_records(tuple(decisions), self._future)
 
     async def note(
         self, type: str, at: float, task: str | None, attempt: int | None, data: Mapping[str, Any]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from math import inf
 from typing import TYPE_CHECKING
 
 from penstock.errors import StoreError
@@ -32,6 +33,7 @@ class SQLiteDatabase:
 
     elects = False
     patience_s = 0.0  # what waiting there is, for a locked file, is done before a transaction begins
+    most_bytes = inf
     errors: tuple[type[Exception], ...] = (sqlite3.Error,)
 
     def __init__(self, place: Place) -> None:

@@ -22,14 +22,16 @@ from typing import Any
 
 from penstock.errors import DispatcherError, PenstockError, StoreCorrupt, StoreError
 from penstock.scheduling.messages import Decision
+from penstock.store.bell import Ring
 from penstock.store.database import Database
 from penstock.store.recorder import Recorder
 from penstock.store.session import OwnSession, Session
 from penstock.store.settling import settle
 from penstock.store.submits import write_submits
-from penstock.store.writing import CallJob, Job, RecordJob, SubmitJob
+from penstock.store.writing import CallJob, Job, RecordJob, SubmitJob, in_parts
 
 _GROUP_ROWS = 100_000  # a larger group would make everybody in it wait too long
+_GROUP_SHARE = 1 / 16  # of what a transaction can carry: all of it is in memory several times over
 _FIRST_RETRY_S = 0.1
 _LAST_RETRY_S = 2.0
 
@@ -47,6 +49,7 @@ class Writer:
         self._database = database
         self._name = database.name
         self._patience_s = database.patience_s
+        self._group_bytes = database.most_bytes * _GROUP_SHARE
         self._grace_s = grace_s
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -54,6 +57,7 @@ class Writer:
         self._held: list[Job] = []
         self._group: list[Job] = []  # being written
         self._doubt: _Doubt | None = None
+        self._doubts = 0  # commits in a row that nobody confirmed, and that did not happen
         self._fatal: StoreError | None = None
         self._ended = threading.Lock()  # guards the moment after which nothing is taken any more
         self._is_ended = False
@@ -78,6 +82,20 @@ class Writer:
                 self._queue.put(job)
                 return
         job.future.set_exception(self._fatal or StoreError(f"{self._name}: the store is closed"))
+
+    def put_records(
+        self, decisions: Sequence[Decision], future: Callable[[], asyncio.Future[None]]
+    ) -> asyncio.Future[None]:
+        """Decisions with large results in parts: they are written in order, so the last stands for all."""
+        parts = [(decisions, 0)]
+        if self._group_bytes < inf:
+            parts = in_parts(decisions, self._group_bytes)
+        futures = [future() for _ in parts]
+        for one, (part, size) in zip(futures, parts, strict=True):
+            self.put(RecordJob(future=one, ring=Ring.CLIENTS, kept=True, size=size, decisions=part))
+        for one in futures[:-1]:
+            one.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody asks it
+        return futures[-1]
 
     def stop(self) -> None:
         """No more jobs after those queued so far. `join` waits for the end."""
@@ -131,16 +149,14 @@ class Writer:
             self._group, closes = self._next_group(wait_s)
             if closes:
                 give_up_at = min(give_up_at, time.monotonic() + self._grace_s)
-            tried = len(self._group)
             problem = self._unclear(session) if self._doubt is not None else None
             if problem is None and self._group:
-                tried = len(self._group)
                 problem = self._write_group(session, self._group)
             if isinstance(problem, StoreCorrupt):
                 raise problem
             if problem is None:
                 retry_s = 0.0
-            elif len(self._held) == tried:  # nobody was told: they all wait
+            elif self._held or self._doubt is not None:
                 retry_s = min(_LAST_RETRY_S, retry_s * 2 or _FIRST_RETRY_S)
                 self.trouble = str(problem)
             self._group = []
@@ -152,22 +168,32 @@ class Writer:
 
     def _next_group(self, wait_s: float | None) -> tuple[list[Job], bool]:
         """What goes into the next transaction, and whether it is to be the last."""
-        group, self._held = self._held, []
+        held, self._held = self._held, []
+        group: list[Job] = []
         closes = False
-        weight = 0
+        weight = size = 0
         try:
             job = self._queue.get(timeout=wait_s)
             while True:
                 if job is None:
                     closes = True
                 else:
-                    group.append(job)
+                    held.append(job)
                     weight += job.weight
-                    if weight >= _GROUP_ROWS:
+                    size += job.size
+                    if weight >= _GROUP_ROWS or size >= self._group_bytes:
                         break
                 job = self._queue.get_nowait()
         except Empty:
             pass
+        weight = size = 0
+        for place, job in enumerate(held):  # what was held grows while a database is away
+            if group and (weight >= _GROUP_ROWS or size + job.size > self._group_bytes):
+                self._held = held[place:]
+                break
+            group.append(job)
+            weight += job.weight
+            size += job.size
         return group, closes
 
     def _write_group(self, session: OwnSession, group: list[Job]) -> StoreError | None:
@@ -185,7 +211,7 @@ class Writer:
             defect = self._database.is_defect(error)
             if defect and all(job.kept for job in group):
                 raise  # trying again for ever would not help, and would hide it
-            return self._put_off(group, error, is_final=defect)
+            return self._put_off(group, self._database.translated(error), is_final=defect)
         if not is_sure:
             self._doubt = _Doubt(group, results)
             return None
@@ -194,18 +220,20 @@ class Writer:
 
     def _answer(self, session: OwnSession, group: list[Job], results: dict[Job, Any]) -> None:
         self.trouble = None
+        self._doubts = 0
         settle([(job.future, results.get(job)) for job in group])
         session.tidy()  # nobody waits for this
 
-    def _put_off(self, group: list[Job], error: Exception, is_final: bool) -> StoreError:
+    def _put_off(self, group: list[Job], problem: StoreError, is_final: bool) -> StoreError:
         """Hold what is to be tried again, and tell the others."""
-        problem = self._database.translated(error)
         corrupt = isinstance(problem, StoreCorrupt)
         now = time.monotonic()
         told: list[Job] = []
+        waiting: list[Job] = []
         for job in group:
             waits = job.kept or (job.until > now and not is_final)
-            (self._held if waits and not corrupt else told).append(job)
+            (waiting if waits and not corrupt else told).append(job)
+        self._held = [*waiting, *self._held]
         settle([(job.future, problem) for job in told])
         return problem
 
@@ -222,15 +250,23 @@ class Writer:
             told = [job for job in doubt.group if not job.kept and job.until <= now]
             settle([(job.future, unknown) for job in told])
             doubt.group = [job for job in doubt.group if job not in told]
-            self._put_off(self._group, error, is_final=False)
+            self._put_off(self._group, problem, is_final=False)
             return problem
         self._doubt = None
         self._recorder.finish(happened)
         if happened:
             self._answer(session, doubt.group, doubt.results)
-        else:
+            return None
+        self._doubts += 1
+        if self._doubts == 1:
             self._group = [*doubt.group, *self._group]
-        return None
+            return None
+        # Perhaps it is the group that breaks it: there is a pause before it is sent again, and clients are told.
+        problem = StoreError(
+            f"{self._name}: the connection broke {self._doubts} times while the same was written; look at the"
+            " server's log"
+        )
+        return self._put_off([*doubt.group, *self._group], problem, is_final=False)
 
     def _transact(
         self, session: OwnSession, group: list[Job], check_all: bool

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.scheduling.messages import Decision
+from penstock.scheduling.messages import Decision, End
 from penstock.store.admission import Batch
 from penstock.store.bell import Ring
+from penstock.store.rows import NOT_JSON, encode
 from penstock.store.session import Session
 
 
@@ -21,6 +22,7 @@ class Job:
     ring: Ring = Ring.NOBODY
     kept: bool = False
     until: float = 0.0  # how long its caller waits for a database that is away
+    size: int = 0  # bytes, about
 
     @property
     def weight(self) -> int:
@@ -51,3 +53,29 @@ class CallJob(Job):
 
     call: Callable[[Session], Any]
     alone: bool = False
+
+
+def in_parts(decisions: Sequence[Decision], most_bytes: float) -> list[tuple[Sequence[Decision], int]]:
+    """These decisions in their order, cut so that each part has about so many bytes at most; with its size."""
+    parts: list[tuple[Sequence[Decision], int]] = []
+    first = size = 0
+    for place, decision in enumerate(decisions):
+        if type(decision) is End and decision.outcome is not None:
+            more = _size(decision.outcome.value)
+            if size + more > most_bytes and place > first:
+                parts.append((decisions[first:place], size))
+                first, size = place, 0
+            size += more
+    parts.append((decisions[first:], size))
+    return parts
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if not isinstance(value, dict | list | tuple):
+        return 8
+    try:
+        return len(encode(value))
+    except NOT_JSON:  # it is not kept either
+        return 0
