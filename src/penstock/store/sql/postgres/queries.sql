@@ -791,12 +791,17 @@ SELECT record FROM foreign_tasks WHERE run = $1::text AND id = ANY ($2::text[])
 
 -- ==== prune
 
+-- What live tasks come after goes through an array: of how many that may be the server believes little, and so looks
+-- them up in a hash. It would believe in too many to fit its memory, and go through all of them for every task.
 -- name: tasks_to_prune
 SELECT number, id, state
 FROM tasks AS o
 WHERE number > $1::bigint AND ended_at < $2::float8
-  AND id NOT IN (SELECT d.value FROM tasks AS t CROSS JOIN LATERAL json_array_elements_text(t."after"::json) AS d (value)
-                 WHERE t.ended_at IS NULL AND t."after" IS NOT NULL)
+  AND id NOT IN (SELECT needed.id
+                 FROM unnest(ARRAY(
+                     SELECT d.value
+                     FROM tasks AS t CROSS JOIN LATERAL json_array_elements_text(t."after"::json) AS d (value)
+                     WHERE t.ended_at IS NULL AND t."after" IS NOT NULL)) AS needed (id))
 ORDER BY number LIMIT $3::bigint
 
 -- name: drop_tasks
@@ -849,7 +854,7 @@ DELETE FROM requests WHERE answered_at < $1::float8
 DELETE FROM spending WHERE day < $1::bigint
 
 -- name: drop_imports
-DELETE FROM imports WHERE run NOT IN (SELECT run FROM tasks)
+DELETE FROM imports WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.run = imports.run)
 
 -- name: drop_foreign_tasks
 DELETE FROM foreign_tasks WHERE run NOT IN (SELECT run FROM imports)
