@@ -7,6 +7,7 @@ really ran is known apart from what the store says.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ import pytest
 import penstock
 from penstock import State, Task
 from penstock.client import Client
+from penstock.store.standbys import PREFIX
 from tests.conformance.engine_rig import Rig, on_ray, python_host
 from tests.conformance.host_phone import Phone
 from tests.postgres_rig import fresh_url
@@ -105,6 +107,12 @@ def meetings(phone: Phone, count: int = ATTEMPTS) -> list[Task]:
     ]
 
 
+async def stand_by(client: Client) -> None:
+    """As somebody who would take over."""
+    note = {"machine": "elsewhere", "pid": 1, "command": "test", "url": "", "since": 1.0}
+    assert await client._store.lease(f"{PREFIX}heir", "heir", PATIENCE_S, json.dumps(note))
+
+
 async def told(client: Client, kind: str) -> Counter[str]:
     """How often each task has this event."""
     found: Counter[str] = Counter()
@@ -154,13 +162,14 @@ async def test_fifty_attempts_are_attached_again_when_their_dispatcher_is_killed
 async def test_a_clean_stop_leaves_them_to_the_next_leader_and_a_host_that_is_gone_ends_them(
     tmp_path: Path, phone: Phone
 ) -> None:
-    """Where the store elects one stops in order and ends at once, and the next goes on, unless the host is gone."""
+    """Where somebody stands by one ends at once and in order; the next goes on, unless the host is gone."""
     store = fresh_url()
     configured(tmp_path, store, slots=4)
     async with penstock.open(tmp_path / "penstock.toml", dispatch=False) as client:
         await client.submit_many(meetings(phone, 4))
         with dispatching(tmp_path) as first:
             callers = await phone.callers(4)
+            await stand_by(client)
             first.send_signal(signal.SIGTERM)
             assert first.wait(PATIENCE_S) == 0
         assert (await client.get("m0")).state is State.RUNNING
@@ -170,6 +179,7 @@ async def test_a_clean_stop_leaves_them_to_the_next_leader_and_a_host_that_is_go
             async with asyncio.timeout(PATIENCE_S):
                 assert (await client.wait("m0")).value == "well, m0"
             assert await told(client, "adopted") == {f"m{n}": 1 for n in range(4)}
+            await stand_by(client)
             second.send_signal(signal.SIGTERM)
             assert second.wait(PATIENCE_S) == 0
         configured(tmp_path, store, host="other", slots=4)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.cluster.remote import RemoteHost
+from penstock.engine.cluster.remote import RemoteHost, fits_nowhere
 from penstock.model import Host, RayNodes
 
 
@@ -44,3 +44,10 @@ def test_a_node_is_fit_by_its_own_names() -> None:
     assert asking.fits({"CPU": 4.0, "GPU": 1.0, "fast": 1.0}, {"pool": "gpu"})
     assert not asking.fits({"CPU": 4.0, "fast": 1.0}, {"pool": "gpu"})
     assert not asking.fits({"CPU": 4.0, "GPU": 1.0, "fast": 1.0}, {"pool": "cpu"})
+
+
+def test_who_fits_nowhere_is_told_so_in_words() -> None:
+    asked = "what hosts.h.ray asks for; start one that has, or change it"
+    assert fits_nowhere("h", 3) == f"none of the 3 nodes of the Ray cluster has {asked}"
+    assert fits_nowhere("h", 1) == f"the one node of the Ray cluster has not {asked}"
+    assert fits_nowhere("h", 0) == "the Ray cluster has no node; start one"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -19,9 +20,11 @@ from penstock.engine.kinds import thread_per_kind
 from penstock.hosts.base import Health, Job
 from penstock.model import OnCrash, Outcome, State, Task, Verdict
 from penstock.store.base import Request, Store
+from penstock.store.standbys import PREFIX
 from penstock.wiring import open_store
 
 ME = Owner(1, "here", "test")
+HEIR = Owner(2, "here", "test")
 PLANT = """
 [hosts.far]
 type = "simulated"
@@ -207,6 +210,12 @@ async def staged(
         await store.close()
 
 
+async def stand_by(store: Store, who: Owner) -> None:
+    note = {"machine": who.machine, "pid": who.pid, "command": who.command, "url": "", "since": 1.0}
+    name = f"{PREFIX}{who.pid}"
+    assert await store.lease(name, name, PATIENCE_S, json.dumps(note))
+
+
 async def begin(config: Config, cluster: Cluster, *tasks: Task, elects: bool = False) -> None:
     """A dispatcher that is gone when these run."""
     async with staged(config, cluster, elects=elects) as stage:
@@ -360,12 +369,37 @@ async def test_where_nobody_can_take_over_a_clean_stop_waits_for_what_runs(tmp_p
         assert await stage.state("a") is State.DONE
 
 
-async def test_where_another_can_take_over_a_clean_stop_leaves_what_runs_elsewhere_to_it(
-    tmp_path: Path,
+@pytest.mark.parametrize("shown", ["nobody", "itself"])
+async def test_where_nobody_stands_by_a_clean_stop_waits_though_the_store_elects(
+    tmp_path: Path, shown: str
 ) -> None:
-    """What runs here is finished first; what runs there is neither stopped nor waited for."""
+    """What it showed itself by before it led is no heir; one that comes while it waits is."""
     config, cluster = configured(tmp_path), Cluster()
     async with staged(config, cluster, elects=True) as stage:
+        if shown == "itself":
+            await stand_by(stage.store, ME)
+        await stage.store.submit([Task("k", id="a")])
+        stage.store.ring()
+        await cluster.until(lambda: cluster.jobs)
+        stage.dispatcher.stop()
+        done, _ = await asyncio.wait({stage.running}, timeout=0.3)
+        assert not done
+        if shown == "nobody":
+            cluster.end("a")
+        else:
+            await stand_by(stage.store, HEIR)
+        await asyncio.wait_for(stage.running, PATIENCE_S)
+        assert await stage.state("a") is (State.DONE if shown == "nobody" else State.RUNNING)
+
+
+async def test_where_another_can_take_over_a_clean_stop_leaves_what_runs_elsewhere_to_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What runs here is finished first; what runs there is neither stopped nor waited for."""
+    caplog.set_level("INFO", "penstock")
+    config, cluster = configured(tmp_path), Cluster()
+    async with staged(config, cluster, elects=True) as stage:
+        await stand_by(stage.store, HEIR)
         await stage.store.submit([Task("k", id="a"), Task("near", id="n")])
         stage.store.ring()
         await cluster.until(lambda: len(cluster.started) == 2)
@@ -376,6 +410,7 @@ async def test_where_another_can_take_over_a_clean_stop_leaves_what_runs_elsewhe
         await asyncio.wait_for(stage.running, PATIENCE_S)
         assert [await stage.state("a"), await stage.state("n")] == [State.RUNNING, State.DONE]
     assert cluster.live == {("a", 1)}
+    assert "1 attempt is left running on the cluster for the next dispatcher" in caplog.messages
     async with staged(config, cluster, elects=True) as stage:
         cluster.end("a")
         await cluster.until(lambda: not cluster.jobs)
@@ -388,6 +423,7 @@ async def test_where_another_can_take_over_a_clean_stop_leaves_what_runs_elsewhe
 async def test_what_was_left_and_is_gone_is_run_again_and_says_so(tmp_path: Path) -> None:
     config, cluster = configured(tmp_path), Cluster()
     async with staged(config, cluster, elects=True) as stage:
+        await stand_by(stage.store, HEIR)
         await stage.store.submit([Task("k", id="a")])
         stage.store.ring()
         await cluster.until(lambda: cluster.jobs)
@@ -478,6 +514,7 @@ async def test_threads_are_busy_with_what_they_adopt(tmp_path: Path) -> None:
 async def test_threads_leave_what_they_wait_for(tmp_path: Path) -> None:
     config, cluster = configured(tmp_path), Cluster()
     async with staged(config, cluster, threads=True, elects=True) as stage:
+        await stand_by(stage.store, HEIR)
         await stage.store.submit([Task("k", id="a")])
         stage.store.ring()
         await cluster.until(lambda: cluster.jobs)

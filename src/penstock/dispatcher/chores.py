@@ -1,20 +1,26 @@
-"""What is done every so often beside the dispatching: the heartbeat, and forgetting what ended long ago."""
+"""What is done every so often beside the dispatching: the heartbeat, forgetting what ended long ago, and, by one
+that stops, looking out for those who would go on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from penstock.clock import SystemClock
+from penstock.diagnosis.history import Owner
 from penstock.errors import DispatcherError, StoreCorrupt, StoreError
 from penstock.scheduling.messages import Event, Tick
 from penstock.store.base import Store
+from penstock.store.standbys import standbys
 
 log = logging.getLogger("penstock.dispatcher")
 
 _PRUNE_EVERY_S = 6 * 3600.0
 _PRUNE_AGAIN_S = 60.0  # after it could not be done
+_HEIRS_S = 1.0
 
 
 async def beat(
@@ -44,3 +50,14 @@ async def prune(store: Store, keep_days: float | None, clock: SystemClock) -> No
         if forgotten:
             log.info("forgot %d tasks that ended more than %g days ago", forgotten, keep_days)
         await asyncio.sleep(_PRUNE_EVERY_S)
+
+
+async def watch_heirs(store: Store, me: Owner, stopping: asyncio.Event, told: Callable[[bool], None]) -> None:
+    """From when we are to stop: whether somebody else stands by. A store that is away has told its last word."""
+    await stopping.wait()
+    while True:
+        with suppress(StoreError):
+            found = await standbys(store)
+            # What we showed ourselves by before we led may still be there.
+            told(any((one.machine, one.pid) != (me.machine, me.pid) for one in found))
+        await asyncio.sleep(_HEIRS_S)

@@ -23,7 +23,7 @@ from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.council.live import Hub
 from penstock.diagnosis.history import Epoch, Owner
-from penstock.dispatcher.chores import beat, prune
+from penstock.dispatcher.chores import beat, prune, watch_heirs
 from penstock.dispatcher.doorway import Doorway
 from penstock.dispatcher.garbage import seldom_swept
 from penstock.dispatcher.health import HealthBook, watch_health
@@ -126,6 +126,7 @@ class Dispatcher:
         self._closing = False
         self._timer: asyncio.TimerHandle | None = None
         self._draining = False
+        self._asked_to_stop = asyncio.Event()
         self._putting_back = False
         self._until_empty = False
         self._stopped = asyncio.Event()
@@ -157,8 +158,8 @@ class Dispatcher:
         self._loop = asyncio.get_running_loop()
         self._on_decisions = on_decisions
         self._on_tokens = on_tokens
-        # Who only answers does not wait for what it found running; others leave it where one may take over at once.
-        self._leaves = answer_only or self._store.elects
+        # Who only answers does not wait for what it found running; others leave it to one that stands by.
+        self._leaves = self._answers_only = answer_only
         owner = replace(self._owner, answers_only=answer_only)
         epoch, before = await self._store.acquire(owner, self._clock.now(), self._config.plant)
         self.epoch = epoch
@@ -179,6 +180,9 @@ class Dispatcher:
                     ),
                     ("penstock retention", prune(self._store, self._config.keep_days, self._clock)),
                 ]
+                if self._engine.detaches and not answer_only:
+                    heirs = watch_heirs(self._store, owner, self._asked_to_stop, self._has_heirs)
+                    wanted.append(("penstock heirs", heirs))
                 if not answer_only:
                     wanted.append(
                         ("penstock health", watch_health(self._engine, self._tell, self._clock, self.health))
@@ -218,10 +222,11 @@ class Dispatcher:
     def stop(self) -> None:
         """Drain: finish what runs, start nothing. The second time: put back what runs, or block it, now.
 
-        Where another dispatcher may take over at once, attempts that outlive this one are left to it.
+        Where another dispatcher stands by, attempts that outlive this one are left to it.
         """
         if not self._draining:
             self._draining = True
+            self._asked_to_stop.set()
             self._tell(Drain(except_lanes=self._doorway.lanes))
         elif not self._putting_back:
             self._putting_back = True
@@ -355,6 +360,10 @@ class Dispatcher:
         if self._probes is not None:
             await self._probes.close()
         if not self._putting_back or self.deposed.is_set():  # the next dispatcher finds them
+            left = len(self._engine.detached())
+            if left and not self.deposed.is_set() and not self._answers_only:
+                are = "1 attempt is" if left == 1 else f"{left} attempts are"
+                log.info("%s left running on the cluster for the next dispatcher", are)
             self._engine.leave()
         self._putting_back = True
         self._events += [PutBack(task, attempt) for task, attempt in self._launcher.unbegun]
@@ -549,6 +558,10 @@ class Dispatcher:
         if left := set(running).difference(self._engine.detached()):
             self._loop.call_later(_DETACHED_S, self._poke)  # they may be about to begin elsewhere
         return left
+
+    def _has_heirs(self, is_so: bool) -> None:
+        self._leaves = is_so
+        self._poke()
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error

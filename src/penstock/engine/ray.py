@@ -25,7 +25,7 @@ from penstock.engine.cluster.frames import CUT, GONE, Ask
 from penstock.engine.cluster.letters import VERSION, Hello
 from penstock.engine.cluster.link import Link, Spawn, spawned
 from penstock.engine.cluster.pool import Terms, WorkerPool
-from penstock.engine.cluster.remote import RemoteHost
+from penstock.engine.cluster.remote import RemoteHost, fits_nowhere
 from penstock.engine.cluster.worker import likeness
 from penstock.engine.local import LocalEngine
 from penstock.hosts.base import Health, Job
@@ -256,11 +256,7 @@ class RayEngine(LocalEngine):
         nodes = msgspec.json.decode(body, type=list[Node])
         fit = [node for node in nodes if remote.fits(node.resources, node.labels)]
         if not fit:
-            return Health(
-                False,
-                f"none of the {len(nodes)} nodes of the Ray cluster has what hosts.{host}.ray asks for; "
-                "start one that has, or change it",
-            )
+            return Health(False, fits_nowhere(host, len(nodes)))
         return Health(True, f"Ray {self._link.joined.version}: {len(fit)} of {len(nodes)} nodes")
 
 

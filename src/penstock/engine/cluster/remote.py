@@ -59,6 +59,16 @@ class RemoteHost:
         return all(labels.get(name) == value for name, value in plain.items())
 
 
+def fits_nowhere(host: str, nodes: int) -> str:
+    """Of a host that none of so many nodes can serve."""
+    if not nodes:
+        return "the Ray cluster has no node; start one"
+    none = f"none of the {nodes} nodes of the Ray cluster has"
+    if nodes == 1:
+        none = "the one node of the Ray cluster has not"
+    return f"{none} what hosts.{host}.ray asks for; start one that has, or change it"
+
+
 def remote_host(host: Host, make: str) -> RemoteHost:
     """A host as its adapter here is given it, without what only has a meaning here."""
     options = dict(host.options)
