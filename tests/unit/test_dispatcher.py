@@ -214,6 +214,7 @@ async def test_promise_1_a_long_queue_is_taken_over_whole(
     """Most of it without a record or a payload in memory: all run in their order, with what was asked of them."""
     monkeypatch.setattr("penstock.dispatcher.recovery.MOST_TASKS", 20)
     monkeypatch.setattr("penstock.dispatcher.recovery._FEW", 5)
+    monkeypatch.setattr("penstock.dispatcher.recovery._AT_ONCE", 1)
     monkeypatch.setattr("penstock.dispatcher.payloads.MOST_TASKS", 5)
     many = [Task("k", {"value": i}, priority=i % 3, id=f"t{i:02d}") for i in range(60)]
     many[3] = Task("k", id="t03", after=("t59",))  # read in full, after one that is not

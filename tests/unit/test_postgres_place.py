@@ -61,6 +61,7 @@ def test_the_same_store_is_the_same_however_it_is_written() -> None:
         ("postgresql://db:x5/q", "the port 'x5'; use a number"),
         ("postgresql://db/q#x", "has a # in it; write %23"),
         ("postgresql://u:p#ss@db/q", "has a # in it; write %23"),
+        ("postgresql://u:p@ss@db/q", "has more than one @ before its path; write %40"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(url: str, told: str, tmp_path: Path) -> None:

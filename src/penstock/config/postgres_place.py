@@ -71,6 +71,10 @@ def postgres_place(url: str) -> PostgresPlace:
             raise ValueError(f"has an unknown parameter {name!r}; there are {', '.join(sorted(known))}")
     if parts.fragment:
         raise ValueError("has a # in it; write %23 where it belongs to a name or password")
+    if parts.netloc.count("@") > 1:  # the driver would look for the host behind the first
+        raise ValueError(
+            "has more than one @ before its path; write %40 where it belongs to a name or password"
+        )
     schema = options.pop("schema", DEFAULT_SCHEMA)
     if not _SCHEMA.fullmatch(schema):
         raise ValueError(

@@ -29,6 +29,7 @@ from penstock.store.base import Store
 log = logging.getLogger("penstock.dispatcher")
 
 _FEW = 10_000  # payloads of a long queue that are read before the first start; the others are read for theirs
+_AT_ONCE = 1_000  # tasks whose payloads are read on the way, though nobody keeps them
 
 
 @contextmanager
@@ -113,7 +114,8 @@ async def _live(
     while page and (more := await store.queued(seen, lanes)) is not None:
         seen = more.last
         queued += more.backlogs
-        records += [arrival.record for arrival in await store.fetch(more.others)] if more.others else ()
+        for at in range(0, len(more.others), _AT_ONCE):
+            records += [arrival.record for arrival in await store.fetch(more.others[at : at + _AT_ONCE])]
     return records, queued, seen
 
 

@@ -148,7 +148,7 @@ class _Opened:
                 self.session.begin()
                 if not database.ownership.take(self.session):
                     raise already_owned(database.name, last_epoch(self.session))
-            self.loader = database.loader(self.session)
+                self.loader = database.loader(self.session)
         except BaseException:
             self.__exit__()
             raise
