@@ -25,6 +25,7 @@ import pytest
 import penstock
 from penstock.errors import AlreadyOwned, DispatcherError, StoreError, UsageError
 from penstock.model import State, Task
+from penstock.store import postgres_link
 from penstock.store.base import Store, StoredEvent, TaskFilter
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres_database import PostgresDatabase
@@ -147,6 +148,48 @@ async def test_a_dispatcher_works_on_through_restarts(
         ended = Counter(event.task for event in await all_events(store) if event.type == "ended")
         assert len(ended) == 200
         assert set(ended.values()) == {1}
+
+
+@pytest.fixture
+def looks_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_link, "LOOKS_S", 0.2)
+    monkeypatch.setattr(PostgresDatabase, "patience_s", 0.5)
+
+
+@pytest.mark.usefixtures("looks_soon")
+async def test_a_server_that_hangs_is_noticed_and_keeps_nobody(url: str, proxy: PostgresProxy) -> None:
+    """Connections stay, and nothing comes back: neither clients nor the end of the store wait for that."""
+    store = PostgresStore(proxy.url(url) + "&connect_timeout=1", grace_s=0.1)
+    await store.open()
+    try:
+        await store.acquire(ME, T0)
+        (id,) = await store.submit(tasks(1))
+        assert await store.get(id) is not None
+        await store.tasks(TaskFilter())
+        proxy.hang()
+        written = store.record(run_through([id]))
+        asked = (store.submit(tasks(1)), store.get(id), store.tasks(TaskFilter()))
+        async with asyncio.timeout(PATIENCE_S):
+            for told in await asyncio.gather(*asked, return_exceptions=True):
+                assert isinstance(told, StoreError)
+                assert "check" in str(told)
+            await until(lambda: store.trouble)
+            assert not written.done(), "what a dispatcher reports is kept"
+            with pytest.raises(StoreError, match="check"):
+                await store.close()
+            with pytest.raises(StoreError):
+                await written
+    finally:
+        proxy.flow()
+        await store.close()
+
+
+@pytest.mark.usefixtures("looks_soon")
+async def test_a_statement_that_takes_long_is_waited_for(url: str) -> None:
+    async with opened(PostgresStore(url)) as store:
+        assert isinstance(store, PostgresStore)
+        slow = "SELECT count(*) FROM pg_sleep(1.5)"
+        assert await store._scan(lambda session: [tuple(row) for row in session.select(slow, ())]) == [(1,)]
 
 
 # ---- commits nobody confirmed

@@ -27,6 +27,7 @@ ERRORS: tuple[type[Exception], ...] = (
 _CLOSE_S = 2.0
 _STATEMENTS = 400  # kept ready on the server
 _SILENT_S = 10  # then the network is taken for cut
+LOOKS_S = 5.0  # an answer that takes longer: is anybody still there?
 
 
 async def connected(
@@ -79,6 +80,7 @@ class Link:
         self._command_timeout_s = command_timeout_s
         self._loop = asyncio.new_event_loop()
         self._connection: Any = None
+        self._looking: asyncio.Task[None] | None = None
 
     @property
     def is_up(self) -> bool:
@@ -139,7 +141,35 @@ class Link:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return self._loop.run_until_complete(coroutine)
+            return self._watched(coroutine)
         # Somebody blocks a loop of his own for this: another one can only run in another thread.
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(self._loop.run_until_complete, coroutine).result()
+            return thread.submit(self._watched, coroutine).result()
+
+    def _watched(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        begins = self._loop.call_later(LOOKS_S, self._look)
+        try:
+            return self._loop.run_until_complete(coroutine)
+        finally:
+            begins.cancel()
+            looking, self._looking = self._looking, None
+            if looking is not None:
+                looking.cancel()
+                self._loop.run_until_complete(asyncio.wait({looking}))
+
+    def _look(self) -> None:
+        if self._connection is not None:
+            self._looking = self._loop.create_task(self._end_if_silent(self._connection))
+
+    async def _end_if_silent(self, connection: Any) -> None:
+        """A long statement and a server that hangs look the same from here; another connection tells them apart."""
+        while True:
+            try:
+                asked = await asyncpg.connect(self.place.dsn, timeout=self.place.connect_timeout_s)
+                asked.terminate()
+            except (*LOST, asyncpg.InternalClientError):  # the latter: no host is the primary
+                connection.terminate()
+                return
+            except asyncpg.PostgresError:
+                pass  # it lets nobody in, but it answers
+            await asyncio.sleep(LOOKS_S)
