@@ -261,8 +261,10 @@ class PostgresWriting(PostgresSession):
 
     def _begin_there_without_savepoints(self) -> None:
         kept, self._savepoints = self._savepoints, [one for one in self._savepoints if one.name]
-        self._begin_there(locks=True)
-        self._savepoints = kept
+        try:
+            self._begin_there(locks=True)
+        finally:  # also when the connection breaks: whoever made them takes them away
+            self._savepoints = kept
 
     def _changed(self, part: Part) -> int:
         """Send one part for its count of rows."""
