@@ -274,6 +274,21 @@ async def test_what_is_gone_is_run_again_or_blocked(tmp_path: Path) -> None:
         assert "adopted" not in await stage.told("a")
 
 
+async def test_what_was_adopted_on_belief_and_is_gone_is_run_again_or_blocked(tmp_path: Path) -> None:
+    """The cluster answers when the dispatcher has long begun: what must not run twice does not for that."""
+    config, cluster = configured(tmp_path), Cluster()
+    await begin(config, cluster, Task("k", id="a"), Task("k", id="b", on_crash=OnCrash.BLOCK))
+    gone = Outcome(Verdict.HOST, error="its worker is gone", orphaned=True)
+    async with staged(config, cluster) as stage:
+        for task in "ba":
+            cluster.end(task, gone)
+        await cluster.until(lambda: ("a", 2) in cluster.jobs and ("b", 1) not in cluster.jobs)
+        record = await stage.store.get("b")
+        assert record is not None
+        assert (record.state, record.error) == (State.BLOCKED, "its worker is gone; on_crash = block")
+        assert ("b", 2) not in cluster.started
+
+
 async def test_nothing_is_adopted_on_a_host_that_the_config_no_longer_has(tmp_path: Path) -> None:
     """It is stopped, and run again where it can."""
     cluster = Cluster()

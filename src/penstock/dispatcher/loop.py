@@ -420,9 +420,16 @@ class Dispatcher:
                 )
             elif self._putting_back and job.task in self._calls:  # nobody waits for it any more
                 self._events += (CancelAsked(job.task), Finished(job.task, job.attempt, outcome))
+            elif outcome.orphaned and self._must_not_run_twice(job.task):
+                why = f"{outcome.error}; on_crash = block"
+                self._events.append(PutBack(job.task, job.attempt, block=True, why=why))
             else:
                 self._events.append(Finished(job.task, job.attempt, outcome, chance()))
         self._poke()
+
+    def _must_not_run_twice(self, task_id: str) -> bool:
+        task = self._payloads.task(task_id)
+        return task is not None and task.on_crash is OnCrash.BLOCK
 
     def _on_stall(self, stall: Stall) -> None:
         data = {"host": stall.host, "seconds": stall.seconds, "stack": stall.stack}

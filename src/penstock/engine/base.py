@@ -70,7 +70,7 @@ class Engine(Protocol):
 
         Called once, before anything is started. An adopted attempt is like a started one: reported once, also when
         it ended while nobody dispatched, stopped like any other, and its time goes on. One that cannot be asked
-        after now is adopted too, and is reported as its host's fault if it proves to be gone.
+        after now is adopted too, and is reported as its host's fault, and `orphaned`, if it proves to be gone.
         """
 
     def detached(self) -> Collection[Key]:

@@ -220,7 +220,7 @@ class RayEngine(LocalEngine):
                 run.ended = True
             elif not run.ended:
                 gone = "the Ray worker that ran it is gone, and its dispatcher died before it could tell"
-                self._finished(run, Outcome(Verdict.HOST, error=gone))
+                self._finished(run, Outcome(Verdict.HOST, error=gone, orphaned=True))
 
     # ---- the cluster
 

@@ -45,7 +45,7 @@ class Finished(NamedTuple):
 class PutBack(NamedTuple):
     """A running attempt was stopped so that its task can run later, at no cost to it; what it used is counted.
 
-    With `block` it is not to run again by itself.
+    With `block` it is not to run again by itself; `why` says for what reason, if not for that of the stop.
     """
 
     task: str
@@ -53,6 +53,7 @@ class PutBack(NamedTuple):
     tokens: float | None = None
     cost_usd: float | None = None
     block: bool = False
+    why: str | None = None
 
 
 class CancelAsked(NamedTuple):

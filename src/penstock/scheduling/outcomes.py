@@ -67,7 +67,7 @@ class Outcomes:
         seconds = self._placer.vacate(host, entry.id, entry.shape, now)
         self._experience.put_back(entry, host, event.cost_usd, seconds, now)
         entry.host = None
-        error = f"the dispatcher stopped while attempt {entry.attempt} ran; on_stop = block"
+        error = event.why or f"the dispatcher stopped while attempt {entry.attempt} ran; on_stop = block"
         outcome = Outcome(
             Verdict.CANCELLED,
             error=error if event.block else "put back: the dispatcher stopped",
