@@ -64,3 +64,29 @@ async def test_what_a_dispatcher_must_know_is_read_again(monkeypatch: pytest.Mon
     answers.append(StoreCorrupt("damaged"))
     with pytest.raises(StoreCorrupt):
         await patience.patiently(read)
+
+
+async def test_a_pause_of_the_store_is_told_once_and_so_is_its_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(chores, "_LOOK_S", 0.0)
+    looks = [None, "away", "away", "full", None, None]
+    over = asyncio.Event()
+
+    class Troubled:
+        @property
+        def trouble(self) -> str | None:
+            return looks[0]
+
+    async def looked(seconds: float) -> None:
+        if len(looks) > 1:
+            looks.pop(0)
+        else:
+            over.set()
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio, "sleep", looked)
+    watching = asyncio.create_task(chores.watch_store(cast(Store, Troubled())))
+    await over.wait()
+    watching.cancel()
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["work pauses", "work goes on"]

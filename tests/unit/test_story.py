@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from penstock.model import Outcome, State, Task, TaskRecord, Verdict
@@ -53,6 +53,19 @@ def test_a_task_that_must_be_read_first_is_told_when_it_begins() -> None:
     assert reasons(started.wait) == [("slots:h", 4.0, 10.0)]
     story.decided([End("a", 1, State.DONE, "finish", 11.0, DONE, None)])
     assert ear.ended().known is known["a"]
+
+
+def test_where_another_may_have_taken_over_it_is_told_once_it_is_recorded() -> None:
+    """Else a dispatcher that was asleep would tell of ends that nobody recorded."""
+    story, ear, _ = story_of(Task("k", id="a", queued_at=1.0))
+    recorded: list[Callable[[], None]] = []
+    story.decided([Start("a", 1, "h", "fast", 1, 2.0)], recorded.append)
+    story.decided([End("a", 1, State.DONE, "finish", 3.0, DONE, None)], recorded.append)
+    assert ear.facts == []
+    recorded[0]()
+    assert [type(fact) for fact in ear.facts] == [Started]
+    recorded[1]()
+    assert ear.ended().state is State.DONE
 
 
 def test_one_that_was_stopped_before_it_began_is_over_all_the_same() -> None:

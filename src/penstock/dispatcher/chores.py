@@ -19,6 +19,7 @@ from penstock.store.standbys import standbys
 log = logging.getLogger("penstock.dispatcher")
 
 _PRUNE_EVERY_S = 6 * 3600.0
+_LOOK_S = 1.0
 _PRUNE_AGAIN_S = 60.0  # after it could not be done
 _HEIRS_S = 1.0
 
@@ -61,3 +62,15 @@ async def watch_heirs(store: Store, me: Owner, stopping: asyncio.Event, told: Ca
             # What we showed ourselves by before we led may still be there.
             told(any((one.machine, one.pid) != (me.machine, me.pid) for one in found))
         await asyncio.sleep(_HEIRS_S)
+
+
+async def watch_store(store: Store) -> None:
+    """Say when nothing can be recorded, so that nothing starts, and when it can again."""
+    trouble: str | None = None
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        if store.trouble is not None and trouble is None:
+            log.warning("work pauses: %s", store.trouble)
+        elif store.trouble is None and trouble is not None:
+            log.warning("work goes on: the store keeps what is recorded again")
+        trouble = store.trouble

@@ -23,7 +23,7 @@ from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.council.live import Hub
 from penstock.diagnosis.history import Epoch, Owner
-from penstock.dispatcher.chores import beat, prune, watch_heirs
+from penstock.dispatcher.chores import beat, prune, watch_heirs, watch_store
 from penstock.dispatcher.doorway import Doorway
 from penstock.dispatcher.garbage import seldom_swept
 from penstock.dispatcher.health import HealthBook, watch_health
@@ -179,6 +179,7 @@ class Dispatcher:
                         beat(self._store, epoch.number, self._config.heartbeat_s, self._clock, self._tell),
                     ),
                     ("penstock retention", prune(self._store, self._config.keep_days, self._clock)),
+                    ("penstock store", watch_store(self._store)),
                 ]
                 if self._engine.detaches and not answer_only:
                     heirs = watch_heirs(self._store, owner, self._asked_to_stop, self._has_heirs)
@@ -495,7 +496,8 @@ class Dispatcher:
         if self._on_decisions is not None:
             self._on_decisions(decisions)
         if self.story.is_heard:
-            self.story.decided(decisions)
+            # Where another may have taken over, what was not recorded has not happened.
+            self.story.decided(decisions, partial(_once, written) if self._store.elects else None)
         if self._inner is not None:
             self._inner.decided(decisions)
         if self._engine.detaches:
@@ -585,6 +587,12 @@ class Dispatcher:
 
     def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._tasks.create_task(self._unless_deposed(work))
+
+
+def _once(written: asyncio.Future[Any], tell: Callable[[], None]) -> None:
+    written.add_done_callback(
+        lambda written: None if written.cancelled() or written.exception() is not None else tell()
+    )
 
 
 def _heard(written: asyncio.Future[None]) -> asyncio.Future[None]:

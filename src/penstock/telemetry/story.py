@@ -227,13 +227,20 @@ class Story:
                 since = since if ready is None else min(ready, since)
                 self._tried[task.id] = _Tries(since, ready, "between tries", record.host)
 
-    def decided(self, decisions: Sequence[Decision]) -> None:
+    def decided(
+        self, decisions: Sequence[Decision], later: Callable[[Callable[[], None]], None] | None = None
+    ) -> None:
+        """What it comes to is told at once, or when `later` calls."""
         folds = self._folds
         for decision in decisions:
             fold = folds.get(type(decision))
             if fold is not None:
                 fold(decision)
-        self._tell()
+        if later is None:
+            self._tell()
+        elif self._facts:
+            facts, self._facts = self._facts, []
+            later(lambda: self._pass(facts))
 
     def begun(self, task_ids: Iterable[str]) -> None:
         """These attempts begin; tasks that had to be read first are known now."""
@@ -251,8 +258,11 @@ class Story:
     def _tell(self) -> None:
         if self._facts:
             facts, self._facts = self._facts, []
-            for listener in self._listeners:
-                listener.told(facts)
+            self._pass(facts)
+
+    def _pass(self, facts: list[Fact]) -> None:
+        for listener in self._listeners:
+            listener.told(facts)
 
     # ---- decisions
 
