@@ -19,13 +19,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import asyncpg
 import httpx
 import pytest
 
 import penstock
-from penstock.errors import AlreadyOwned, DispatcherError, StoreError, UsageError
+from penstock.errors import AlreadyOwned, DispatcherError, StoreError, StoreLocked, UsageError
 from penstock.model import State, Task
-from penstock.store import postgres_link
+from penstock.store import postgres_database, postgres_link
 from penstock.store.base import Store, StoredEvent, TaskFilter
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres_database import PostgresDatabase
@@ -190,6 +191,38 @@ async def test_a_statement_that_takes_long_is_waited_for(url: str) -> None:
         assert isinstance(store, PostgresStore)
         slow = "SELECT count(*) FROM pg_sleep(1.5)"
         assert await store._scan(lambda session: [tuple(row) for row in session.select(slow, ())]) == [(1,)]
+
+
+async def test_who_waits_for_a_lock_is_told_and_a_dispatcher_waits(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while a store is copied from here."""
+    soon = postgres_database._WRITING.replace("lock_timeout = '5s'", "lock_timeout = '100ms'")
+    assert soon != postgres_database._WRITING
+    monkeypatch.setattr(postgres_database, "_WRITING", soon)
+    monkeypatch.setattr(PostgresDatabase, "patience_s", 0.3)
+    place, _, schema = url.partition("?schema=")
+    async with opened(PostgresStore(url)) as store:
+        await store.acquire(ME, T0)
+        (id,) = await store.submit(tasks(1))
+        holder = await asyncpg.connect(place)
+        try:
+            await holder.execute(f"BEGIN; SELECT FROM {schema}.heads FOR UPDATE")
+            with pytest.raises(
+                StoreLocked, match="another process kept it locked too long; end that or try again"
+            ):
+                async with asyncio.timeout(PATIENCE_S):
+                    await store.submit(tasks(1))
+            written = store.record(run_through([id]))
+            await until(lambda: store.trouble)
+            assert not written.done()
+            await holder.execute("ROLLBACK")
+        finally:
+            await holder.close()
+        async with asyncio.timeout(PATIENCE_S):
+            await written
+        assert store.trouble is None
+        assert [record.task.id for record in await store.tasks(TaskFilter())] == [id]
 
 
 # ---- commits nobody confirmed

@@ -13,7 +13,7 @@ from penstock.store.postgres_errors import is_conflict, is_defect, translated
 from penstock.store.postgres_link import ERRORS, Link
 from penstock.store.postgres_open import MIGRATIONS, prepare
 from penstock.store.postgres_owner import PostgresOwnership
-from penstock.store.postgres_session import PostgresSession
+from penstock.store.postgres_session import LOCK_S, PostgresSession
 from penstock.store.postgres_writing import PostgresWriting
 
 if TYPE_CHECKING:
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from penstock.store.session import OwnSession
 
 # A commit that is acknowledged is on the disk, whatever the server does for others. Who is stopped in the middle of
-# a transaction does not keep the others waiting for ever. Plans are made once, maybe while the tables are empty;
-# they must be right for a million rows: each row that is named is found by its index.
+# a transaction does not keep the others waiting for ever, and who waits for another hears of it (a copy holds
+# `heads` until it is done): a client is told, a dispatcher tries again. Plans are made once, maybe while the tables
+# are empty; they must be right for a million rows: each row that is named is found by its index.
 _WRITING = (
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';"
-    " SET idle_in_transaction_session_timeout = '10s'; SET jit = off;"
+    f" SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '{LOCK_S}s'; SET jit = off;"
     " SET plan_cache_mode = force_generic_plan;"
     " SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
 )

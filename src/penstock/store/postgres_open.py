@@ -84,7 +84,7 @@ def _version(link: Link, migrations: Sequence[str]) -> int:
 def _migrate(link: Link, migrations: Sequence[str], has_schema: bool) -> None:
     """All missing steps in one transaction; whoever else opens meanwhile waits, and finds nothing left to do."""
     place = link.place
-    link.script("BEGIN")
+    link.script("BEGIN; SET LOCAL lock_timeout = 0")  # a migration takes as long as it takes
     try:
         link.fetch(query("lock_schema").text, (place.schema,))
         if not has_schema:

@@ -11,6 +11,7 @@ from penstock.store.bell import Ring
 from penstock.store.postgres_link import ERRORS, Link
 from penstock.store.postgres_statements import Query, cleaned, numbered, query
 
+LOCK_S = 5  # half of what a client waits: it tries once more
 _UNWELL = "ended_at IS NOT NULL AND state <> 'done'"
 _ALSO_UNWELL = "number IN (SELECT number FROM tasks WHERE is_unwell)"
 # One of these alone sees one state without a transaction.
@@ -135,7 +136,10 @@ class PostgresSession:
         if not self._link.place.pooled:
             return f"BEGIN {how}"
         # Behind a pool nothing of a session stays but for the transaction.
-        return f"BEGIN {how}; SET LOCAL search_path TO {self._link.place.schema}, pg_catalog, pg_temp"
+        return (
+            f"BEGIN {how}; SET LOCAL search_path TO {self._link.place.schema}, pg_catalog, pg_temp;"
+            f" SET LOCAL lock_timeout = '{LOCK_S}s'"
+        )
 
 
 def _plain(value: Any) -> Any:
