@@ -188,7 +188,7 @@ class Leadership:
         """Once, however often it is tried, until it is something else."""
         if self._complained != str(error):
             self._complained = str(error)
-            log.warning("nobody can lead: %s", error)
+            log.warning("cannot lead for now: %s", error)
 
     async def _unless_stopped(self, waiting: Coroutine[Any, Any, bool]) -> bool:
         try:
