@@ -225,7 +225,7 @@ async def test_run_takes_over_when_the_other_dies(folder: Folder) -> None:
     await line_with(running.stderr, "1 running")  # its start is on the disk
     working.kill()
     await working.wait()
-    await line_with(running.stderr, "1 task was running when the last dispatcher died")
+    await line_with(running.stderr, "1 task was running when the last dispatcher was lost")
     await line_with(running.stderr, "1 processes that it had left behind were killed")
     again = await folder.started("one")
     os.write(again, b"again")

@@ -224,7 +224,7 @@ def test_what_ran_at_a_crash_is_blocked_when_it_must_not_run_twice(folder: Path)
             "SELECT state, error FROM full_records WHERE id = ?", (once,)
         ).fetchone()
     assert state == "blocked"
-    assert "died while attempt 1 ran" in error
+    assert "was lost while attempt 1 ran" in error
 
 
 def wait_for(folder: Path, query: str, wanted: int) -> None:

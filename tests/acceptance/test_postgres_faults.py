@@ -128,6 +128,30 @@ async def test_a_client_is_told_when_nobody_is_there(
         assert len(await store.tasks(TaskFilter())) == 2
 
 
+@pytest.mark.parametrize("away", ["stopped", "cut"])
+async def test_who_comes_while_nobody_is_there_waits_for_the_server(
+    server: PostgresServer, url: str, proxy: PostgresProxy, away: str
+) -> None:
+    """A script that submits while the database restarts need not know of it."""
+    store = PostgresStore(proxy.url(url) if away == "cut" else url)
+    if away == "cut":
+        proxy.refuse()
+    else:
+        server.stop()
+    try:
+        opening = asyncio.ensure_future(store.open())
+        with pytest.raises(TimeoutError):  # it has been refused by then, and goes on trying
+            await asyncio.wait_for(asyncio.shield(opening), 1.0)
+    finally:
+        proxy.refuse(False)
+        if away == "stopped":
+            server.start()
+    async with asyncio.timeout(PATIENCE_S):
+        await opening
+    assert len(await store.submit(tasks(1))) == 1
+    await store.close()
+
+
 async def test_a_dispatcher_works_on_through_restarts(
     server: PostgresServer, url: str, tmp_path: Path
 ) -> None:
@@ -429,7 +453,9 @@ async def test_a_full_disk_loses_nothing_and_recording_goes_on(tmp_path: Path) -
 # ---- coming in
 
 
-async def test_who_is_not_let_in_is_told_without_the_password(server: PostgresServer) -> None:
+async def test_who_is_not_let_in_is_told_without_the_password(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.sql(f"SET password_encryption = 'scram-sha-256'; CREATE ROLE guest LOGIN PASSWORD '{SECRET}'")
     server.allow(["host all guest 127.0.0.1/32 scram-sha-256"])
     server.reload()
@@ -440,11 +466,13 @@ async def test_who_is_not_let_in_is_told_without_the_password(server: PostgresSe
     assert SECRET not in store.name
     async with opened(store):
         assert len(await store.submit(tasks(1))) == 1
-    for place, told in (
-        (wrong, "does not let this user in"),
-        (right.replace("/postgres?", "/nowhere?"), "no such database"),
-        (right.replace(f":{server.port}/", ":1/"), "cannot be reached"),
+    for place, told, patience_s in (
+        (wrong, "does not let this user in", 1e6),  # at once: it would be so for ever
+        (right.replace("/postgres?", "/nowhere?"), "no such database", 1e6),
+        (right.replace("127.0.0.1", "no.such.host.invalid"), "cannot be reached", 1e6),
+        (right.replace(f":{server.port}/", ":1/"), "cannot be reached", 0.3),
     ):
+        monkeypatch.setattr(PostgresDatabase, "patience_s", patience_s)
         with pytest.raises(StoreError, match=told) as refusal:
             await PostgresStore(place).open()
         assert SECRET not in str(refusal.value)

@@ -109,6 +109,23 @@ def submit(server: Serve, *entries: Mapping[str, Any]) -> list[str]:
     return ids
 
 
+def on_board(server: Serve) -> dict[str, Any]:
+    """What the Now page is told of those who dispatch, once the board's process is up."""
+    found: dict[str, Any] = {}
+
+    def is_told() -> bool:
+        address = f"{server.root_url}/board/live/now"
+        with httpx.stream("GET", address, timeout=PATIENCE_S, verify=False) as told:
+            for line in told.iter_lines() if told.status_code == 200 else ():
+                if line.startswith("data: ") and "who" in (picture := json.loads(line[6:])):
+                    found.update(picture["who"])
+                    return True
+        return False
+
+    until(is_told, lambda: server.log)
+    return found
+
+
 def in_state(server: Serve, task: str, *states: str) -> dict[str, Any]:
     """A task, when it is in one of these states."""
     found: dict[str, Any] = {}
@@ -171,6 +188,9 @@ def test_a_standby_answers_and_passes_on(tmp_path: Path, model: str) -> None:
         in_state(leader, long, "cancelled")
         board = httpx.get(f"{standby.root_url}/board/", timeout=PATIENCE_S, verify=False)
         assert (board.status_code, "Penstock" in board.text) in [(200, True), (503, True)]
+        for server in (leader, standby):
+            (one,) = on_board(server)["standbys"]
+            assert (one["pid"], one["here"]) == (standby.pid, server is standby)
         # ---- what it passes on
         assert "simulated" in [one["id"] for one in get(standby, "/v1/models")["data"]]
         whole = httpx.post(f"{standby.root_url}{CHAT}", json=BODY, timeout=PATIENCE_S, verify=False)
@@ -225,6 +245,12 @@ def test_a_standby_takes_over_from_one_that_stops_and_one_that_is_killed(tmp_pat
         post(third, f"/api/tasks/{long}/cancel")
         in_state(third, long, "cancelled")
         assert get(third, "/api/status")["standbys"] == []
+        assert "1 task was running when the last dispatcher was lost" in third.log
+        fourth = made.start()
+        os.kill(fourth.pid, signal.SIGTERM)
+        assert fourth.wait() == 0
+        assert fourth.log.rstrip().endswith("stopped  standing by")
+        assert "finishing what runs" not in fourth.log
 
 
 def test_a_leader_that_was_stopped_in_its_tracks_changes_nothing_when_it_wakes(

@@ -11,6 +11,7 @@ from penstock.cli import top_text
 
 RECORD: dict[str, Any] = {
     "dispatcher": {"pid": 7, "machine": "m", "command": "penstock work", "since": 0.0},
+    "standbys": [],
     "queue_depth": 1234,
     "interrupted": 0,
     "paused": False,
@@ -86,6 +87,8 @@ def test_a_detail_of_anybodys_is_one_line_of_text() -> None:
 
 def test_who_dispatches_is_said_and_that_nobody_does() -> None:
     assert "1,234 queued, 2 running  penstock work, process 7" in top_text.who(RECORD).plain
+    beside = {**RECORD, "standbys": [{"pid": 8, "machine": "n", "command": "penstock serve"}]}
+    assert top_text.who(beside).plain.endswith("standing by: process 8 on n")
     alone = {**RECORD, "dispatcher": None, "interrupted": 2, "paused": True}
     told = top_text.who(alone).plain
     assert "nobody dispatches; `penstock work` or `penstock serve` does" in told

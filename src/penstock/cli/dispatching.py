@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,7 @@ from penstock.cli.session import one_of
 
 if TYPE_CHECKING:
     from penstock.cli.logs import Log
+    from penstock.cli.session import Stops
     from penstock.store.base import Epoch, Store
     from penstock.wiring import Dispatching
 
@@ -55,3 +57,11 @@ def tell_standby(log: Log, store: Store, leader: Epoch | None) -> None:
     log.line(
         "standby", detail=f"{store.name}: {who} leads since {since}; this one takes over when it is gone"
     )
+
+
+async def last_word(stop: Stops, store: Store) -> str:
+    """What one that has stopped leaves: tasks for the next, or nothing where it only stood by."""
+    if stop.stood_by:
+        return "standing by"
+    left = sum((await store.snapshot(time.time())).queued.values())
+    return f"{render.counted(left, 'task')} queued"

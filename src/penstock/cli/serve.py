@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli import render
-from penstock.cli.dispatching import LogFormatOption, QuietOption, tell_standby
+from penstock.cli.dispatching import LogFormatOption, QuietOption, last_word, tell_standby
 from penstock.cli.session import INTERRUPTED, Settings, Stops, hearing_interrupts, one_of, whole
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
             queues.hold()
             service.stop()
 
-        stop = Stops(log, stop_all)
+        stop = Stops(log, stop_all, lambda: service.stands_by)
 
         def leads() -> None:
             queues.begin()
@@ -123,9 +122,9 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
             await service.check()
             async with queues.watched():
                 await service.run(on_ready=ready, on_lead=leads)
-            left = sum((await store.snapshot(time.time())).queued.values())
+            left = await last_word(stop, store)
         finally:
             interrupts.tell(stop.heard.append)  # it is as good as stopped
             await store.close()
-    log.line("stopped", detail=f"{render.counted(left, 'task')} queued")
+    log.line("stopped", detail=left)
     return INTERRUPTED if stop.heard and stop.heard[0] == signal.SIGINT else 0

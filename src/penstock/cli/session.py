@@ -191,15 +191,23 @@ STOP_WORDS = {
 class Stops:
     """What a command that dispatches makes of interrupts: finish what runs; the second time, end it."""
 
-    def __init__(self, log: Log, stop: Callable[[], None], on_stop: str = "requeue") -> None:
+    def __init__(
+        self, log: Log, stop: Callable[[], None], stands_by: Callable[[], bool], on_stop: str = "requeue"
+    ) -> None:
         self._log = log
         self._stop = stop
+        self._stands_by = stands_by
+        self.stood_by = False  # when it was told to stop: it runs nothing, and the queue is another's
         self._does, self._doing = STOP_WORDS[on_stop]
         self.heard: list[int] = []
 
     def __call__(self, number: int) -> None:
         self.heard.append(number)
         if len(self.heard) == 1:
+            self.stood_by = self._stands_by()
+        if self.stood_by:
+            pass
+        elif len(self.heard) == 1:
             self._log.line("stopping", detail=f"finishing what runs; once more {self._does}")
         elif len(self.heard) == 2:
             self._log.line("stopping", detail=self._doing)

@@ -70,9 +70,10 @@ def copy(
 
 
 def _database(which: str, place: str) -> Database:
+    from penstock.config.postgres_place import is_mistyped
     from penstock.wiring import open_database
 
-    if "://" not in place:
+    if "://" not in place and not is_mistyped(place):
         place = os.path.abspath(os.path.expanduser(place))
         if which == "FROM" and not Path(place).exists():
             raise UsageError(

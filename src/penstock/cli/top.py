@@ -69,7 +69,7 @@ async def _lines(config: Config) -> int:
             now = last = None
             while not heard:
                 now = await client.now(now)
-                record = told(config.plant, now)
+                record = told(config.plant, now, await client.standbys())
                 if record != last:
                     render.emit_line(record)
                     last = record

@@ -126,9 +126,10 @@ class Overview(Reads):
 
     async def read(self, client: Client) -> None:
         self._now = await client.now(self._now)
+        standbys = await client.standbys()
         if not self.is_attached:
             return
-        record = top_text.told(client.config.plant, self._now)
+        record = top_text.told(client.config.plant, self._now, standbys)
         self._record = record
         self.query_one("#who", Static).update(top_text.who(record))
         self._hosts.fill(top_text.host_rows(record))

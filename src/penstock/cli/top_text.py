@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.diagnosis.waits import Stay
     from penstock.model import Plant, Task, TaskRecord
     from penstock.store.now import Now, Running
+    from penstock.store.standbys import Standby
 
 HOST_COLUMNS = ("host", "state", "slots", "queued", "detail")
 TASK_COLUMNS = {
@@ -35,9 +36,9 @@ _STATES = {"up": _GOOD, "down": _BAD, "done": _GOOD, "failed": _BAD, "blocked": 
 # ---- for programs
 
 
-def told(plant: Plant, now: Now) -> dict[str, Any]:
+def told(plant: Plant, now: Now, standbys: Sequence[Standby] = ()) -> dict[str, Any]:
     """As `status` tells it, with what runs, the queue by priority, what it waits for, and what has ended."""
-    record = status_record(plant, now.snapshot)
+    record = status_record(plant, now.snapshot, standbys)
     alive = record["dispatcher"] is not None
     for name, host in record["hosts"].items():
         last = now.snapshot.hosts.get(name)
@@ -91,6 +92,8 @@ def who(record: Mapping[str, Any]) -> Text:
     else:
         since = render.moment(dispatcher["since"])
         told.append(f"  {dispatcher['command']}, process {dispatcher['pid']}, since {since}", _FAINT)
+    for one in record["standbys"]:
+        told.append(f"  standing by: process {one['pid']} on {one['machine']}", _FAINT)
     if record["interrupted"]:
         told.append(f"  {render.counted(record['interrupted'], 'task')} interrupted", _BAD)
     return told

@@ -21,6 +21,7 @@ from penstock.cli.dispatching import (
     OnStopOption,
     QuietOption,
     dispatching_of,
+    last_word,
     tell_standby,
 )
 from penstock.cli.session import (
@@ -386,7 +387,7 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
         queues.hold()
         leadership.stop()
 
-    stop = Stops(log, stop_all, dispatching.on_stop)
+    stop = Stops(log, stop_all, lambda: leadership.stands_by, dispatching.on_stop)
 
     def ready() -> None:
         if not drain:  # which ends when the store has nothing more to do
@@ -406,11 +407,11 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
         try:
             async with queues.watched():
                 await leadership.run(term)
-            left = sum((await store.snapshot(time.time())).queued.values())
+            left = await last_word(stop, store)
         finally:
             interrupts.tell(stop.heard.append)  # it is as good as stopped
             await store.close()
-    log.line("stopped", detail=f"{render.counted(left, 'task')} queued")
+    log.line("stopped", detail=left)
     if stop.heard and (drain or stop.heard[0] == signal.SIGINT):
         return INTERRUPTED
     return 1 if drain and log.failures else 0

@@ -57,6 +57,11 @@ def secret_files(store: str) -> list[str]:
     return [path for name, path in parse_qsl(urlsplit(store).query) if name in _SECRET_FILES]
 
 
+def is_mistyped(store: str) -> bool:
+    """Meant as such a URL, and not one: it would be taken for the path of a file."""
+    return store.startswith(("postgresql:", "postgres:")) and not is_postgres(store)
+
+
 def postgres_place(url: str) -> PostgresPlace:
     """ValueError says in one line what is wrong with it, and never shows a password."""
     try:

@@ -77,6 +77,10 @@ class Leadership:
     def leads(self) -> bool:
         return self._is_ready
 
+    @property
+    def stands_by(self) -> bool:
+        return self._stands_by
+
     def stop(self) -> None:
         """One that leads finishes what runs, and puts it back the second time; one that stands by ends."""
         self._stops += 1

@@ -74,14 +74,15 @@ async def restore(
     crashed = before is not None and before.ended_at == before.seen_at
     interrupted = len(running) - len(adopted)
     if interrupted:
-        was = "died" if crashed else "stopped"
+        was = "was lost" if crashed else "stopped"
         log.warning(
             "%s running when the last dispatcher %s; run again or blocked", _were(interrupted, "task"), was
         )
     calls = sum(r.task.on_crash is OnCrash.CANCEL for r in records)
     if calls:
         log.warning(
-            "%s open when the last dispatcher died; cancelled, their callers are gone", _were(calls, "call")
+            "%s open when the last dispatcher was lost; cancelled, their callers are gone",
+            _were(calls, "call"),
         )
     # A start may have been under way to the disk: programs can be left where no task is known to have run.
     if interrupted or crashed or engine.detaches:

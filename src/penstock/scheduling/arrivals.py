@@ -167,7 +167,9 @@ class Arrivals:
     def _recover(self, entry: Entry, record: TaskRecord, event: Restored, now: float) -> None:
         """It was running when its dispatcher died: again, or blocked if it must not run twice by itself."""
         died_at = now if event.crashed_at is None else min(event.crashed_at, now)
-        was = "stopped" if event.stopped else "died"
+        was = (
+            "stopped" if event.stopped else "was lost"
+        )  # dead, or only standing still: the store cannot tell
         error = f"the dispatcher {was} while attempt {record.attempts} ran"
         entry.faults += 1
         if record.task.on_crash is OnCrash.BLOCK:

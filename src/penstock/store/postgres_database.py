@@ -53,7 +53,7 @@ class PostgresDatabase:
     def open_writing(self) -> PostgresWriting:
         link = Link(self._place, self._tag, _WRITING, _HANGS_S)
         try:
-            prepare(link, self._migrations)
+            prepare(link, self._migrations, self.patience_s)
             self.bells.open()
         except BaseException:
             link.close()

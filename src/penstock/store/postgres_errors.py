@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from typing import Any
 
@@ -41,6 +42,9 @@ _CORRUPT = "XX001", "XX002"
 # The statement or its values are at fault.
 _DEFECTS = ("22", "23", "26", "42", "0A", "21", "54")
 _RIGHTS = "42501"
+_GOING = ("57P01", "57P02", "57P03")  # shut down, crashed, not ready yet
+# Waiting helps with none of these: there is no such host, no right to the socket, no TLS.
+_NOT_AWAY = (socket.gaierror, PermissionError, ssl.SSLError)
 
 
 def translated(place: PostgresPlace, error: Exception) -> StoreError:
@@ -77,6 +81,13 @@ def translated(place: PostgresPlace, error: Exception) -> StoreError:
             f"{name}: the server cannot be reached ({detail}); check that it runs, host and port"
         )
     return StoreError(f"{name}: the connection was lost ({detail}); check the server and the network")
+
+
+def is_away(error: Exception) -> bool:
+    """Whether the server may be back in a moment, as in a restart; nothing is wrong with what we ask."""
+    if getattr(error, "sqlstate", None) in _GOING or isinstance(error, asyncpg.PostgresConnectionError):
+        return True
+    return isinstance(error, OSError) and not isinstance(error, _NOT_AWAY)
 
 
 def is_defect(error: Exception) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from penstock.errors import StoreCorrupt, StoreError, StoreTooNew
-from penstock.store.postgres_errors import translated
+from penstock.store.postgres_errors import is_away, translated
 from penstock.store.postgres_link import ERRORS, Link
 from penstock.store.postgres_statements import query
 from penstock.store.queries import sql_file
@@ -21,24 +21,26 @@ _STARTING_S = 60.0
 _BETWEEN_TRIES_S = 0.2
 
 
-def prepare(link: Link, migrations: Sequence[str] = MIGRATIONS) -> None:
+def prepare(link: Link, migrations: Sequence[str] = MIGRATIONS, patience_s: float = 0.0) -> None:
     """Bring the tables up to date; make them where there are none. Raises StoreError."""
     try:
-        _connect(link)
+        _connect(link, patience_s)
         _check(link, migrations)
     except ERRORS as error:
         raise translated(link.place, error) from None
 
 
-def _connect(link: Link) -> None:
-    """A server that is just starting is waited for; any other that does not answer is told at once."""
-    give_up_at = time.monotonic() + _STARTING_S
+def _connect(link: Link, patience_s: float) -> None:
+    """A server that is away is waited for, and longer one that says it is starting; any other refusal is told."""
+    began = time.monotonic()
     while True:
         try:
             link.connect()
             return
-        except asyncpg.PostgresError as error:
-            if error.sqlstate != _STARTING or time.monotonic() > give_up_at:
+        except ERRORS as error:
+            is_starting = getattr(error, "sqlstate", None) == _STARTING
+            waits_s = _STARTING_S if is_starting else patience_s if is_away(error) else 0.0
+            if time.monotonic() - began >= waits_s:
                 raise
             time.sleep(_BETWEEN_TRIES_S)
 

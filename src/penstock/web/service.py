@@ -228,6 +228,10 @@ class Service:
                 "make one with `penstock token add NAME`, or listen on 127.0.0.1"
             )
 
+    @property
+    def stands_by(self) -> bool:
+        return self._leadership.stands_by
+
     def stop(self) -> None:
         """Take in nothing more and finish what runs; the second time, put back what runs."""
         self.parts.draining = True

@@ -208,12 +208,16 @@ def _taken_in(task: Task, waits: Sequence[Wait]) -> float:
     return task.queued_at
 
 
+# "died": as it was told before there were standbys.
+_INTERRUPTED = tuple(f"the dispatcher {was} while attempt" for was in ("was lost", "stopped", "died"))
+
+
 def _is_interrupted(attempt: Attempt) -> bool:
     """Its dispatcher died or stopped; the task was not at fault and lost nothing but time."""
     error = attempt.error or ""
-    return error.startswith(
-        ("the dispatcher died while attempt", "the dispatcher stopped while attempt")
-    ) or (attempt.verdict is Verdict.CANCELLED and attempt.retry_at is not None)
+    return error.startswith(_INTERRUPTED) or (
+        attempt.verdict is Verdict.CANCELLED and attempt.retry_at is not None
+    )
 
 
 def _ended_by_itself(attempt: Attempt) -> bool:

@@ -24,6 +24,7 @@ from penstock.client import Client
 from penstock.diagnosis.why.waiting import Waiting
 from penstock.errors import PenstockError
 from penstock.store.now import Now
+from penstock.store.standbys import Standby
 from penstock.web.board.news import News
 from penstock.web.board.picture import Picture, Places, difference, picture_of
 from penstock.web.board.viewer import HEADER, viewer_of
@@ -35,6 +36,7 @@ HEARTBEAT_S = 10.0
 STALL_S = 15.0
 _KEPT = 32  # frames
 _WAITS_S = 15.0  # between two looks at what was waited for in the last hour, at least
+_STANDBYS_S = 1.0  # between two looks at who stands by
 _WAITS_SHARE = 0.03  # of the time may go into them
 
 _encode = msgspec.json.Encoder().encode
@@ -59,6 +61,8 @@ class Live:
         self._places = Places()
         self._seen: Now | None = None
         self._waiting: Waiting | None = None
+        self._standbys: list[Standby] = []
+        self._standbys_at = -_STANDBYS_S
         self._waits_at = -_WAITS_S
         self._waits_cost_s = 0.0
         self._picture: Picture = {}
@@ -94,7 +98,9 @@ class Live:
         try:
             self._seen = await self._client.now(self._seen)
             await self._look_back()
-            picture = picture_of(self._client.config, self._seen, self._places, self._waiting)
+            if self._clock() >= self._standbys_at + _STANDBYS_S:
+                self._standbys, self._standbys_at = await self._client.standbys(), self._clock()
+            picture = picture_of(self._client.config, self._seen, self._places, self._waiting, self._standbys)
         except PenstockError as error:
             log.warning("the board cannot read the store: %s", error)
             picture = {**self._picture, "who": {**self._picture.get("who", {}), "trouble": str(error)}}

@@ -6,13 +6,16 @@ else is shown. Attempts keep their place in a host's row as long as they run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import platform
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.config import Config
 from penstock.diagnosis.why.waiting import Waiting
 from penstock.model import Gate, Host, Lane, State
 from penstock.store.now import Now, Running
+from penstock.store.standbys import Standby
 from penstock.store.status import status_record
 
 Picture = dict[str, dict[str, Any]]
@@ -74,11 +77,13 @@ def _kept(host: str, lanes: tuple[Lane, ...], running: tuple[Running, ...]) -> d
     return {lane: slots for lane, slots in kept.items() if slots > 0}
 
 
-def picture_of(config: Config, now: Now, places: Places, waiting: Waiting | None) -> Picture:
+def picture_of(
+    config: Config, now: Now, places: Places, waiting: Waiting | None, standbys: Sequence[Standby] = ()
+) -> Picture:
     snapshot = now.snapshot
     epoch = snapshot.epoch
     plant = config.plant if epoch is None or epoch.plant is None else epoch.plant
-    status = status_record(plant, snapshot)
+    status = status_record(plant, snapshot, standbys)
     running = now.running if epoch is not None else ()
     return {
         "who": _who(now, status, config.heartbeat_s),
@@ -123,6 +128,7 @@ def _who(now: Now, status: Mapping[str, Any], heartbeat_s: float) -> dict[str, A
     epoch = now.snapshot.epoch
     return {
         "dispatcher": status["dispatcher"],
+        "standbys": [{**one, "here": _is_here(one)} for one in status["standbys"]],
         "answers_only": epoch is not None and epoch.owner.answers_only,
         "silent": epoch is not None and now.at - epoch.seen_at > _SILENT_BEATS * heartbeat_s,
         "interrupted": status["interrupted"],
@@ -130,6 +136,11 @@ def _who(now: Now, status: Mapping[str, Any], heartbeat_s: float) -> dict[str, A
         "paused_since": now.paused_since,
         "trouble": None,
     }
+
+
+def _is_here(standby: Mapping[str, Any]) -> bool:
+    """Whether it is the server that shows this board, which is a process of its own."""
+    return (standby["machine"], standby["pid"]) == (platform.node(), os.getppid())
 
 
 def _host(host: Host, now: Now, status: Mapping[str, Any], running: tuple[Running, ...]) -> dict[str, Any]:

@@ -53,7 +53,8 @@ export default {
       const { who, live } = this.plant;
       const told = [];
       if (who.trouble) told.push(["bad", "The store cannot be read", who.trouble]);
-      if (!who.dispatcher) told.push(["bad", "Nobody dispatches", "Nothing starts until `penstock serve` or `penstock work` runs on this store."]);
+      if (!who.dispatcher && who.standbys?.length) told.push(["waiting", "Nobody dispatches at the moment", "One that stands by takes over."]);
+      else if (!who.dispatcher) told.push(["bad", "Nobody dispatches", "Nothing starts until `penstock serve` or `penstock work` runs on this store."]);
       else if (who.answers_only) told.push(["waiting", "The dispatcher only answers requests", "It starts nothing."]);
       else if (who.silent) told.push(["bad", "The dispatcher has written nothing for a while", "Its store may be full or locked: `/health` says more."]);
       if (who.interrupted) told.push(["waiting", `${whole(who.interrupted)} tasks were running when the last dispatcher died`, "The next one runs them again, or blocks them."]);
@@ -77,6 +78,8 @@ export default {
         ]),
         h("p", { class: "cluster" }, [
           by ? h("span", { class: "soft", title: exactMoment(by.since) }, `Dispatched by ${by.command}, process ${by.pid} on ${by.machine}, since ${shortMoment(by.since)}`) : null,
+          ...(who.standbys ?? []).map((one) => h("span", { key: `${one.machine} ${one.pid}`, class: "soft", title: exactMoment(one.since) },
+            `${one.here ? "This server stands by" : "Standing by"}: ${one.command}, process ${one.pid} on ${one.machine}${one.url ? ` at ${one.url}` : ""}`)),
           this.mayAct ? actButton(who.paused ? "▶ Resume everything" : "‖ Pause everything", who.paused ? "Resume everything" : "Pause everything", () => this.act({ do: all, scope: "all", name: "" }), { kind: "plain", disabled: !live }) : null,
         ]),
       ]);
