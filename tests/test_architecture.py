@@ -36,6 +36,7 @@ TASK_OWNERS: Mapping[str, str] = {
     "src/penstock/agents/agent_server.py": "the service awaits its connections as it ends",
     "src/penstock/agents/starts/making.py": "to_its_end() awaits it, also when cancelled",
     "src/penstock/agents/starts/store_lock.py": "free() cancels the renewing and awaits it",
+    "src/penstock/store/postgres_link.py": "_watched() cancels the look at the server and awaits it",
     "src/penstock/agents/keeper/keeping.py": "close() cancels the looking after containers and awaits it",
     "src/penstock/dispatcher/probes.py": "close() cancels the sampling and awaits it",
     "src/penstock/engine/cluster/link.py": "close() cancels the keeping of the line and awaits it",
