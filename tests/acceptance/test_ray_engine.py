@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,10 +19,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock.clock import SystemClock
 from penstock.config.agents import Agent, Limits
+from penstock.config.engine import EngineSettings
 from penstock.engine import ray as ray_engine
+from penstock.engine.cluster import pool
+from penstock.engine.cluster.link import Line
 from penstock.engine.cluster.remote import remote_host
-from penstock.engine.ray import RayEngine, names_of
+from penstock.engine.ray import Cluster, RayEngine, names_of
 from penstock.engine.trees import is_alive
 from penstock.hosts.agent import Placement
 from penstock.hosts.base import Job
@@ -72,6 +77,12 @@ async def abandoned(rig: Rig) -> list[Job]:
     await rig.engine.close()
     assert rig.reports == {}
     return rig.started
+
+
+async def killed(rig: Rig) -> None:
+    """Its dispatcher is gone and said nothing."""
+    assert isinstance(rig.engine, RayEngine)
+    await rig.engine._link.close()
 
 
 # ---- deaths
@@ -193,6 +204,124 @@ async def test_a_worker_of_another_version_is_ended(phone: Phone, monkeypatch: p
     assert workers(second) == []
 
 
+async def test_a_deposed_dispatcher_leaves_ends_that_nobody_recorded(phone: Phone) -> None:
+    """They were reported to one whose store refused them: its successor hears of them, and none runs again."""
+    host = python_host("host", "on_loop", 2)
+    deposed = Rig(host, make=ONE_EACH)
+    await deposed.engine.open(1)
+    for name in ("kept", "recorded"):
+        deposed.start("host", meet(phone, name), name)
+        (await phone.caller(name)).say(name)
+        await deposed.outcome(name)
+    deposed.engine.recorded([("recorded", 1)])
+    deposed.engine.leave()
+    await deposed.engine.close(at_once=True)
+    async with Rig(host, make=ONE_EACH, tag=deposed.tag, term=2) as leader:
+        leader.started = deposed.started[:1]
+        assert await leader.engine.adopt(leader.started) == {("kept", 1)}
+        assert (await leader.outcome("kept")).value == "kept"
+    assert len(await phone.callers(2)) == 2
+
+
+async def test_a_worker_that_never_began_keeps_nobody_waiting() -> None:
+    """It waits for room that no node has: what was running elsewhere is given up, and the worker goes."""
+    host = placed(python_host("host", "on_loop", 2), resources={"unicorn": 1})
+    dead = Rig(host, make=ONE_EACH)
+    await dead.engine.open(1)
+    dead.start("host", {"act": "return"}, "waiting")
+    await until(lambda: len(workers(dead)) == 1)
+    await killed(dead)
+    async with Rig(host, make=ONE_EACH, tag=dead.tag, term=2) as leader:
+        assert await leader.engine.adopt([replace(dead.started[0], task="lost")]) == set()
+        assert await leader.engine.sweep() == 0
+        assert workers(leader) == []
+
+
+async def test_a_worker_that_hangs_is_killed_and_what_it_had_is_lost(
+    phone: Phone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then its attempts may go on, and nothing that does not need it waits."""
+    host = python_host("host", "on_loop", 1)
+    dead = Rig(host, make=ONE_EACH)
+    await dead.engine.open(1)
+    dead.start("host", meet(phone, "hung"), "hung")
+    caller = await phone.caller("hung")
+    await killed(dead)
+    os.kill(caller.pid, signal.SIGSTOP)
+    monkeypatch.setattr(ray_engine, "_ASK_S", 0.5)
+    make = on_ray(per_worker=1, start_s=1.0, look_s=0.0)
+    async with Rig(host, make=make, tag=dead.tag, term=2) as leader:
+        leader.started = list(dead.started)
+        assert await leader.engine.adopt(leader.started) == {("hung", 1)}
+        outcome = await leader.outcome("hung")
+        assert outcome.verdict is Verdict.HOST
+        assert "is gone" in (outcome.error or "")
+    os.kill(caller.pid, signal.SIGKILL)  # it would not hear that it is to end
+    assert workers(leader) == []
+
+
+async def test_workers_that_were_given_other_code_take_nothing_more(
+    phone: Phone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier dispatcher left finishes there, and new attempts run what is there now."""
+    host = python_host("host", "on_loop", 2)
+    dead = Rig(host, make=on_ray(per_worker=2))
+    await dead.engine.open(1)
+    dead.start("host", meet(phone, "old"), "old")
+    old = await phone.caller("old")
+    await killed(dead)
+    monkeypatch.setattr(pool, "__version__", "another")
+    async with Rig(host, make=on_ray(per_worker=2), tag=dead.tag, term=2) as leader:
+        assert await leader.engine.adopt(dead.started) == {("old", 1)}
+        leader.started = list(dead.started)
+        leader.start("host", meet(phone, "new"), "new")
+        new = await phone.caller("new")
+        assert new.pid != old.pid
+        for caller in (old, new):
+            caller.say("well")
+        await leader.all_reported()
+    assert pool.code_of({"working_dir": "gcs://a.zip"}) != pool.code_of({"working_dir": "gcs://b.zip"})
+
+
+async def test_a_cluster_that_is_away_delays_a_takeover_once_and_not_for_long() -> None:
+    """What was running there is adopted, since nobody knows better; nothing else waits for it."""
+    ours, silent = socket.socketpair()
+
+    async def spawn() -> Line:
+        return Line(ours)
+
+    async def secret() -> bytes:
+        return b"secret"
+
+    host = python_host("host", "sync", 1)
+    there = {"host": remote_host(host, "penstock.hosts.python:make")}
+    settings = EngineSettings(type="ray", address="192.0.2.1:6379")
+    cluster = Cluster(settings, there, secret, {}, 0.0, 0.2, spawn)
+    engine = RayEngine(
+        cluster, {}, {"host": 1}, lambda ended: None, lambda stall: None, SystemClock(), None, "tag"
+    )
+    with silent:
+        await engine.open(1)
+        waits: list[float] = []
+        timeout_at = asyncio.timeout_at
+
+        def counted(when: float | None) -> asyncio.Timeout:
+            assert when is not None
+            waits.append(when)
+            return timeout_at(when)
+
+        job = Job("t", 1, "t", None, "host", "default")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(asyncio, "timeout_at", counted)
+            assert await engine.adopt([job]) == {("t", 1)}
+            assert await engine.sweep() == 0
+        assert len(waits) == 2
+        assert waits[0] == waits[1]
+        assert list(engine.detached()) == [("t", 1)]
+        engine.leave()
+        await engine.close()
+
+
 async def test_stores_on_one_cluster_never_meet(phone: Phone) -> None:
     host = python_host("host", "on_loop", 1)
     async with Rig(host, make=on_ray()) as one, Rig(host, make=on_ray()) as other:
@@ -222,6 +351,14 @@ async def test_outcomes_are_those_of_the_local_engine() -> None:
         for payload in payloads:
             remote, local = await there.outcome_of("host", payload), await here.outcome_of("host", payload)
             assert remote == local, payload
+
+
+@pytest.mark.parametrize("function", ["sync", "on_loop"])
+async def test_an_error_that_is_no_text_is_an_error(function: str) -> None:
+    """The name of a file need not be one."""
+    async with Rig(python_host("host", function, 1), make=ONE_EACH) as rig:
+        outcome = await rig.outcome_of("host", {"act": "raise", "what": "half a character"})
+        assert (outcome.verdict, outcome.error) == (Verdict.TEMPORARY, "OSError: bad \\udc80 name")
 
 
 async def test_large_payloads_and_results_pass() -> None:

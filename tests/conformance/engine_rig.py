@@ -68,7 +68,12 @@ def threaded_engine(
     return KindThreads(make, report, on_stall)
 
 
-def on_ray(per_worker: int | None = None, check_every_s: float = 0.0, **settings: Any) -> MakeEngine:
+def on_ray(
+    per_worker: int | None = None,
+    check_every_s: float = 0.0,
+    look_s: float = PATIENCE_S,
+    **settings: Any,
+) -> MakeEngine:
     """By default two workers per host share its slots: each is a process that takes a while to start."""
 
     def make(
@@ -98,7 +103,7 @@ def on_ray(per_worker: int | None = None, check_every_s: float = 0.0, **settings
         real = ray_cluster()
         there = {host.name: remote(host) for host in hosts if is_elsewhere(host)}
         engine = EngineSettings(type="ray", address=real.address, **settings)
-        cluster = Cluster(engine, there, secret, {}, check_every_s, real.spawn)
+        cluster = Cluster(engine, there, secret, {}, check_every_s, look_s, real.spawn)
         return RayEngine(cluster, adapters, slots_of(hosts), report, on_stall, clock, None, store_tag, limits)
 
     return make

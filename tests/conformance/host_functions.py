@@ -36,6 +36,7 @@ _RAISED: dict[str, BaseException] = {
     "attempt": errors.AttemptError("it failed"),
     "mistake": ValueError("a\nbad   value"),
     "luck": ConnectionResetError("gone"),
+    "half a character": OSError("bad \udc80 name"),
     "memory": MemoryError("no room"),
     "exit": SystemExit(3),
     "interrupt": KeyboardInterrupt(),

@@ -34,7 +34,8 @@ from penstock.model import Outcome, Verdict
 
 _NAMESPACE = "penstock"
 _ASK_S = 5.0  # for workers to say what they have, and for the cluster to name its nodes
-_JOIN_S = 3.0  # a new dispatcher does not wait longer for its cluster before it dispatches
+_LOOK_S = 3.0  # a new dispatcher does not wait longer for its cluster and its workers before it dispatches,
+_LOOK_LEAST_S = 1.0  # nor less, whatever took it so long
 _CHECK_S = 10.0
 _AGAIN_S = 0.5
 
@@ -50,6 +51,7 @@ class Cluster:
     secret: Callable[[], Awaitable[bytes]]  # of the store: its workers' names are made of it
     runtime_env: Mapping[str, Any]
     check_every_s: float = _CHECK_S
+    look_s: float = _LOOK_S
     spawn: Spawn = spawned
 
 
@@ -62,7 +64,9 @@ class RayEngine(LocalEngine):
         self._pools: dict[str, WorkerPool] = {}
         self._claimed: dict[Key, Run] = {}  # adopted, and not found yet
         self._absent: set[Key] = set()  # those that nobody has
+        self._adopting = True  # until it is said which attempts go on
         self._looking: asyncio.Task[int] | None = None
+        self._silent: dict[str, float] = {}  # workers that do not answer, and since when
         self._left = False
 
     async def open(self, term: int = 0) -> None:
@@ -83,6 +87,7 @@ class RayEngine(LocalEngine):
                 remote, self._link, terms, self._finished, self._begun, self._on_stall
             )
         self._changes = asyncio.Event()
+        self._opened_at = self._loop.time()
         self._link.open()
 
     async def close(self, *, at_once: bool = False) -> None:
@@ -130,15 +135,17 @@ class RayEngine(LocalEngine):
                 timeout_s = self._default_timeout_s if job.timeout_s is None else job.timeout_s
                 run = Run(job, timeout_s, place=pool)
                 self._live[job.task, job.attempt] = self._claimed[job.task, job.attempt] = run
+                self._begun(run, pool.start_s)  # it is set anew by the worker that has it
         claimed = set(self._claimed)
         await self._look_once()
+        self._adopting = False
         return claimed - self._absent  # one that had ended may be reported by now
 
     async def sweep(self) -> int:
         return await super().sweep() + await self._look_once()
 
     def detached(self) -> Collection[Key]:
-        return [key for pool in self._pools.values() for key in pool.held()]
+        return [*self._claimed, *(key for pool in self._pools.values() for key in pool.held())]
 
     def leave(self) -> None:
         for key in self.detached():
@@ -156,23 +163,22 @@ class RayEngine(LocalEngine):
     async def _look_once(self) -> int:
         """Find the workers of this store, once; how many attempts there are unwanted.
 
-        Who is not answered in time goes on: what was claimed may still be found later.
+        Who is not answered in time goes on, since what does not need the cluster must not wait for it: what was
+        claimed may still be found later.
         """
         if self._looking is None:
+            least_until = self._loop.time() + _LOOK_LEAST_S
+            self._look_until = max(self._opened_at + self._cluster.look_s, least_until)
             self._looking = asyncio.get_running_loop().create_task(self._look_for_workers())
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_JOIN_S + _ASK_S):
+            async with asyncio.timeout_at(self._look_until):
                 return await asyncio.shield(self._looking)
         return 0
 
     async def _look_for_workers(self) -> int:
-        quick = True  # what is found out at once is as if it had been known
         while not self._link.is_up:
             self._changes.clear()
-            if quick and not await self._changed_within(_JOIN_S):
-                quick = False
-            elif not quick:
-                await self._changes.wait()
+            await self._changes.wait()
         unwanted = 0
         names: list[str] | None = None
         while names is None or names:
@@ -185,7 +191,7 @@ class RayEngine(LocalEngine):
                 names = [name for name, count in zip(names, told, strict=True) if count is None]
             if names is None or names:
                 await asyncio.sleep(_AGAIN_S)
-        self._give_up_claims(quick)
+        self._give_up_claims()
         return unwanted
 
     async def _changed_within(self, seconds: float) -> bool:
@@ -197,7 +203,13 @@ class RayEngine(LocalEngine):
 
     async def _meet(self, name: str) -> int | None:
         """Take a worker over, or end it; how many attempts there are unwanted. None: it cannot be reached now."""
-        answer, body = await self._link.wait(Ask(number=0, verb="find", worker=name))
+        try:
+            async with asyncio.timeout(_ASK_S):
+                answer, body = await self._link.wait(Ask(number=0, verb="meet", worker=name))
+        except TimeoutError:
+            self._not_answered(name)
+            return None
+        self._silent.pop(name, None)
         if answer.fault == GONE:
             return 0
         if answer.fault:
@@ -210,17 +222,27 @@ class RayEngine(LocalEngine):
             return sum(not standing.is_over for standing in hello.attempts)
         return pool.enroll(name, hello, likeness(pool.hiring()), self._claimed)
 
-    def _give_up_claims(self, quick: bool) -> None:
-        """Nobody has these. Known at once, they were never adopted; later, they were lost."""
+    def _not_answered(self, name: str) -> None:
+        """One that hangs may run what was claimed: in the end it is killed, and then certainly nothing does."""
+        now = self._loop.time()
+        if now - self._silent.setdefault(name, now) >= self._cluster.settings.start_s:
+            _log.error("a Ray worker of an earlier dispatcher does not answer, and is killed: %s", name)
+            self._link.ask(Ask(number=0, verb="kill", worker=name), b"", lambda answer, body: None)
+
+    def _give_up_claims(self) -> None:
+        """Nobody has these. Known in time, they were never adopted; later, they were lost: one fault of a host."""
         claimed, self._claimed = self._claimed, {}
+        hit: set[str] = set()
         for key, run in claimed.items():
-            if quick:
+            if self._adopting:
                 self._live.pop(key, None)
                 self._absent.add(key)
                 run.ended = True
             elif not run.ended:
                 gone = "the Ray worker that ran it is gone, and its dispatcher died before it could tell"
-                self._finished(run, Outcome(Verdict.HOST, error=gone, orphaned=True))
+                known = run.job.host in hit
+                hit.add(run.job.host)
+                self._finished(run, Outcome(Verdict.HOST, error=gone, orphaned=True, known_fault=known))
 
     # ---- the cluster
 

@@ -28,6 +28,7 @@ _READ_BYTES = 1_048_576
 _CONTROL = 8  # calls beside the attempts that a worker answers at a time
 _ERRANDS = 8  # threads for what waits for the cluster's head
 _ERROR_CHARS = 500
+_UNBEGUN = ("DEPENDENCIES_UNREADY", "PENDING_CREATION")
 _ANOTHERS = "another dispatcher took over"
 
 _asks = msgspec.json.Decoder(Ask)
@@ -48,6 +49,7 @@ class Session:
             "join": self._off_hand(self._join),
             "hire": self._off_hand(self._hire),
             "find": self._off_hand(self._find),
+            "meet": self._off_hand(self._meet),
             "kill": self._off_hand(self._kill),
             "list": self._off_hand(self._list),
             "nodes": self._off_hand(self._nodes),
@@ -129,6 +131,16 @@ class Session:
         self._handles[ask.worker] = handle
         self._send(ask.number, handle.hello.remote(fence.stamp(self._term)))
 
+    def _meet(self, ask: Ask, body: bytes) -> None:
+        """As `find`, of one that an earlier dispatcher hired. If it has not begun it has nothing, and is ended."""
+        import ray
+
+        if _has_begun(ray.get_actor(ask.worker, namespace=self._namespace)):
+            self._find(ask, body)
+        else:
+            self._kill(Ask(number=0, verb="kill", worker=ask.worker), b"")
+            self._answer(ask.number, fault=GONE, error="it had not begun")
+
     def _call(self, ask: Ask, body: bytes) -> None:
         handle = self._handles.get(ask.worker)
         if handle is None:
@@ -205,6 +217,15 @@ def join(joining: Joining) -> Joined:
         )
     uploaded = ray.get_runtime_context().runtime_env
     return Joined(version=ray.__version__, runtime_env=msgspec.json.decode(uploaded.serialize()))
+
+
+def _has_begun(handle: Any) -> bool:
+    from ray._private import state
+
+    try:
+        return state.actors(handle._actor_id.hex()).get("State") not in _UNBEGUN
+    except Exception:  # noqa: BLE001 - not for everybody to ask: then it is asked itself, which takes longer
+        return True
 
 
 def fault_of(error: BaseException) -> str:

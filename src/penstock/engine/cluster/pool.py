@@ -8,21 +8,22 @@ cannot be reached is asked again, since the same errand twice is the same attemp
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from penstock.engine.attempts import Finished, Reason, Run
 from penstock.engine.base import Key, Stall
-from penstock.engine.cluster.frames import AWAY, CUT, GONE, Answer, Ask
+from penstock.engine.cluster.frames import AWAY, CUT, GONE, REFUSED, Answer, Ask
 from penstock.engine.cluster.letters import (
     Attempt,
     Errand,
@@ -43,6 +44,7 @@ from penstock.engine.outcomes import failure, timed_out
 from penstock.engine.threads import UNKILLABLE
 from penstock.errors import AttemptError
 from penstock.model import Outcome, Verdict
+from penstock.version import __version__
 
 _AGAIN_S = 0.5  # between asking one that cannot be reached
 _DEAF_S = 15.0  # a worker that does not even answer a request to stop is killed
@@ -121,7 +123,7 @@ class WorkerPool:
         self._free: list[Hand] = []  # those with room, the last used last
         self._ended: dict[Key, Hand] = {}  # whose ends are not recorded yet
         self._faults: dict[str, float] = {}  # of nodes and workers, and when they were told
-        self._left: set[Key] = set()
+        self._left: set[Key] | None = None  # what the next dispatcher is to find
         self._tending: asyncio.TimerHandle | None = None
         self._closing = False
         self._misses = 0  # workers in a row that died before they had begun
@@ -151,11 +153,11 @@ class WorkerPool:
         self._finished(run, None)
 
     async def close(self) -> None:
-        """What was left goes on in its workers; the others end."""
+        """What was left goes on in its workers, or waits there for whoever records it; the others end."""
         self._closing = True
         if self._tending is not None:
             self._tending.cancel()
-        hands = [hand for hand in self._hands.values() if not self._left & hand.runs.keys()]
+        hands = [hand for hand in self._hands.values() if not self._is_left(hand)]
         await asyncio.gather(*(self._dismiss(hand) for hand in hands))
         self._hands.clear()
         self._free.clear()
@@ -167,7 +169,11 @@ class WorkerPool:
         return [key for hand in self._hands.values() for key in hand.runs]
 
     def leave(self) -> None:
-        self._left.update(self.held())
+        self._left = set(self.held())
+
+    def _is_left(self, hand: Hand) -> bool:
+        """One that was deposed has reported ends that nobody would record: they are its successor's."""
+        return self._left is not None and (hand.unrecorded > 0 or not self._left.isdisjoint(hand.runs))
 
     def recorded(self, ended: Iterable[Key]) -> None:
         for key in ended:
@@ -184,7 +190,7 @@ class WorkerPool:
         for standing in hello.attempts:
             key = (standing.task, standing.attempt)
             run = wanted.pop(key, None)
-            if run is not None:
+            if run is not None and run.reason is None:  # else it was ended before anybody knew where it runs
                 hand.runs[key] = run
                 run.where = hand
                 self._begun(run, self._slack_s - standing.for_s)
@@ -223,6 +229,7 @@ class WorkerPool:
                 limits=self._terms.limits,
                 keeps_logs=remote.work_dir is not None,
                 agent=remote.agent,
+                code=code_of(self._link.joined.runtime_env),
                 unheard_s=max(_UNHEARD_S, 2 * self._terms.idle_s),
             )
         )
@@ -357,6 +364,8 @@ class WorkerPool:
         if answer.fault == AWAY:
             self._loop.call_later(_AGAIN_S, self._ask_after, hand, run)
         elif answer.fault:
+            if answer.fault == REFUSED:  # it lives, and nobody knows how: what it runs must end
+                self._kill(hand)
             self._lose(hand, answer.error)
         elif len(body) > _LARGE_BYTES:
             reading = self._loop.run_in_executor(self._terms.chores, read, body, Over)
@@ -532,7 +541,7 @@ class WorkerPool:
                 letter, hand.recorded = written(Recorded(hand.recorded)), []
                 self._link.call(hand.name, "recorded", letter, lambda answer, body: None)
             patience_s = self._terms.idle_s * (_UNRECORDED if hand.unrecorded > 0 else 1)
-            if hand.state is State.LEAVING:
+            if hand.state is State.LEAVING and hand.unrecorded <= 0:
                 patience_s = 0.0
             if not hand.runs and hand.state is not State.HIRED and now - hand.idle_since >= patience_s:
                 self._let_go(hand)
@@ -551,3 +560,9 @@ class WorkerPool:
                 self._kill(hand)
 
         self._link.call(hand.name, "close", b"", closed)
+
+
+def code_of(runtime_env: Mapping[str, Any]) -> str:
+    """Workers that were given something else, or run another version of us, take nothing more."""
+    given = msgspec.json.encode([__version__, runtime_env], order="deterministic")
+    return hashlib.sha256(given).hexdigest()[:32]

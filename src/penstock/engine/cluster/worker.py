@@ -13,7 +13,7 @@ import os
 import platform
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -235,7 +235,7 @@ class Worker:
         if self._hired.keeps_logs:
             with contextlib.suppress(OSError):
                 log_bytes = os.stat(self._shop.log_of(key)).st_size
-        over = written(Over(outcome=outcome, in_thread=in_thread, log_bytes=log_bytes))
+        over = _kept(Over(outcome=outcome, in_thread=in_thread, log_bytes=log_bytes))
         with self._news:
             record = self._records.get(key)
             if record is None or record.over is not None:
@@ -300,6 +300,25 @@ def likeness(hiring: bytes) -> str:
     letter = msgspec.json.decode(hiring)
     letter.pop("tag", None)
     return hashlib.sha256(msgspec.json.encode(letter, order="deterministic")).hexdigest()[:32]
+
+
+def _kept(over: Over) -> bytes:
+    """As it is kept and sent: what cannot be written, such as half characters of a file's name, must not keep an
+    attempt from ending."""
+    try:
+        return written(over)
+    except Exception as error:  # noqa: BLE001 - whoever waits for the end is told of one
+        told = over.outcome
+        try:
+            whole = replace(told, error=_whole(told.error), logs=_whole(told.logs))
+            return written(msgspec.structs.replace(over, outcome=whole))
+        except Exception:  # noqa: BLE001 - as above
+            why = Outcome(Verdict.PERMANENT, error=f"its end cannot be told: {_whole(repr(error))}")
+            return written(msgspec.structs.replace(over, outcome=why))
+
+
+def _whole(text: str | None) -> str | None:
+    return None if text is None else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _node_id() -> str:
