@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,17 @@ from penstock.clock import SystemClock
 from penstock.config.agents import Agent, Limits
 from penstock.config.engine import EngineSettings
 from penstock.engine import ray as ray_engine
-from penstock.engine.cluster import pool
+from penstock.engine.cluster import nets, pool
 from penstock.engine.cluster.link import Line
 from penstock.engine.cluster.remote import remote_host
 from penstock.engine.ray import Cluster, RayEngine, names_of
 from penstock.engine.trees import is_alive
 from penstock.hosts.agent import Placement
 from penstock.hosts.base import Job
+from penstock.hosts.own_door import Guest, OwnDoor
 from penstock.hosts.workspace import log_path
 from penstock.model import Host, RayNodes, Verdict
+from penstock.store.tokens import derived_secret
 from tests.conformance import host_agent
 from tests.conformance.engine_rig import Rig, command_host, local_engine, on_ray, python_host
 from tests.conformance.host_phone import PATIENCE_S, Phone
@@ -405,6 +408,65 @@ async def test_the_log_of_a_report_comes_here_while_it_runs(tmp_path: Path, phon
         assert outcome.verdict is Verdict.DONE, outcome
         assert "ended" in path.read_text()
         assert outcome.value["text"] == "# Report"
+
+
+class Hall:
+    """An entrance: whom it let in, by which keys."""
+
+    url = "http://unused/v1"
+
+    def __init__(self, far: str | None) -> None:
+        self.node_urls = ("http://here/v1", far)
+        self.keys: list[str] = []
+
+    def let_in(self, guest: Guest, root: bytes | None = None) -> str:
+        assert root is not None
+        self.keys.append(derived_secret(root, [guest.task, guest.attempt])[1])
+        return self.keys[-1]
+
+    def shut_out(self, key: str) -> None:
+        self.keys.remove(key)
+
+
+async def test_a_report_finds_the_models_of_its_dispatcher_from_every_machine_and_after_a_takeover(
+    tmp_path: Path, phone: Phone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One on another machine is told another address, or why it cannot run there."""
+
+    def rig(hall: Hall, **given: Any) -> tuple[Rig, OwnDoor]:
+        door = OwnDoor()
+        door.open(hall)
+        host = stand_in_host(tmp_path, url=None, door=door, calls_lane="calls")
+        return Rig(host, make=on_ray(per_worker=4), **given), door
+
+    dead, _ = rig(first := Hall("http://far/v1"))
+    await dead.engine.open(1)
+    query = {"query": "research tell OPENAI_BASE_URL"}
+    log = partial(log_path, tmp_path / "work", "reports")
+    assert (await dead.outcome_of("reports", query, task="here")).verdict is Verdict.DONE
+    assert "http://here/v1" in log("here", 1).read_text()
+    monkeypatch.setattr(nets, "here", lambda: "another machine")
+    assert (await dead.outcome_of("reports", query, task="there")).verdict is Verdict.DONE
+    assert "http://far/v1" in log("there", 1).read_text()
+    first.node_urls = ("http://here/v1", None)
+    refused = await dead.outcome_of("reports", query, task="nowhere")
+    assert refused.verdict is Verdict.HOST
+    assert "`advertise` of [server]" in (refused.error or "")
+    first.keys.clear()
+    monkeypatch.undo()
+    dead.start("reports", {"query": f"research ring {phone.port} on"}, "adopted")
+    caller = await phone.caller("on")
+    await killed(dead)
+    leader, door = rig(second := Hall(None), tag=dead.tag, term=2)
+    async with leader:
+        leader.started = dead.started[-1:]
+        never = replace(dead.started[-1], task="never begun")
+        assert await leader.engine.adopt([*leader.started, never]) == {("adopted", 1)}
+        assert second.keys == first.keys
+        caller.say("go on")
+        assert (await leader.outcome("adopted")).verdict is Verdict.DONE
+        door.ended("adopted", 1)
+        assert second.keys == []
 
 
 # ---- containers

@@ -39,3 +39,16 @@ async def test_a_deposed_dispatcher_changes_nothing_on_the_cluster() -> None:
         assert Verdict.DONE not in {
             outcomes[0].verdict for key, outcomes in deposed.reports.items() if key[0] != "gone"
         }
+
+
+async def test_a_store_that_came_back_from_a_backup_is_told_what_to_do() -> None:
+    """Its terms begin below those that the cluster has seen: under another name they are the first."""
+    host = python_host("function", "sync", 1)
+    async with Rig(host, make=on_ray(), term=7) as lost:
+        assert (await lost.engine.check("function")).up
+    async with Rig(host, make=on_ray(), tag=lost.tag, term=5) as restored:
+        health = await restored.engine.check("function")
+        assert not health.up
+        assert "give engine.namespace another name" in health.detail
+    async with Rig(host, make=on_ray(namespace="restored"), tag=lost.tag, term=5) as renamed:
+        assert (await renamed.outcome_of("function", {"act": "return", "value": 1})).value == 1

@@ -99,10 +99,11 @@ class Hall:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.node_urls = (url, None)
         self.guests: list[Guest] = []
         self.gone: list[str] = []
 
-    def let_in(self, guest: Guest) -> str:
+    def let_in(self, guest: Guest, root: bytes | None = None) -> str:
         self.guests.append(guest)
         return "ps_0123abcd_the-key-of-this-attempt"
 

@@ -247,11 +247,12 @@ def test_a_run_without_the_web() -> None:
 
 class _Entrance:
     url = "http://127.0.0.1:7/v1"
+    node_urls = (url, None)
 
     def __init__(self) -> None:
         self.guests: list[Guest] = []
 
-    def let_in(self, guest: Guest) -> str:
+    def let_in(self, guest: Guest, root: bytes | None = None) -> str:
         self.guests.append(guest)
         return "psk-key"
 

@@ -16,7 +16,8 @@ from penstock.config import parse
 from penstock.store.base import Store, Token
 from penstock.store.tokens import digest_of, new_secret
 from penstock.web.app import Timing
-from penstock.web.service import Service, advertised, bind, urls
+from penstock.web.own_entrance import advertised
+from penstock.web.service import Service, bind, urls
 from penstock.wiring import make_dispatcher, open_store
 
 PATIENCE_S = 30.0
@@ -150,7 +151,7 @@ async def serving(
     service = Service(
         read,
         store,
-        lambda: make_dispatcher(read, store, "a test", url=advertised(read.server, sockets)),
+        lambda: make_dispatcher(read, store, "a test", url=advertised(read.server.advertise, sockets[0])),
         sockets,
     )
     if timing is not None:

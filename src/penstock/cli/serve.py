@@ -70,7 +70,8 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
     from penstock.cli.logs import Log, telling
     from penstock.config.budgets import blind_budgets
     from penstock.intake.agent_queues import AgentQueues
-    from penstock.web.service import Service, advertised, bind, urls
+    from penstock.web.own_entrance import advertised
+    from penstock.web.service import Service, bind, urls
     from penstock.wiring import are_traced, end_forsaken, make_dispatcher, open_store
 
     with ExitStack() as stack:
@@ -82,7 +83,7 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
 
         def make() -> Dispatcher:
             dispatcher = make_dispatcher(
-                config, store, "penstock serve", url=advertised(config.server, sockets)
+                config, store, "penstock serve", url=advertised(config.server.advertise, sockets[0])
             )
             dispatcher.story.listen(log)
             return dispatcher

@@ -28,6 +28,7 @@ from penstock.engine.cluster.pool import Terms, WorkerPool
 from penstock.engine.cluster.remote import RemoteHost, fits_nowhere
 from penstock.engine.cluster.worker import likeness
 from penstock.engine.local import LocalEngine
+from penstock.errors import AttemptError
 from penstock.hosts.base import Health, Job
 from penstock.hosts.relay import Relay
 from penstock.model import Outcome, Verdict
@@ -72,7 +73,8 @@ class RayEngine(LocalEngine):
     async def open(self, term: int = 0) -> None:
         await super().open(term)
         cluster, settings = self._cluster, self._cluster.settings
-        self._names = names_of(await cluster.secret())
+        secret = self._secret = await cluster.secret()
+        self._names = names_of(secret)
         joining = Joining(
             address=settings.address,
             namespace=settings.namespace or _NAMESPACE,
@@ -81,7 +83,9 @@ class RayEngine(LocalEngine):
             term=term,
         )
         self._link = Link(joining, self._relinked, cluster.spawn)
-        terms = Terms(self._names, self._tag, self._limits, settings.start_s, settings.idle_s, self._chores)
+        terms = Terms(
+            secret, self._names, self._tag, self._limits, settings.start_s, settings.idle_s, self._chores
+        )
         for name, remote in cluster.hosts.items():
             self._pools[name] = WorkerPool(
                 remote, self._link, terms, self._finished, self._begun, self._on_stall
@@ -136,10 +140,20 @@ class RayEngine(LocalEngine):
                 run = Run(job, timeout_s, place=pool)
                 self._live[job.task, job.attempt] = self._claimed[job.task, job.attempt] = run
                 self._begun(run, pool.start_s)  # it is set anew by the worker that has it
+                self._let_in_again(job)
         claimed = set(self._claimed)
         await self._look_once()
         self._adopting = False
         return claimed - self._absent  # one that had ended may be reported by now
+
+    def _let_in_again(self, job: Job) -> None:
+        """Its key is the one it was given by the dispatcher that died."""
+        way = self._cluster.hosts[job.host].way
+        if way is not None:
+            with contextlib.suppress(
+                AttemptError
+            ):  # its lane is no longer one of runs: its calls are refused
+                way.admit(job, self._secret)
 
     async def sweep(self) -> int:
         return await super().sweep() + await self._look_once()
@@ -237,6 +251,9 @@ class RayEngine(LocalEngine):
             if self._adopting:
                 self._live.pop(key, None)
                 self._absent.add(key)
+                way = self._cluster.hosts[run.job.host].way
+                if way is not None:
+                    way.door.ended(*key)
                 run.ended = True
             elif not run.ended:
                 gone = "the Ray worker that ran it is gone, and its dispatcher died before it could tell"

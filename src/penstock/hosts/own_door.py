@@ -29,6 +29,7 @@ class Access:
 
     url: str
     key: str = field(repr=False)
+    far_url: str | None = None  # the same for other machines; None: they have no way
 
 
 class Guest(NamedTuple):
@@ -48,8 +49,12 @@ class Entrance(Protocol):
     def url(self) -> str:
         """The address of its `/v1`."""
 
-    def let_in(self, guest: Guest) -> str:
-        """A key of this guest's, kept in memory alone."""
+    @property
+    def node_urls(self) -> tuple[str, str | None]:
+        """Its address for attempts on nodes of a cluster: on this machine; and on others, if they have a way."""
+
+    def let_in(self, guest: Guest, root: bytes | None = None) -> str:
+        """A key of this guest's, kept in memory alone; made of `root` it is the same for who lets him in again."""
 
     def shut_out(self, key: str) -> None:
         """Nobody comes in by that key any more, and what came in by it ends."""
@@ -81,6 +86,16 @@ class OwnDoor:
 
     def admit(self, job: Job, lane: str) -> Access:
         """A key for the calls of this attempt; called on the dispatcher's loop, where `work()` is."""
+        entrance, key = self._let_in(job, lane)
+        return Access(entrance.url, key)
+
+    def admit_afar(self, job: Job, lane: str, root: bytes) -> Access:
+        """The same for an attempt on a node of a cluster, which outlives this dispatcher: so does its key."""
+        entrance, key = self._let_in(job, lane, root)
+        near, far = entrance.node_urls
+        return Access(near, key, far)
+
+    def _let_in(self, job: Job, lane: str, root: bytes | None = None) -> tuple[Entrance, str]:
         if (why := self._refused.get(job.lane)) is not None:
             raise PermanentError(f"lane: {why}")
         if job.lane == lane:
@@ -91,9 +106,9 @@ class OwnDoor:
                 "it is while the dispatcher runs"
             )
         guest = Guest(job.task, job.attempt, lane, job.priority, run_of_calls(job.run))
-        key = self._entrance.let_in(guest)
+        key = self._entrance.let_in(guest, root)
         self._inside.setdefault((job.task, job.attempt), []).append(key)
-        return Access(self._entrance.url, key)
+        return self._entrance, key
 
     def dismiss(self, access: Access) -> None:
         """Take one key back; from any thread, and more than once."""

@@ -22,7 +22,7 @@ from penstock.config.server import Server
 from penstock.hosts.own_door import Guest
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY
 from penstock.store.base import Token
-from penstock.store.tokens import PREFIX, SCOPES, digest_of, id_of, is_secret_of, new_secret
+from penstock.store.tokens import PREFIX, SCOPES, derived_secret, digest_of, id_of, is_secret_of, new_secret
 from penstock.web.refusals import Refused
 
 LOCAL = "local"  # the name of whoever comes without a token
@@ -155,9 +155,9 @@ class Tokens:
         token = _NOBODY if found is None else found[0]
         return token if is_secret_of(token, secret) and found is not None else None
 
-    def invite(self, guest: Guest) -> str:
-        """A key for the calls of an attempt, to be handed to that attempt alone."""
-        id, secret = new_secret()
+    def invite(self, guest: Guest, root: bytes | None = None) -> str:
+        """A key for the calls of an attempt, to be handed to that attempt alone; of a root, always the same."""
+        id, secret = new_secret() if root is None else derived_secret(root, [*guest[:3]])
         token = Token(f"task {guest.task}", id, digest_of(secret), ("submit",), guest.lane, guest.priority)
         caller = replace(self._caller(token), requests_per_min=None, guest=guest)
         self._guests[id] = token, caller

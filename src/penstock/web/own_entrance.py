@@ -3,23 +3,50 @@
 from __future__ import annotations
 
 import ipaddress
+import platform
 import socket
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from penstock.hosts.own_door import Guest
 from penstock.web.auth import Tokens
 
 
 class OwnEntrance:
-    def __init__(self, sockets: Sequence[socket.socket], tokens: Tokens) -> None:
-        self._tokens = tokens
-        self.url = f"{near_url(sockets[0])}/v1"
+    """`advertise` is what the config says of how others reach it."""
 
-    def let_in(self, guest: Guest) -> str:
-        return self._tokens.invite(guest)
+    def __init__(
+        self, sockets: Sequence[socket.socket], tokens: Tokens, advertise: str | None = None
+    ) -> None:
+        self._tokens = tokens
+        near, far = near_url(sockets[0]), advertised(advertise, sockets[0])
+        self.url = f"{near}/v1"
+        # What is advertised may lead to whoever leads, also to the next one.
+        self.node_urls = (f"{advertise or near}/v1", None if _is_loopback(far) else f"{far}/v1")
+
+    def let_in(self, guest: Guest, root: bytes | None = None) -> str:
+        return self._tokens.invite(guest, root)
 
     def shut_out(self, key: str) -> None:
         self._tokens.dismiss(key)
+
+
+def advertised(advertise: str | None, bound: socket.socket) -> str:
+    """Where other machines reach a server: as the config says, else by what is bound or this machine's name."""
+    if advertise is not None:
+        return advertise
+    host, port = bound.getsockname()[:2]
+    if ipaddress.ip_address(host.partition("%")[0]).is_unspecified:
+        return f"http://{platform.node()}:{port}"
+    return near_url(bound)
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def near_url(bound: socket.socket) -> str:

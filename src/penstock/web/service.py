@@ -12,7 +12,6 @@ import asyncio
 import errno
 import ipaddress
 import logging
-import platform
 import socket
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,6 @@ from penstock.agents import serving
 from penstock.client import Client
 from penstock.config import Config
 from penstock.config.own_files import agents_dir
-from penstock.config.server import Server
 from penstock.diagnosis.history import Epoch
 from penstock.dispatcher.leadership import Heard, Leadership, OnStandby, Tidy
 from penstock.dispatcher.loop import Dispatcher
@@ -114,16 +112,6 @@ def is_loopback(sockets: Sequence[socket.socket]) -> bool:
 def urls(sockets: Sequence[socket.socket]) -> list[str]:
     named = [one.getsockname()[:2] for one in sockets]
     return [f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}" for host, port in named]
-
-
-def advertised(server: Server, sockets: Sequence[socket.socket]) -> str:
-    """Where other servers of the same store reach this one."""
-    if server.advertise is not None:
-        return server.advertise
-    host, port = sockets[0].getsockname()[:2]
-    if ipaddress.ip_address(host.partition("%")[0]).is_unspecified:
-        return f"http://{platform.node()}:{port}"
-    return urls(sockets)[0]
 
 
 # ---- the server
@@ -296,7 +284,7 @@ class Service:
                     on_ready=begin,
                     on_decisions=parts.limits.decided,
                     on_tokens=self._read_tokens,
-                    entrance=OwnEntrance(self._sockets, parts.tokens),
+                    entrance=OwnEntrance(self._sockets, parts.tokens, parts.config.server.advertise),
                 )
             finally:
                 parts.dispatcher = None

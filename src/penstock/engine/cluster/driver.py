@@ -29,6 +29,10 @@ _CONTROL = 8  # calls beside the attempts that a worker answers at a time
 _ERRANDS = 8  # threads for what waits for the cluster's head
 _ERROR_CHARS = 500
 _UNBEGUN = ("DEPENDENCIES_UNREADY", "PENDING_CREATION")
+_LATER = (
+    "it obeys a later dispatcher of this store; if the store came back from a backup, "
+    "give engine.namespace another name"
+)
 _ANOTHERS = "another dispatcher took over"
 
 _asks = msgspec.json.Decoder(Ask)
@@ -98,9 +102,9 @@ class Session:
         joining = msgspec.json.decode(body, type=Joining)
         self._namespace = joining.namespace
         joined = join(joining)
-        self._names, self._term = joining.names, joining.term
+        self._names, self._term = f"{joining.namespace}/{joining.names}", joining.term
         if not fence.proclaim(self._names, self._term):
-            self._answer(ask.number, fault=REFUSED, error="it obeys another dispatcher, which took over")
+            self._answer(ask.number, fault=REFUSED, error=_LATER)
             return
         self._answer(ask.number, msgspec.json.encode(joined))
 

@@ -68,7 +68,9 @@ class Errand(msgspec.Struct, kw_only=True):
     trace: str | None = None
     priority: int = 2
     queued_at: float = 0.0
-    url: str | None = None  # the way back to the dispatcher's own models, and its key
+    url: str | None = None  # the way back to the dispatcher's own models, on its machine,
+    far_url: str | None = None  # from others, if there is one,
+    net: str | None = None  # which is its machine, and its key
     key: str | None = None
     recorded: list[tuple[str, int]] = []  # ends that the store has by now
 

@@ -23,6 +23,7 @@ import msgspec
 
 from penstock.engine.attempts import Finished, Reason, Run
 from penstock.engine.base import Key, Stall
+from penstock.engine.cluster import nets
 from penstock.engine.cluster.frames import AWAY, CUT, GONE, REFUSED, Answer, Ask
 from penstock.engine.cluster.letters import (
     Attempt,
@@ -87,6 +88,7 @@ class Hand:
 class Terms(NamedTuple):
     """What holds for all hosts of an engine."""
 
+    secret: bytes  # of the store
     names: str  # what the names of all workers of this store begin with
     tag: str
     limits: EngineLimits
@@ -314,7 +316,8 @@ class WorkerPool:
         job = run.job
         key = (job.task, job.attempt)
         try:
-            access = None if self._remote.admit is None else self._remote.admit(job)
+            way = self._remote.way
+            access = None if way is None else way.admit(job, self._terms.secret)
             letter = written(
                 Errand(
                     task=job.task,
@@ -329,6 +332,8 @@ class WorkerPool:
                     priority=job.priority,
                     queued_at=job.queued_at,
                     url=None if access is None else access.url,
+                    far_url=None if access is None else access.far_url,
+                    net=None if access is None else nets.here(),
                     key=None if access is None else access.key,
                     recorded=hand.recorded,
                 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,16 @@ _ANYWHERE = RayNodes()
 _OWN_WORDS = {"GPU": "num_gpus", "memory": "memory"}  # resources that Ray takes by words of their own only
 
 
+class Way(NamedTuple):
+    """How attempts of a host reach the models of their dispatcher."""
+
+    door: OwnDoor
+    lane: str
+
+    def admit(self, job: Job, root: bytes) -> Access:
+        return self.door.admit_afar(job, self.lane, root)
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteHost:
     """Its options are plain values: they are sent to the worker, which makes the adapter."""
@@ -26,7 +36,7 @@ class RemoteHost:
     host: Host
     make: str  # "module:function" of the adapter
     per_worker: int = 1  # attempts that share a worker
-    admit: Callable[[Job], Access] | None = field(default=None, repr=False)  # the way back to our own models
+    way: Way | None = field(default=None, repr=False)  # back to our own models
     work_dir: str | None = None  # where files of what its attempts say are kept here
     agent: Any = None  # what its containers are made of
 
@@ -73,17 +83,11 @@ def remote_host(host: Host, make: str) -> RemoteHost:
     """A host as its adapter here is given it, without what only has a meaning here."""
     options = dict(host.options)
     door, work_dir = options.pop("door", None), options.pop("work_dir", None)
-    admit = None
-    if isinstance(door, OwnDoor):
-        lane = calls_lane(host)
-
-        def admit(job: Job) -> Access:
-            return door.admit(job, lane)
-
+    way = Way(door, calls_lane(host)) if isinstance(door, OwnDoor) else None
     shared = 1 if host.ray is None else host.ray.per_worker
     placement = options.pop("placement", None)
     if not isinstance(placement, Placement):
-        return RemoteHost(replace(host, options=options), make, shared, admit, work_dir)
+        return RemoteHost(replace(host, options=options), make, shared, way, work_dir)
     # One worker keeps the containers of its node, and all attempts share them.
     agent = msgspec.to_builtins(placement.agent)
     return RemoteHost(replace(host, options=options), make, host.slots, agent=agent)

@@ -20,7 +20,7 @@ from queue import SimpleQueue
 import msgspec
 
 from penstock.engine.base import Key, Stall
-from penstock.engine.cluster import fence
+from penstock.engine.cluster import fence, nets
 from penstock.engine.cluster.letters import (
     Attempt,
     Blocked,
@@ -39,6 +39,7 @@ from penstock.engine.cluster.letters import (
 )
 from penstock.engine.cluster.shop import Shop
 from penstock.engine.outcomes import failure, stopped, timed_out
+from penstock.errors import HostError
 from penstock.hosts.attempt_logs import read_on
 from penstock.hosts.own_door import Access
 from penstock.model import Outcome, Verdict
@@ -51,6 +52,11 @@ _MOST_UNWANTED = 1000
 _FORGOTTEN_S = 86_400.0  # outcomes that nobody has asked for keep a worker for so long
 _AGE_S = 60.0
 
+_NO_WAY = (
+    "{} calls models through its dispatcher, which nobody reaches from node "
+    f"{platform.node()}: run `penstock serve` with `host` and `advertise` of [server], or keep the host off such "
+    "nodes with `ray`"
+)
 _NOBODY = Outcome(Verdict.HOST, error="the worker has no such attempt")
 _UNKNOWN = written(Over(outcome=_NOBODY, unknown=True))
 _REPLACED = written(Over(outcome=_NOBODY, replaced=True))
@@ -200,7 +206,11 @@ class Worker:
             self._over(key, failure(error), False)
             return
         if errand.url is not None:
-            self._shop.door.give(key, Access(errand.url, errand.key or ""))
+            url = errand.url if errand.net == nets.here() else errand.far_url
+            if url is None:
+                self._over(key, failure(HostError(_NO_WAY.format(errand.task))), False)
+                return
+            self._shop.door.give(key, Access(url, errand.key or ""))
         job = errand.job(self._hired.host.name, payload)
         outcome = self._shop.call(job)
         if outcome is not None:
