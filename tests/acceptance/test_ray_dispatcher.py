@@ -43,7 +43,7 @@ WORK = """
     from sharedwords import GREETING
 
     def look(payload):
-        return [GREETING, os.environ["FROM_CONFIG"], sorted(os.listdir("."))]
+        return [GREETING, os.environ["FROM_CONFIG"], sorted(set(os.listdir(".")) - {"__pycache__"})]
 """
 
 

@@ -52,6 +52,7 @@ _MOST_UNWANTED = 1000
 _FORGOTTEN_S = 86_400.0  # outcomes that nobody has asked for keep a worker for so long
 _AGE_S = 60.0
 
+_UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)  # as JSON
 _NO_WAY = (
     "{} calls models through its dispatcher, which nobody reaches from node "
     f"{platform.node()}: run `penstock serve` with `host` and `advertise` of [server], or keep the host off such "
@@ -317,12 +318,12 @@ def _kept(over: Over) -> bytes:
     attempt from ending."""
     try:
         return written(over)
-    except Exception as error:  # noqa: BLE001 - whoever waits for the end is told of one
+    except _UNWRITABLE as error:
         told = over.outcome
         try:
             whole = replace(told, error=_whole(told.error), logs=_whole(told.logs))
             return written(msgspec.structs.replace(over, outcome=whole))
-        except Exception:  # noqa: BLE001 - as above
+        except _UNWRITABLE:
             why = Outcome(Verdict.PERMANENT, error=f"its end cannot be told: {_whole(repr(error))}")
             return written(msgspec.structs.replace(over, outcome=why))
 
