@@ -332,6 +332,18 @@ def test_check_beside_a_dispatcher(cli: Cli) -> None:
     assert store.detail == "0 tasks queued; a dispatcher is at work"
 
 
+def test_check_counts_one_task_in_words(cli: Cli) -> None:
+    cli.file("penstock.toml", CONFIG + serving_at(free_port()))
+
+    async def beside() -> list[checkup.Finding]:
+        async with penstock.open(cli.folder / "penstock.toml", dispatch=False) as client:
+            await client.submit(penstock.Task("summarize"))
+            return await checkup.examine(client.config)
+
+    (store,) = [finding for finding in asyncio.run(beside()) if finding.what == "store"]
+    assert store.detail == "1 task queued"
+
+
 class Adapter:
     """A plug-in's, which does not behave."""
 

@@ -25,6 +25,7 @@ from penstock.config import Config
 from penstock.config.budgets import blind_budgets
 from penstock.config.names import Names
 from penstock.config.postgres_place import shown_store
+from penstock.diagnosis.words import counted
 from penstock.dispatcher.probes import read_once
 from penstock.engine.outcomes import failure, one_line
 from penstock.errors import PenstockError
@@ -169,7 +170,7 @@ async def _store(config: Config) -> _Kept:
     except PenstockError as error:
         return _Kept(Finding("store", shown_store(config.store), WRONG, one_line(str(error), _MAX_DETAIL)))
     queued = sum(snapshot.queued.values())
-    detail = f"{queued} tasks queued" + ("; a dispatcher is at work" if snapshot.epoch else "")
+    detail = f"{counted(queued, 'task')} queued" + ("; a dispatcher is at work" if snapshot.epoch else "")
     served = snapshot.epoch is not None and snapshot.epoch.owner.command.endswith(" serve")
     return _Kept(await asyncio.to_thread(_with_space, config.store, detail), has_tokens, served)
 
