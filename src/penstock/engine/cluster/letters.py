@@ -52,6 +52,7 @@ class Hello(msgspec.Struct, kw_only=True):
     node_id: str = ""
     pid: int = 0
     attempts: list[Standing] = []
+    stalls: int = 0  # of its life so far
 
 
 class Errand(msgspec.Struct, kw_only=True):
@@ -144,6 +145,7 @@ class Blocked(msgspec.Struct):
 
 class News(msgspec.Struct, kw_only=True):
     stalls: list[Blocked] = []
+    stalled: int = 0  # how many there have been by now, those of earlier dispatchers included
     logs: list[tuple[str, int, int, bytes]] = []  # task, attempt, from where on, the bytes
 
 

@@ -33,6 +33,7 @@ class Listener:
         on_stall: Callable[[Stall], None],
         work_dir: str | None,
         chores: Executor,
+        stalls: int = 0,  # that were told to dispatchers before us
     ) -> None:
         self._link = link
         self._worker = worker
@@ -42,7 +43,7 @@ class Listener:
         self._work_dir = work_dir
         self._chores = chores
         self._loop = asyncio.get_running_loop()
-        self._stalls = 0
+        self._stalls = stalls
         self._has: dict[Key, int] = {}  # bytes of logs that are here
         self._is_coming = False
         self._is_listening = False
@@ -88,8 +89,8 @@ class Listener:
             self.begin_soon()
             return
         news = read(body, News)
+        self._stalls = max(self._stalls + len(news.stalls), news.stalled)
         for stall in news.stalls:
-            self._stalls += 1
             self._on_stall(
                 Stall(self._host, stall.task, stall.attempt, stall.seconds, stall.stack, stall.over)
             )

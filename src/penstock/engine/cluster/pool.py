@@ -83,6 +83,7 @@ class Hand:
     idle_since: float = 0.0
     is_listed: bool = False
     listener: Listener | None = None
+    stalls: int = 0  # of the time before us
 
 
 class Terms(NamedTuple):
@@ -188,6 +189,7 @@ class WorkerPool:
         """Take over a worker that was found; how many attempts of its that nobody wants it is told to end."""
         hand = self._hands[name] = Hand(name, State.READY, hello.node, hello.node_id)
         hand.idle_since = time.monotonic()
+        hand.stalls = hello.stalls
         unwanted = 0
         for standing in hello.attempts:
             key = (standing.task, standing.attempt)
@@ -530,6 +532,7 @@ class WorkerPool:
                 self._on_stall,
                 self._remote.work_dir,
                 self._terms.chores,
+                hand.stalls,
             )
         hand.listener.begin_soon()
 

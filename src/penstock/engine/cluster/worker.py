@@ -13,6 +13,7 @@ import os
 import platform
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -50,6 +51,7 @@ _MOST_KEPT = 1000  # outcomes that somebody was told, and nobody has recorded
 _MOST_KEPT_BYTES = 64_000_000
 _MOST_UNWANTED = 1000
 _FORGOTTEN_S = 86_400.0  # outcomes that nobody has asked for keep a worker for so long
+_MOST_STALLS = 100  # that nobody has heard of
 _AGE_S = 60.0
 
 _UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)  # as JSON
@@ -83,7 +85,8 @@ class Worker:
         self._records: dict[Key, _Record] = {}
         self._kept_bytes = 0
         self._unwanted: dict[Key, bool] = {}  # stopped before their errand came; whether for want of time
-        self._stalls: list[Blocked] = []
+        self._stalls: deque[Blocked] = deque(maxlen=_MOST_STALLS)
+        self._stalled_so_far = 0
         self._news = threading.Condition()
         self._heard = time.monotonic()
         self._closed = False
@@ -106,6 +109,7 @@ class Worker:
                 node_id=_node_id(),
                 pid=os.getpid(),
                 attempts=attempts,
+                stalls=self._stalled_so_far,
             )
         )
 
@@ -166,12 +170,16 @@ class Worker:
         until = time.monotonic() + asked.wait_s
         while True:
             self._heard = time.monotonic()
-            news = News(stalls=self._stalls[asked.stalls :], logs=self._said(asked.logs))
+            with self._news:
+                unheard = self._stalled_so_far - asked.stalls
+                stalls = list(self._stalls)[-unheard:] if unheard > 0 else []
+                news = News(stalls=stalls, stalled=self._stalled_so_far)
+            news.logs = self._said(asked.logs)
             left_s = until - time.monotonic()
             if news.stalls or news.logs or left_s <= 0 or self._closed:
                 return written(news)
             with self._news:
-                if len(self._stalls) <= asked.stalls:
+                if self._stalled_so_far <= asked.stalls:
                     self._news.wait(min(_LOOK_S, left_s) if asked.logs else left_s)
 
     def close(self, order: bytes) -> bytes | None:
@@ -281,6 +289,7 @@ class Worker:
     def _stalled(self, stall: Stall) -> None:
         with self._news:
             self._stalls.append(Blocked(stall.task, stall.attempt, stall.seconds, stall.stack, stall.over))
+            self._stalled_so_far += 1
             self._news.notify_all()
 
     def _said(self, asked: list[tuple[str, int, int]]) -> list[tuple[str, int, int, bytes]]:

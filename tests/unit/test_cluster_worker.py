@@ -1,0 +1,45 @@
+"""What a worker on a node of a cluster tells whoever listens, without a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.engine.base import Stall
+from penstock.engine.cluster import fence, worker
+from penstock.engine.cluster.letters import Hello, Hiring, Listening, News, read, written
+from penstock.engine.local import EngineLimits
+from penstock.model import Host
+
+
+@pytest.fixture
+def hired(monkeypatch: pytest.MonkeyPatch) -> worker.Worker:
+    monkeypatch.setattr(fence, "latest", lambda names: 0)
+    monkeypatch.setattr(worker, "_node_id", lambda: "node")
+    host = Host("host", "python", 1, options={"call": "json:dumps"})
+    hiring = Hiring(
+        host=host, make="penstock.hosts.python:make", tag="tag:1", capacity=1, limits=EngineLimits()
+    )
+    return worker.Worker(written(hiring), "names/", 1)
+
+
+def heard(one: worker.Worker, stalls: int) -> News:
+    told = one.listen(fence.stamp(1) + written(Listening(stalls, [], 0.0)))
+    assert told is not None
+    return read(told, News)
+
+
+def test_stalls_are_told_once_whoever_dispatches(hired: worker.Worker) -> None:
+    """The next dispatcher begins where the last one was, and a worker keeps no more than somebody may ask for."""
+    for number in range(250):
+        hired._stalled(Stall("host", f"t{number}", 1, 0.5, "stack"))
+    first = heard(hired, 0)
+    assert [stall.task for stall in first.stalls] == [f"t{number}" for number in range(150, 250)]
+    assert heard(hired, first.stalled).stalls == []
+    said = hired.hello(fence.stamp(2))
+    assert said is not None
+    before = read(said, Hello).stalls
+    hired._stalled(Stall("host", "new", 1, 0.5, "stack"))
+    told = hired.listen(fence.stamp(2) + written(Listening(before, [], 0.0)))
+    assert told is not None
+    assert [stall.task for stall in read(told, News).stalls] == ["new"]
+    assert hired.close(fence.stamp(2)) == b""
