@@ -92,23 +92,32 @@ async def killed(rig: Rig) -> None:
 
 
 async def test_a_node_that_dies_takes_its_own_attempts_and_no_others(phone: Phone) -> None:
-    """Rule 5: they are its host's fault, told once; afterwards every slot is there again."""
+    """Rule 5: they are its host's fault, told once; afterwards every slot is there again.
+
+    Programs there end with all they have started.
+    """
     cluster = ray_cluster()
     mark = f"victim{os.getpid()}"
     node = await asyncio.to_thread(cluster.add_node, resources={mark: 10})
     doomed = placed(python_host("doomed", "on_loop", 4), resources={mark: 1}, per_worker=2)
     safe = placed(python_host("safe", "on_loop", 4), resources={"second": 1})
-    async with Rig(doomed, safe, make=on_ray(per_worker=2)) as rig:
+    tree = placed(command_host("tree", 1), resources={mark: 1})
+    async with Rig(doomed, safe, tree, make=on_ray(per_worker=2)) as rig:
+        rig.start("tree", {"act": "daemon", "port": phone.port, "stay": True}, "tree")
+        programs = await phone.callers(2)
         for number in range(4):
             for host in ("doomed", "safe"):
                 rig.start(host, meet(phone, f"{host}{number}"), f"{host}{number}")
-        await phone.callers(8)
+        await phone.callers(10)
         await asyncio.to_thread(cluster.kill_node, node)
+        assert (await rig.outcome("tree")).verdict is Verdict.HOST
+        for caller in programs:
+            await caller.hung_up()
         lost = [await rig.outcome(f"doomed{number}") for number in range(4)]
         assert {outcome.verdict for outcome in lost} == {Verdict.HOST}
         assert all("is gone: its node died" in (outcome.error or "") for outcome in lost)
         assert sorted(outcome.known_fault for outcome in lost) == [False, True, True, True]
-        assert len(rig.reports) == 4
+        assert len(rig.reports) == 5
         node = await asyncio.to_thread(cluster.add_node, resources={mark: 10})
         for number in range(4):
             rig.start("doomed", meet(phone, f"again{number}"), f"doomed{number}", attempt=2)

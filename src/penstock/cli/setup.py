@@ -119,8 +119,8 @@ def check(
 ) -> int:
     """Say whether the config works, and what to do where it does not.
 
-    Tries every host and every probe, the store and the server's address. Ends with 0 when all is well, 1 when
-    something is not, 2 when the config itself is wrong.
+    Tries every host and every probe, the store, the server's address, and a Ray cluster. Ends with 0 when all is
+    well, 1 when something is not, 2 when the config itself is wrong.
     """
     from penstock.setup.checkup import WRONG, examine
 

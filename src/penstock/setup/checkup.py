@@ -31,7 +31,7 @@ from penstock.engine.outcomes import failure, one_line
 from penstock.errors import PenstockError
 from penstock.hosts.base import Adapter
 from penstock.model import Gate
-from penstock.setup import agent_checkup, council_checkup
+from penstock.setup import agent_checkup, council_checkup, engine_checkup
 from penstock.wiring import make_adapters, open_store
 
 TIME_LIMIT_S = 15.0
@@ -43,7 +43,7 @@ WELL, WARNING, WRONG = agent_checkup.WELL, agent_checkup.WARNING, agent_checkup.
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    what: str  # host, agent, council, model, probe, budget, store or server
+    what: str  # engine, host, agent, council, model, probe, budget, store or server
     name: str
     state: str  # well, warning or wrong
     detail: str
@@ -64,13 +64,18 @@ async def examine(
     `told` hears of each host as soon as it has answered, or has not.
     """
     adapters = make_adapters(config, SystemClock())
+    elsewhere = config.plant.outliving
 
     async def tried(name: str, adapter: Adapter) -> Finding:
-        found = await _host(name, adapter, time_limit_s)
+        if name in elsewhere:
+            found = Finding("host", name, *(await cluster).hosts[name])
+        else:
+            found = await _host(name, adapter, time_limit_s)
         told(found)
         return found
 
     async with asyncio.TaskGroup() as group:
+        cluster = group.create_task(engine_checkup.look(config, time_limit_s))
         hosts = [group.create_task(tried(name, one)) for name, one in adapters.items()]
         probes = group.create_task(_probes(config, time_limit_s))
         store = group.create_task(_store(config))
@@ -84,7 +89,10 @@ async def examine(
     agents = await asyncio.to_thread(_agents, config)
     down = {one.result().name for one in hosts if one.result().state == WRONG}
     councils = await asyncio.to_thread(_councils, config, down)
+    seen = cluster.result()
+    engine = [] if seen.engine is None else [Finding("engine", "ray", *seen.engine)]
     return [
+        *engine,
         *(host.result() for host in hosts),
         *agents,
         *councils,

@@ -103,7 +103,8 @@ class Session:
         self._namespace = joining.namespace
         joined = join(joining)
         self._names, self._term = f"{joining.namespace}/{joining.names}", joining.term
-        if not fence.proclaim(self._names, self._term):
+        # One that only looks around has no names, and its coming is nothing to the workers.
+        if joining.names and not fence.proclaim(self._names, self._term):
             self._answer(ask.number, fault=REFUSED, error=_LATER)
             return
         self._answer(ask.number, msgspec.json.encode(joined))

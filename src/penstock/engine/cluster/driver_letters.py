@@ -13,7 +13,7 @@ class Joining(msgspec.Struct, kw_only=True):
     address: str
     namespace: str
     runtime_env: dict[str, Any] = {}
-    names: str = ""  # what those of the workers begin with
+    names: str = ""  # what those of the workers begin with; none: it only looks around
     term: int = 0  # of the dispatcher
 
 

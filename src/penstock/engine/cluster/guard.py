@@ -4,7 +4,8 @@
 
 Its stdin ends when the worker does, also when that was killed or its node fell. Then every process that carries the
 worker's marker is killed, until there is none, and the folder is removed. It imports nothing of ours, so that it
-takes few megabytes; a worker that ends in order tells it so by a line.
+takes few megabytes; a worker that ends in order tells it so by a line. It is nobody's child: a worker that loses
+its node kills its own children before it ends, and they would be all but the guard's to find.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ _PATIENCE_S = 10.0
 
 def main() -> None:
     prefix = os.fsencode(sys.argv[1])
+    if os.fork():
+        os._exit(0)
     if sys.stdin.buffer.readline():
         return
     quiet = 0

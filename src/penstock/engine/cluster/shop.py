@@ -176,6 +176,8 @@ class Shop:
                 stdin=subprocess.PIPE,
                 start_new_session=True,
             )
+            # It leaves its first process at once, so as not to be a child of this one.
+            threading.Thread(target=self._guard.wait, name="guard", daemon=True).start()
 
 
 class _Inner(LocalEngine):

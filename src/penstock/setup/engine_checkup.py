@@ -1,0 +1,110 @@
+"""Whether a Ray cluster can be reached, and has nodes for the hosts that run there. Nothing is started on it.
+
+What such hosts need besides (modules, programs) is the nodes' own, and is not looked for on this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.config import Config
+from penstock.config.engine import EngineSettings
+from penstock.engine.cluster.driver_letters import Joined, Joining, Node
+from penstock.engine.cluster.frames import Ask
+from penstock.engine.cluster.link import Link, Spawn, spawned
+from penstock.engine.cluster.remote import RemoteHost, fits_nowhere
+from penstock.errors import DispatcherError
+from penstock.setup.agent_checkup import WARNING, WELL, WRONG
+
+_NEW_DRIVER_S = 15.0  # beyond the limit: its program imports Ray, and ends
+_CONNECT_S = 3.0
+
+
+class Seen(NamedTuple):
+    """States and details: of the engine, and of each host that runs on it."""
+
+    engine: tuple[str, str] | None = None  # there is nothing to say of the one on this machine
+    hosts: Mapping[str, tuple[str, str]] = {}
+
+
+async def look(config: Config, time_limit_s: float, spawn: Spawn = spawned) -> Seen:
+    settings, names = config.engine, config.plant.outliving
+    if not settings.is_ray:
+        return Seen()
+    try:
+        _check_folders(settings)
+        await _check_address(settings.address)
+        async with asyncio.timeout(time_limit_s + _NEW_DRIVER_S):
+            joined, nodes = await _asked(settings, spawn)
+    except (DispatcherError, TimeoutError) as error:
+        why = str(error) or f"the Ray cluster at {settings.address} does not answer; is it overloaded?"
+        return Seen((WRONG, why), dict.fromkeys(names, (WARNING, "not tried: it runs on the Ray cluster")))
+    count = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+    reached = (
+        f"{settings.address} is reached: {count}, Ray {joined.version}, Python {platform.python_version()}"
+    )
+    there = [RemoteHost(host, "") for host in config.plant.hosts if host.name in names]
+    return Seen((WELL, reached), {remote.host.name: _served(remote, nodes) for remote in there})
+
+
+def _served(remote: RemoteHost, nodes: list[Node]) -> tuple[str, str]:
+    fit = sum(remote.fits(node.resources, node.labels) for node in nodes)
+    if not fit:
+        return WRONG, fits_nowhere(remote.host.name, len(nodes))
+    return WELL, f"the Ray cluster runs it: {fit} of {len(nodes)} nodes can"
+
+
+def _check_folders(settings: EngineSettings) -> None:
+    if find_spec("ray") is None:
+        raise DispatcherError("Ray is not installed; install it with `pip install penstock[ray]`")
+    if settings.working_dir is not None and not os.path.isdir(settings.working_dir):
+        raise DispatcherError(f"there is no folder {settings.working_dir}; correct engine.working_dir")
+    for path in settings.py_modules:
+        if "://" not in path and not os.path.exists(path):
+            raise DispatcherError(f"there is no {path}; correct engine.py_modules")
+
+
+async def _check_address(address: str) -> None:
+    """Ray itself takes a minute to say that nobody is there, and does not say so."""
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except (OSError, OverflowError, TimeoutError):
+        remedy = "start Ray there, or correct engine.address"
+        raise DispatcherError(f"nothing answers at {host}:{port}; {remedy}") from None
+    writer.close()
+
+
+async def _asked(settings: EngineSettings, spawn: Spawn) -> tuple[Joined, list[Node]]:
+    """By a driver that hires nobody: it takes nothing along, and does not say whose it is."""
+    joining = Joining(address=settings.address, namespace=settings.namespace or "penstock")
+    link = Link(joining, lambda: None)
+    line = await spawn()
+    transport, _ = await asyncio.get_running_loop().create_connection(lambda: link, sock=line.ours)
+    try:
+        joined = await _answer(link, "join", msgspec.json.encode(joining))
+        nodes = await _answer(link, "nodes", b"")
+    finally:
+        transport.abort()
+        await asyncio.sleep(0)  # for it to close the socket
+        await line.end()
+    return msgspec.json.decode(joined, type=Joined), msgspec.json.decode(nodes, type=list[Node])
+
+
+async def _answer(link: Link, verb: str, body: bytes) -> bytes:
+    answer, told = await link.wait(Ask(number=0, verb=verb), body)
+    if answer.fault:
+        why = answer.error or "its driver ended"
+        remedy = "check that Ray runs there, and engine.address"
+        raise DispatcherError(f"the cluster cannot be reached: {why}; {remedy}")
+    return told

@@ -1,0 +1,139 @@
+"""`penstock check` of a config whose hosts run on a Ray cluster: the cluster is asked, and not this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.config import parse
+from penstock.engine.cluster.driver_letters import Joined, Joining, Node
+from penstock.engine.cluster.frames import REFUSED, Answer, Ask, Frames, frame
+from penstock.engine.cluster.link import Line
+from penstock.setup import checkup, engine_checkup
+
+CONFIG = """
+[engine]
+type = "ray"
+{more}
+[hosts.tools]
+type = "python"
+call = "no_such_module:work"
+[hosts.gpu]
+type = "command"
+argv = ["no-such-program"]
+ray = {{ resources = {{ GPU = 1 }} }}
+[hosts.near]
+type = "simulated"
+"""
+FAST = Node(node_id="a", name="a", resources={"CPU": 4.0, "GPU": 1.0}, labels={})
+SLOW = Node(node_id="b", name="b", resources={"CPU": 4.0}, labels={})
+
+
+class Driver:
+    """One that knows a cluster; with a fault it does not reach it, and without nodes it ends at once."""
+
+    def __init__(self, *nodes: Node, fault: str = "") -> None:
+        self._nodes = nodes
+        self._fault = fault
+        self.joined: list[Joining] = []
+
+    async def spawn(self) -> Line:
+        ours, its = socket.socketpair()
+        threading.Thread(target=self._serve, args=(its,), daemon=True).start()
+        return Line(ours)
+
+    def _serve(self, line: socket.socket) -> None:
+        frames = Frames()
+        with line:
+            while data := line.recv(65_536):
+                for head, body in frames.feed(data):
+                    if not self._nodes and not self._fault:
+                        return
+                    line.sendall(self._answer(msgspec.json.decode(head, type=Ask), body))
+
+    def _answer(self, ask: Ask, body: bytes) -> bytes:
+        if self._fault:
+            return frame(Answer(number=ask.number, fault=REFUSED, error=self._fault))
+        if ask.verb == "join":
+            self.joined.append(msgspec.json.decode(body, type=Joining))
+            return frame(Answer(number=ask.number), msgspec.json.encode(Joined(version="2.9")))
+        return frame(Answer(number=ask.number), msgspec.json.encode(self._nodes))
+
+
+def examined(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, driver: Driver, more: str = ""
+) -> dict[str, tuple[str, str]]:
+    look = engine_checkup.look
+
+    async def asked(config: Any, time_limit_s: float) -> engine_checkup.Seen:
+        return await look(config, time_limit_s, driver.spawn)
+
+    monkeypatch.setattr(engine_checkup, "look", asked)
+    config = parse(CONFIG.format(more=more), folder / "penstock.toml")
+    found = asyncio.run(checkup.examine(config))
+    return {f"{one.what} {one.name}": (one.state, one.detail) for one in found}
+
+
+def test_the_cluster_is_asked_and_this_machine_needs_nothing_of_the_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = Driver(FAST, SLOW)
+    told = examined(tmp_path, monkeypatch, driver)
+    state, detail = told["engine ray"]
+    assert state == "well"
+    assert detail.startswith("auto is reached: 2 nodes, Ray 2.9, Python 3.")
+    assert told["host tools"] == ("well", "the Ray cluster runs it: 2 of 2 nodes can")
+    assert told["host gpu"] == ("well", "the Ray cluster runs it: 1 of 2 nodes can")
+    assert told["host near"][0] == "well"
+    (joining,) = driver.joined
+    assert (joining.names, joining.runtime_env) == ("", {}), "it takes nothing along and deposes nobody"
+
+
+def test_a_host_that_no_node_can_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = examined(tmp_path, monkeypatch, Driver(SLOW))
+    remedy = "what hosts.gpu.ray asks for; start one that has, or change it"
+    assert told["host gpu"] == ("wrong", f"the one node of the Ray cluster has not {remedy}")
+    assert told["host tools"][0] == "well"
+
+
+@pytest.mark.parametrize(
+    ("driver", "more", "detail"),
+    [
+        (
+            Driver(fault="RuntimeError: Version mismatch"),
+            "",
+            "the cluster cannot be reached: RuntimeError: Version mismatch; "
+            "check that Ray runs there, and engine.address",
+        ),
+        (
+            Driver(),
+            "",
+            "the cluster cannot be reached: its driver ended; check that Ray runs there, and engine.address",
+        ),
+        (
+            Driver(SLOW),
+            'address = "127.0.0.1:1"',
+            "nothing answers at 127.0.0.1:1; start Ray there, or correct engine.address",
+        ),
+        (
+            Driver(SLOW),
+            'working_dir = "nowhere"',
+            "there is no folder {folder}/nowhere; correct engine.working_dir",
+        ),
+        (Driver(SLOW), 'py_modules = ["no"]', "there is no {folder}/no; correct engine.py_modules"),
+    ],
+    ids=["refused", "ended", "nobody", "folder", "module"],
+)
+def test_what_keeps_it_from_a_cluster_is_one_line_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Driver, more: str, detail: str
+) -> None:
+    told = examined(tmp_path, monkeypatch, driver, more)
+    assert told["engine ray"] == ("wrong", detail.format(folder=tmp_path))
+    assert told["host tools"] == ("warning", "not tried: it runs on the Ray cluster")
+    assert told["host near"][0] == "well"
