@@ -156,7 +156,11 @@ class Referee:
         del self.running[d.task]
         self.others_run()
         row.state, row.tries, row.faults, row.retry_at = State.QUEUED, d.tries, d.host_faults, d.retry_at
-        row.failed_on = row.host if d.verdict is Verdict.HOST and "died" not in (d.error or "") else None
+        row.failed_on = (
+            row.host
+            if d.verdict is Verdict.HOST and not (d.error or "").startswith("the dispatcher ")
+            else None
+        )
         row.host = None
         self.close_attempt(d.task, d.attempt, d.at, d.verdict, error=d.error, retry_at=d.retry_at)
 

@@ -89,7 +89,7 @@ class Arrivals:
         for record in event.records:
             task = record.task
             if task.id not in self._roster.tasks:
-                self._seq = began + record.number - 1
+                self._seq = max(self._seq, began + record.number - 1)
                 entry = self._entry(record, now)
                 entry.tries = record.tries
                 entry.faults = record.host_faults
