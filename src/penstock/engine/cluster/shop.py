@@ -156,9 +156,11 @@ class Shop:
             self._loop.run_until_complete(self._engine.open())
         except BaseException as error:  # noqa: BLE001 - handed to whoever makes the worker, who waits for it
             opened.set_exception(error)
-            return
-        opened.set_result(None)
-        self._loop.run_forever()
+        else:
+            opened.set_result(None)
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
 
     def _report(self, ended: Ended) -> None:
         for job, outcome in ended:
