@@ -79,7 +79,7 @@ def test_e6_a_stop_drains_and_hands_over_and_a_crash_is_taken_over(pair: Pair, t
     assert digest_of("late") in str(caller.wait(held, "done"))
     assert caller.task(held)["attempts"] == 1, "it was finished, not run again"
     caller.wait(meanwhile, "done")
-    assert standby.role(pair.token) == "leader"
+    until(lambda: standby.role(pair.token) == "leader", pair.told)
 
     leader.start()
     leader, standby = pair.in_place()
