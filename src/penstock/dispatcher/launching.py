@@ -14,7 +14,7 @@ from typing import Any
 from penstock.dispatcher.payloads import Payloads
 from penstock.engine.base import Engine
 from penstock.hosts.base import Job
-from penstock.model import CALL_KINDS, Outcome, Verdict
+from penstock.model import Outcome, Verdict
 from penstock.scheduling.messages import Event, Finished, PutBack, Start
 
 
@@ -26,15 +26,12 @@ class Launcher:
         tell: Callable[[Event], None],
         own: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         begun: Callable[[Iterable[str]], None],
-        *,
-        recorded_first: bool = False,
     ) -> None:
         self.pending: set[asyncio.Task[None]] = set()  # those that wait for the store
         self._engine = engine
         self._payloads = payloads
         self._tell = tell
         self._own = own
-        self._recorded_first = recorded_first  # but for calls, which end with their dispatcher
         self._begun = begun  # hears of tasks just before their attempts begin
         self._unbegun: dict[tuple[str, int], None] = {}  # attempts that wait for the disk before they begin
 
@@ -46,8 +43,6 @@ class Launcher:
     def launch(self, starts: list[Start], written: asyncio.Future[None]) -> None:
         """Start attempts at once; those that must not run twice only when their start is on the disk."""
         jobs, careful, unknown = self._payloads.make(starts)
-        if self._recorded_first:
-            jobs, careful = self._apart(jobs, careful)
         if jobs:
             self._begin(jobs)
         if careful or unknown:
@@ -71,17 +66,11 @@ class Launcher:
     ) -> None:
         if unknown:
             jobs, more = await self._payloads.fetch(unknown)
-            if self._recorded_first:
-                jobs, more = self._apart(jobs, more)
             careful += more
             self._begin_those_still_wanted(jobs)
         if careful:
             await written
             self._begin_those_still_wanted(careful)
-
-    def _apart(self, jobs: list[Job], careful: list[Job]) -> tuple[list[Job], list[Job]]:
-        calls = [job for job in jobs if job.kind in CALL_KINDS]
-        return calls, [*careful, *(job for job in jobs if job.kind not in CALL_KINDS)]
 
     def _begin_those_still_wanted(self, jobs: Sequence[Job]) -> None:
         wanted = [job for job in jobs if (job.task, job.attempt) in self._unbegun]

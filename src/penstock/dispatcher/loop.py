@@ -101,7 +101,8 @@ class Dispatcher:
         desk = self._doorway.desk
         self._inner = None if desk is None else Inner(config, store, self.live, ways)
         tap = None if self._inner is None else self._inner.tap
-        self._payloads = Payloads(store, tap, traced=traces is not None)
+        recorded_first = self._engine.detaches or store.elects
+        self._payloads = Payloads(store, tap, traced=traces is not None, recorded_first=recorded_first)
         self._events: list[Event] = []
         self._unwritten = 0
         self._stepping = False  # a step is scheduled
@@ -112,15 +113,7 @@ class Dispatcher:
         self.story = Story(self.task, lambda task: self._scheduler.met_at(task))
         if traces is not None:
             self.story.listen(traces)
-        recorded_first = self._engine.detaches or store.elects
-        self._launcher = Launcher(
-            self._engine,
-            self._payloads,
-            self._tell,
-            self._own,
-            self.story.begun,
-            recorded_first=recorded_first,
-        )
+        self._launcher = Launcher(self._engine, self._payloads, self._tell, self._own, self.story.begun)
         self._probes: Probes | None = None
         self._bell: Bell | None = None
         self._closing = False

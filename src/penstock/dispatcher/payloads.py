@@ -26,15 +26,18 @@ _MOST_BYTES = 64 * 1024 * 1024
 
 
 class Payloads:
-    def __init__(self, store: Store, tap: TapOf | None = None, *, traced: bool = False) -> None:
+    def __init__(
+        self, store: Store, tap: TapOf | None = None, *, traced: bool = False, recorded_first: bool = False
+    ) -> None:
         self._store = store
         self._tap = tap  # who hears the text of a task's answer as it comes
         self._traced = (
             traced  # attempts have spans of their own to pass on; else a caller's goes on as it came
         )
-        # Where another may have taken over unseen, an attempt begins when its start is recorded: so no deposed
-        # dispatcher starts any. A call, whose caller waits here, runs at most twice at the same time.
-        self._elects = store.elects
+        # Where another may have taken over unseen, or what runs outlives us, an attempt begins when its start is
+        # recorded: so no deposed dispatcher starts any, and none runs that the next one does not know. A call,
+        # whose caller waits here, ends with its dispatcher.
+        self._recorded_first = recorded_first
         self._kept: dict[str, tuple[Task, bytes]] = {}
         self._bytes = 0
         self._relays: dict[str, Relay] = {}
@@ -90,7 +93,7 @@ class Payloads:
             else:
                 payload = self._relays[start.task]
                 payload.started(start.host, start.attempt, start.at)
-            is_careful = task.on_crash is OnCrash.BLOCK or (bool(encoded) and self._elects)
+            is_careful = task.on_crash is OnCrash.BLOCK or (bool(encoded) and self._recorded_first)
             (careful if is_careful else jobs).append(
                 Job(
                     start.task,
