@@ -18,6 +18,7 @@ from penstock.config.manifests import (
     ManifestError,
     is_image,
     is_word,
+    read_env,
     read_manifest,
     variable_problem,
 )
@@ -76,7 +77,7 @@ def _read_agent(name: str, table: Table, folder: Path, secrets: Mapping[str, str
         folder=path,
         install=_argv(table, "install", manifest.install or ()),
         update=_argv(table, "update", manifest.update or ()),
-        env=dict(manifest.env) | _env(table),
+        env=dict(manifest.env) | read_env(table),
         pass_env=_pass_env(table, manifest, secrets),
         port=table.whole("port", _DEFAULT.port, keys.AGENT_PORT),
         health=_health(table),
@@ -163,19 +164,6 @@ def _handlers(table: Table) -> dict[str, tuple[str, ...]]:
             found[name] = argv
         elif value in ([], ()):
             inner.refuse(f"is empty; give the words of its command, like {_ARGV_LIKE}", name)
-    return found
-
-
-def _env(table: Table) -> dict[str, str]:
-    inner = table.table("env", '{ TZ = "UTC" }')
-    found: dict[str, str] = {}
-    for name, value in {} if inner is None else inner.raw.items():
-        assert inner is not None
-        wrong = "must be text in quotes, not nothing" if value is None else variable_problem(name, value)
-        if wrong is None:
-            found[name] = value
-        else:
-            inner.refuse(wrong, name)
     return found
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.config import keys
-from penstock.config.manifests import variable_problem
+from penstock.config.manifests import read_env, variable_problem
 from penstock.config.problems import kind_of, quoted
 from penstock.config.tables import Table
 from penstock.model import Host, RayNodes
@@ -70,7 +70,7 @@ def read_engine(top: Table, folder: Path) -> EngineSettings:
         excludes=table.texts("excludes", (), most=keys.MAX_WORDS),
         py_modules=tuple(_placed(p, folder) for p in table.texts("py_modules", (), most=keys.MAX_WORDS)),
         pip=table.texts("pip", (), most=keys.MAX_WORDS),
-        env=_env(table),
+        env=read_env(table),
         pass_env=_pass_env(table),
         runtime_env=_runtime_env(table),
         start_s=table.number("start_s", _DEFAULT.start_s, keys.SECONDS),
@@ -150,19 +150,6 @@ def _placed(path: str, folder: Path) -> str:
 def _folder(table: Table, folder: Path) -> str | None:
     given = table.text("working_dir", None)
     return None if given is None else _placed(given, folder)
-
-
-def _env(table: Table) -> dict[str, str]:
-    inner = table.table("env", '{ TZ = "UTC" }')
-    found: dict[str, str] = {}
-    for name, value in {} if inner is None else inner.raw.items():
-        assert inner is not None
-        wrong = "must be text in quotes, not nothing" if value is None else variable_problem(name, value)
-        if wrong is None:
-            found[name] = value
-        else:
-            inner.refuse(wrong, name)
-    return found
 
 
 def _pass_env(table: Table) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from penstock.config import keys
 from penstock.config.problems import Problems, dotted, kind_of, quoted
+from penstock.config.tables import Table
 
 MANIFEST = "manifest.json"
 COMMANDS = ("install", "update", "run")
@@ -248,3 +249,17 @@ def variable_problem(name: str, value: object) -> str | None:
             f'pass_env = ["{name}"]'
         )
     return None
+
+
+def read_env(table: Table) -> dict[str, str]:
+    """The variables that a table `env` sets; what is wrong with them is told by the table."""
+    inner = table.table("env", '{ TZ = "UTC" }')
+    found: dict[str, str] = {}
+    for name, value in {} if inner is None else inner.raw.items():
+        assert inner is not None
+        wrong = "must be text in quotes, not nothing" if value is None else variable_problem(name, value)
+        if wrong is None:
+            found[name] = value
+        else:
+            inner.refuse(wrong, name)
+    return found
