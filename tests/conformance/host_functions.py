@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections.abc
 import ctypes
 import os
 import selectors
@@ -28,27 +29,28 @@ class Unreadable(Exception):
         raise RuntimeError("no message")
 
 
-_RAISED: dict[str, BaseException] = {
-    "temporary": errors.TemporaryError("try again", retry_after_s=7.0),
-    "permanent": errors.PermanentError("never"),
-    "host": errors.HostError("the host is ill"),
-    "throttled": errors.ThrottledError("too much", retry_after_s=3.0),
-    "attempt": errors.AttemptError("it failed"),
-    "mistake": ValueError("a\nbad   value"),
-    "luck": ConnectionResetError("gone"),
-    "half a character": OSError("bad \udc80 name"),
-    "memory": MemoryError("no room"),
-    "exit": SystemExit(3),
-    "interrupt": KeyboardInterrupt(),
-    "unpicklable": Unpicklable(1, 2),
-    "unreadable": Unreadable(),
-    "cancelled": asyncio.CancelledError(),
-    "group": ExceptionGroup("two", [ValueError("one"), errors.HostError("the host is ill")]),
+# Made anew each time: an error that is raised again carries the frames of every time before.
+_RAISED: dict[str, collections.abc.Callable[[], BaseException]] = {
+    "temporary": lambda: errors.TemporaryError("try again", retry_after_s=7.0),
+    "permanent": lambda: errors.PermanentError("never"),
+    "host": lambda: errors.HostError("the host is ill"),
+    "throttled": lambda: errors.ThrottledError("too much", retry_after_s=3.0),
+    "attempt": lambda: errors.AttemptError("it failed"),
+    "mistake": lambda: ValueError("a\nbad   value"),
+    "luck": lambda: ConnectionResetError("gone"),
+    "half a character": lambda: OSError("bad \udc80 name"),
+    "memory": lambda: MemoryError("no room"),
+    "exit": lambda: SystemExit(3),
+    "interrupt": KeyboardInterrupt,
+    "unpicklable": lambda: Unpicklable(1, 2),
+    "unreadable": Unreadable,
+    "cancelled": asyncio.CancelledError,
+    "group": lambda: ExceptionGroup("two", [ValueError("one"), errors.HostError("the host is ill")]),
 }
 
 
 def raises(name: str) -> NoReturn:
-    raise _RAISED[name]
+    raise _RAISED[name]()
 
 
 def plain(payload: dict[str, Any]) -> Any:
