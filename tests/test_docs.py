@@ -31,6 +31,7 @@ WAIT_REASONS = (
     "dependency",
     "scheduled",
     "paused",
+    "store-down",
     "gate:NAME",
     "lane:NAME",
     "host-down",

@@ -97,6 +97,7 @@ class World:
         self.truth.follow(decisions, self.now)
         for decision in decisions:
             if isinstance(decision, m.Start):
+                assert not self.truth.away, f"{decision.task} started while nothing could be recorded"
                 self.launch(decision)
             elif isinstance(decision, m.Stop):
                 self.told_to_end.add((decision.task, decision.attempt))
@@ -366,7 +367,7 @@ class World:
 
     def finish(self) -> None:
         """Faults stop, everything is let go, and all that was accepted must end (promises 1 and 4)."""
-        events: list[m.Event] = [m.PauseSet("all", "", False)]
+        events: list[m.Event] = [m.PauseSet("all", "", False), m.StoreAway(None)]
         events += [m.PauseSet("lane", lane.name, False) for lane in self.plant.lanes]
         events += [m.PauseSet("host", h.name, False) for h in self.plant.hosts]
         events += [m.SlotsSet(h.name, h.slots) for h in self.plant.hosts]

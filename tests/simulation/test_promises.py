@@ -23,3 +23,12 @@ def test_promises_hold_in_random_worlds(block: int) -> None:
             play(seed)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error} (replay: play({seed}))") from error
+
+
+def test_promises_hold_where_the_store_is_away_now_and_then() -> None:
+    """What ends meanwhile has ended then; what waits waits for the store, unless it is paused."""
+    for seed in range(500 if SOAK else 20):
+        try:
+            play(seed, away=0.15)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error} (replay: play({seed}, away=0.15))") from error

@@ -45,6 +45,7 @@ class Answer(NamedTuple):
 DEPENDENCY = Answer(frozenset({"dependency"}))
 SCHEDULED = Answer(frozenset({"scheduled"}))
 DOWN = Answer(frozenset({"dispatcher-down"}))
+AWAY = Answer(frozenset({"store-down"}))
 TAKING_IN = Answer(frozenset({"order"}))
 
 
@@ -74,7 +75,7 @@ class Truth:
         self.answering = answering  # it answers a request and starts nothing
         self.taken_in = False
         self.born_at = at
-        self.draining = False
+        self.draining = self.away = False
         self.sick: set[str] = set()
         self.doubted: set[str] = set()  # attempts failed there by the host's fault
         self.readings: dict[str, float | None] = {}
@@ -104,6 +105,8 @@ class Truth:
                     self.readings[gate] = value
                 case m.Drain():
                     self.draining = True
+                case m.StoreAway(why):
+                    self.away = why is not None
                 case m.Finished(task, attempt) if task not in over:
                     row = self.referee.running.get(task)
                     if row is not None and row.attempts == attempt:
@@ -206,6 +209,8 @@ class Truth:
         words = self._paused_words(task)
         if words:
             return Answer(frozenset({"paused"}), frozenset(words))
+        if self.away:
+            return AWAY
         shut = self._closed_now
         if shut and (
             closed := [g.name for g in self.referee.plant.gates if g.name in shut and _holds(g, task)]

@@ -218,10 +218,12 @@ def end_dispatcher(world: World, rng: random.Random) -> None:
         )
 
 
-def play(seed: int, steps: int = 60, *, switches: bool = False, outlives: bool = False) -> World:
+def play(
+    seed: int, steps: int = 60, *, switches: bool = False, outlives: bool = False, away: float = 0.0
+) -> World:
     """One whole life of a random world; with `switches` its dispatchers are by turns those of threads.
 
-    With `outlives` attempts on some of its hosts may outlive their dispatcher.
+    With `outlives` attempts on some of its hosts may outlive their dispatcher; `away` is how often its store is.
     """
     rng = random.Random(seed)
     plant = random_plant(rng)
@@ -233,6 +235,9 @@ def play(seed: int, steps: int = 60, *, switches: bool = False, outlives: bool =
         world.outliving = frozenset(h.name for h in plant.hosts if rng.random() < 0.8)
     for _ in range(steps):
         chance = rng.random()
+        if away and rng.random() < away:
+            world.step([m.StoreAway("full")])
+            world.later(rng.uniform(0, 20), m.StoreAway(None))
         if chance < 0.25:
             late_s = rng.choice((0.0, 0.0, 0.3))
             world.submit(random_tasks(world, rng, rng.choice((1, 1, 3, 12))), late_s)

@@ -70,7 +70,7 @@ async def test_a_pause_of_the_store_is_told_once_and_so_is_its_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(chores, "_LOOK_S", 0.0)
-    looks = [None, "away", "away", "full", None, None]
+    looks = [None, "away", None, "away", "away", "full", "full", "full", None, None]
     over = asyncio.Event()
 
     class Troubled:
@@ -86,7 +86,10 @@ async def test_a_pause_of_the_store_is_told_once_and_so_is_its_end(
             await asyncio.Event().wait()
 
     monkeypatch.setattr(asyncio, "sleep", looked)
-    watching = asyncio.create_task(chores.watch_store(cast(Store, Troubled())))
+    looked_at: list[str | None] = []
+    watching = asyncio.create_task(
+        chores.watch_store(cast(Store, Troubled()), lambda: looked_at.append(looks[0]))
+    )
     await over.wait()
     watching.cancel()
     assert [record.message.partition(":")[0] for record in caplog.records] == ["work pauses", "work goes on"]

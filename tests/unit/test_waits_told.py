@@ -167,3 +167,34 @@ def test_room_that_a_claim_no_longer_keeps_is_given_away_in_the_same_step() -> N
     told = scheduler.apply(m.Restored(records), 100.0)
     assert [d.task for d in told if isinstance(d, m.Start)] == ["w1", "n1"]
     assert scheduler.waiting_reason("n2") == "slots:h"
+
+
+def test_what_waits_while_the_store_is_away_waits_for_the_store() -> None:
+    """From when nothing could be recorded, though that is noticed later; and what ends meanwhile frees its room."""
+    scheduler = Scheduler(Plant((Host("h", "x"),)))
+    waiting = [Task("k", id=i, queued_at=1.0) for i in ("a", "b")]
+    told = scheduler.apply(m.Submitted(waiting), 1.0)
+    told += scheduler.apply(m.StoreAway("it is full", since=5.0), 6.0)
+    assert scheduler.waiting_reason("b") == "store-down"
+    assert scheduler.predicted_wait_s("b", 6.0) is None
+    told += (ended := scheduler.apply(m.Finished("a", 1, Outcome(Verdict.DONE)), 7.0))
+    assert [(type(d), d.at) for d in ended] == [(m.End, 7.0)], "nothing starts"
+    told += (back := scheduler.apply(m.StoreAway(None), 9.0))
+    assert [d.at for d in back if isinstance(d, m.Start)] == [9.0]
+    changes = [(d.at, d.reason, d.detail) for d in told if isinstance(d, m.WaitChange)]
+    assert changes == [(1.0, "slots:h", ""), (5.0, "store-down", "it is full"), (9.0, None, "")]
+
+
+def test_that_the_store_is_away_is_told_from_the_last_change_on_at_the_earliest() -> None:
+    scheduler = Scheduler(Plant((Host("h", "x"),)))
+    told = scheduler.apply(m.Submitted([Task("k", id=i, queued_at=4.0) for i in ("a", "b")]), 4.0)
+    told += scheduler.apply(m.StoreAway("it is full", since=3.0), 6.0)
+    changes = [(d.at, d.reason) for d in told if isinstance(d, m.WaitChange)]
+    assert changes == [(4.0, "slots:h"), (4.0, "store-down")]
+
+
+def test_what_is_paused_while_the_store_is_away_waits_for_that() -> None:
+    scheduler = Scheduler(Plant((Host("h", "x"),), (Lane("default"), Lane("x"))))
+    scheduler.apply_all([m.PauseSet("lane", "x", True), m.StoreAway("it is full")], 1.0)
+    scheduler.apply(m.Submitted([Task("k", id="a", queued_at=1.0), Task("k", id="b", lane="x")]), 1.0)
+    assert (scheduler.waiting_reason("a"), scheduler.waiting_reason("b")) == ("store-down", "paused")

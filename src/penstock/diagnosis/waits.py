@@ -23,6 +23,7 @@ REASONS = (
     "dependency",
     "scheduled",
     "paused",
+    "store-down",
     "gate:NAME",
     "lane:NAME",
     "host-down",

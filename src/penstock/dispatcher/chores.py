@@ -19,7 +19,8 @@ from penstock.store.standbys import standbys
 log = logging.getLogger("penstock.dispatcher")
 
 _PRUNE_EVERY_S = 6 * 3600.0
-_LOOK_S = 1.0
+_LOOK_S = 0.25
+_LOOKS = 4  # what is over sooner is no news
 _PRUNE_AGAIN_S = 60.0  # after it could not be done
 _HEIRS_S = 1.0
 
@@ -64,13 +65,17 @@ async def watch_heirs(store: Store, me: Owner, stopping: asyncio.Event, told: Ca
         await asyncio.sleep(_HEIRS_S)
 
 
-async def watch_store(store: Store) -> None:
-    """Say when nothing can be recorded, so that nothing starts, and when it can again."""
-    trouble: str | None = None
+async def watch_store(store: Store, look: Callable[[], None]) -> None:
+    """Have it looked at when nothing can be recorded, so that nothing starts; and say so, and when it can again."""
+    told = False
+    looks = 0  # that have found it so
     while True:
         await asyncio.sleep(_LOOK_S)
-        if store.trouble is not None and trouble is None:
+        look()
+        looks = looks + 1 if store.trouble is not None else 0
+        if looks >= _LOOKS and not told:
+            told = True
             log.warning("work pauses: %s", store.trouble)
-        elif store.trouble is None and trouble is not None:
+        elif not looks and told:
+            told = False
             log.warning("work goes on: the store keeps what is recorded again")
-        trouble = store.trouble

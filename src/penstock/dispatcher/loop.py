@@ -34,6 +34,7 @@ from penstock.dispatcher.payloads import Payloads
 from penstock.dispatcher.probes import Probes
 from penstock.dispatcher.recovery import restore, unswept
 from penstock.dispatcher.requests import Desk, OnTokens
+from penstock.dispatcher.unwritten import Unwritten
 from penstock.engine.base import MakeEngine, Stall
 from penstock.errors import DispatcherError, StoreError, TaskError, Unreachable
 from penstock.hosts.base import Job
@@ -67,7 +68,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.dispatcher")
 
-_UNWRITTEN = 20_000  # decisions in memory before the loop waits for the disk
 _CLASSES_PER_EPOCH = 1_000_000  # ids of classes must not repeat in a store
 _PUT_BACK_S = 10.0
 _FLUSH_S = 10.0
@@ -104,10 +104,9 @@ class Dispatcher:
         recorded_first = self._engine.detaches or store.elects
         self._payloads = Payloads(store, tap, traced=traces is not None, recorded_first=recorded_first)
         self._events: list[Event] = []
-        self._unwritten = 0
         self._stepping = False  # a step is scheduled
         self._first_step = True  # in which all that is live comes in
-        self._held = False  # the loop waits for the disk
+        self._unwritten = Unwritten(store, self._tell, self._poke, self._fail)
         self._took_over = False  # before that nothing is decided
         self._awaiting_step: list[asyncio.Future[None]] = []
         self.story = Story(self.task, lambda task: self._scheduler.met_at(task))
@@ -172,7 +171,7 @@ class Dispatcher:
                         beat(self._store, epoch.number, self._config.heartbeat_s, self._clock, self._tell),
                     ),
                     ("penstock retention", prune(self._store, self._config.keep_days, self._clock)),
-                    ("penstock store", watch_store(self._store)),
+                    ("penstock store", watch_store(self._store, self._unwritten.look)),
                 ]
                 if self._engine.detaches and not answer_only:
                     heirs = watch_heirs(self._store, owner, self._asked_to_stop, self._has_heirs)
@@ -239,8 +238,8 @@ class Dispatcher:
             raise Unreachable("another dispatcher took over; ask again")
         if self._closing or (self._draining and not self._is_of_a_run(task)):
             raise Unreachable("the dispatcher is stopping; ask again when it is back")
-        if self._held and self._store.trouble is not None:
-            raise StoreError(f"nothing starts until it can be recorded: {self._store.trouble}")
+        if self._unwritten.away is not None:
+            raise StoreError(f"nothing starts until it can be recorded: {self._unwritten.away}")
         if task.on_crash is not OnCrash.CANCEL or not task.id:
             raise ValueError("a call has an id, and on_crash = cancel")
         self._store.accept([task]).add_done_callback(self._accepted)  # raises for what cannot be kept
@@ -399,7 +398,7 @@ class Dispatcher:
 
     def _poke(self) -> None:
         """Have a step soon; what comes until then is in it."""
-        if self._took_over and not self._stepping and not self._held and not self._closing:
+        if self._took_over and not self._stepping and not self._unwritten.holds and not self._closing:
             self._stepping = True
             self._loop.call_soon(self._run_step)
 
@@ -460,7 +459,7 @@ class Dispatcher:
             decisions = self._scheduler.apply_all(events, now)
         self._first_step = False
         if decisions:
-            self._act(decisions)
+            self._act(decisions, now)
         for stepped in self._awaiting_step:
             stepped.set_result(None)
         self._awaiting_step.clear()
@@ -482,17 +481,16 @@ class Dispatcher:
         """What runs is finished before the dispatcher stops, and cannot be without its own calls."""
         return call.lane in self._doorway.lanes and not self._putting_back
 
-    def _act(self, decisions: list[Decision]) -> None:
-        written = self._store.record(decisions)
-        self._unwritten += len(decisions)
-        written.add_done_callback(partial(self._written, len(decisions)))
+    def _act(self, decisions: list[Decision], now: float) -> None:
+        written = self._unwritten.record(decisions, now)
         if self._on_decisions is not None:
             self._on_decisions(decisions)
         if self.story.is_heard:
             # Where another may have taken over, what was not recorded has not happened.
             self.story.decided(decisions, partial(_once, written) if self._store.elects else None)
+        told_later = partial(_once, written) if self._unwritten.away is not None else None
         if self._inner is not None:
-            self._inner.decided(decisions)
+            _now_or(told_later, partial(self._inner.decided, decisions))
         if self._engine.detaches:
             written.add_done_callback(partial(self._ends_written, decisions))
         starts = []
@@ -501,8 +499,8 @@ class Dispatcher:
                 starts.append(decision)
             elif isinstance(decision, End):
                 self._payloads.forget(decision.task)
-                if self._calls and (ended := self._calls.pop(decision.task, None)) and not ended.done():
-                    ended.set_result(decision)
+                if self._calls and decision.task in self._calls:
+                    _now_or(told_later, partial(self._answer, decision))
             elif isinstance(decision, Stop):
                 self._launcher.stop(decision.task, decision.attempt, put_back=self._putting_back)
             elif isinstance(decision, Reprioritize):
@@ -512,16 +510,11 @@ class Dispatcher:
         if starts:
             self._launcher.launch(starts, written)
 
-    def _written(self, count: int, written: asyncio.Future[Any]) -> None:
-        if not written.cancelled() and (error := written.exception()) is not None:
-            self._fail(error)  # nothing can be recorded any more: a damaged file, or another's store
-            return
-        self._unwritten -= count
-        if self._held and (
-            (self._unwritten < _UNWRITTEN // 2 and self._store.trouble is None) or not self._unwritten
-        ):
-            self._held = False
-            self._poke()
+    def _answer(self, end: End) -> None:
+        """Whoever waits for a call. While the store is away nobody is told what may never be recorded."""
+        ended = self._calls.pop(end.task, None)
+        if ended is not None and not ended.done():
+            ended.set_result(end)
 
     def _ends_written(self, decisions: Sequence[Decision], written: asyncio.Future[None]) -> None:
         if not written.cancelled() and written.exception() is None:
@@ -533,15 +526,15 @@ class Dispatcher:
         if not accepted.cancelled() and isinstance(accepted.exception(), TaskError):
             log.error("a call is not in the history: %s", accepted.exception())  # two ids by chance the same
         else:
-            self._written(0, accepted)
+            self._unwritten.written(accepted)
 
     def _set_timer(self, now: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._unwritten > _UNWRITTEN or (self._unwritten and self._store.trouble is not None):
-            self._held = True  # nothing starts that could not be recorded
+        if self._unwritten.is_too_much():
             return
+        self._unwritten.look()
         if self._events:
             self._poke()
         wake = self._scheduler.next_wake()
@@ -549,6 +542,8 @@ class Dispatcher:
             self._timer = self._loop.call_later(max(0.0, wake - now), self._poke)
 
     def _maybe_stop(self) -> None:
+        if self._unwritten.away is not None:  # what ended is yet to be recorded
+            return
         if (self._draining and not self._awaited()) or (self._until_empty and not self._scheduler.live):
             self._stopped.set()
 
@@ -586,6 +581,13 @@ def _once(written: asyncio.Future[Any], tell: Callable[[], None]) -> None:
     written.add_done_callback(
         lambda written: None if written.cancelled() or written.exception() is not None else tell()
     )
+
+
+def _now_or(later: Callable[[Callable[[], None]], None] | None, tell: Callable[[], None]) -> None:
+    if later is None:
+        tell()
+    else:
+        later(tell)
 
 
 def _heard(written: asyncio.Future[None]) -> asyncio.Future[None]:

@@ -7,6 +7,7 @@ order. They are named tuples because a million of them are made in a bulk run.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 from typing import NamedTuple, TypeAlias
 
 from penstock.model import Backlog, Outcome, State, Task, TaskRecord, Verdict
@@ -119,6 +120,13 @@ class Drain(NamedTuple):
     except_lanes: tuple[str, ...] = ()  # what runs cannot finish without the tasks of these
 
 
+class StoreAway(NamedTuple):
+    """Nothing can be recorded since then, so nothing is to start; why not. None: it can again."""
+
+    why: str | None
+    since: float = inf
+
+
 class Tick(NamedTuple):
     """Time passed: what was waiting for `next_wake()` is looked at."""
 
@@ -137,6 +145,7 @@ Event: TypeAlias = (
     | GateRead
     | Spent
     | Drain
+    | StoreAway
     | Tick
 )
 

@@ -149,6 +149,7 @@ class WorkClass:
         "source",
         "sources",
         "timer_at",
+        "told_at",
     )
 
     def __init__(self, id: int, shape: Shape, opened: int) -> None:
@@ -166,6 +167,7 @@ class WorkClass:
         self.detail = ""
         self.recorded: str | None = None
         self.noted = ""  # the detail that was recorded with it
+        self.told_at = 0.0  # from when on it holds
         self.claim: HostState | None = None  # the host whose freed units are kept for its head
         self.timer_at: float | None = None
         self._fifos: list[deque[Entry] | None] = [None] * _LEVELS

@@ -17,6 +17,8 @@ from penstock.scheduling.tiers import Tier
 from penstock.scheduling.timers import Timers
 from penstock.scheduling.world import World
 
+_STORE_DOWN = "store-down"
+
 
 class Reasons:
     def __init__(self, world: World, room: RoomFinder, timers: Timers, out: list[Decision]) -> None:
@@ -29,10 +31,10 @@ class Reasons:
     # ---- why not
 
     def is_held(self, work_class: WorkClass) -> bool:
-        """Paused or gated before any host is looked at."""
+        """Paused or gated, or nothing can be recorded, before any host is looked at."""
         world, shape = self._world, work_class.shape
         draining = world.draining and not shape.lane.carries_on
-        if not (draining or world.paused or shape.lane.paused):
+        if not (draining or world.paused or shape.lane.paused or world.away is not None):
             for gate in shape.gates:
                 if not gate.open:
                     work_class.wait_for(f"gate:{gate.name}", gate.detail)
@@ -45,8 +47,11 @@ class Reasons:
             work_class.wait_for("paused", "the dispatcher is stopping")
         elif world.paused:
             work_class.wait_for("paused", "everything is paused")
-        else:
+        elif shape.lane.paused:
             work_class.wait_for("paused", f"lane {shape.lane.name} is paused")
+        else:
+            assert world.away is not None
+            work_class.wait_for(_STORE_DOWN, world.away)
         if work_class.claim is not None:
             self._room.drop_claim(work_class)
         return True
@@ -124,7 +129,9 @@ class Reasons:
         world, shape = self._world, work_class.shape
         lane = shape.lane
         waits = work_class.n > 0
-        held = world.paused or lane.paused or (world.draining and not lane.carries_on)
+        held = (
+            world.paused or lane.paused or (world.draining and not lane.carries_on) or world.away is not None
+        )
         for gate in shape.gates:
             held = held or not gate.open
         if not waits:
@@ -152,11 +159,19 @@ class Reasons:
         if reason != work_class.recorded or (
             work_class.detail != work_class.noted and reason is not None and not reason.startswith("gate:")
         ):  # what a gate read last is no news as long as it is closed; `Conditions` says when it is
+            work_class.told_at = at = self._since(work_class, now) if reason == _STORE_DOWN else now
             work_class.recorded = reason
             work_class.noted = work_class.detail
-            self._out.append(WaitChange(work_class.id, now, reason, work_class.detail))
+            self._out.append(WaitChange(work_class.id, at, reason, work_class.detail))
         if shape.timed and waits and work_class.timer_at is None:
             self._arm(work_class, now)
+
+    def _since(self, work_class: WorkClass, now: float) -> float:
+        """That the store is away is noticed late: since then its tasks waited for that, unless they were paused."""
+        world = self._world
+        if now > world.away_noticed or work_class.recorded == "paused":
+            return now
+        return max(world.away_since, work_class.told_at)
 
     def _enter(self, work_class: WorkClass, waits: bool) -> None:
         """In the books of all that can make it start, or out of them."""

@@ -42,6 +42,7 @@ from penstock.scheduling.messages import (
     RetryAsked,
     SlotsSet,
     Spent,
+    StoreAway,
     Submitted,
     Tick,
 )
@@ -89,6 +90,7 @@ class Scheduler:
             GateRead: self._gate_read,
             Spent: self._spent,
             Drain: self._drain,
+            StoreAway: self._store_away,
             Tick: lambda event, now: None,
         }
 
@@ -178,7 +180,8 @@ class Scheduler:
         None when that cannot be told: no host that may take it has finished anything yet, or it waits for
         something else than room (a dependency, a closed gate, a pause, hosts that are down).
         """
-        if self._world.paused or self._world.draining:
+        world = self._world
+        if world.paused or world.draining or world.away is not None:
             return None
         now = later = max(now, self._now)
         if isinstance(task, Task):
@@ -273,6 +276,11 @@ class Scheduler:
             self._world.draining, self._world.answering = True, event.answering
         for lane in self._world.lanes.values():
             lane.carries_on = lane.name in event.except_lanes
+        self._agenda.wake_all()
+
+    def _store_away(self, event: StoreAway, now: float) -> None:
+        world = self._world
+        world.away, world.away_since, world.away_noticed = event.why, min(event.since, now), now
         self._agenda.wake_all()
 
     # ---- time

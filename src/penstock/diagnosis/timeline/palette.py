@@ -25,6 +25,7 @@ WAITS = {
     "dependency": Look("d", "#8073ac", "#a99bd6", "rising", "medium_purple"),
     "scheduled": Look("t", "#7a8aa0", "#9fb0c8", "dots", "light_steel_blue"),
     "paused": Look("p", "#6f6f6f", "#a5a5a5", "upright", "grey58"),
+    "store-down": Look("b", "#7b1f5c", "#cf7fb0", "plus", "deep_pink4"),
     "gate": Look("g", "#a6611a", "#d99a55", "crossed", "dark_goldenrod"),
     "lane": Look("l", "#c57b00", "#edb04c", "falling", "orange3"),
     "host-down": Look("h", "#b2182b", "#f0707f", "level", "red3"),

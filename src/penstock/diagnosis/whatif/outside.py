@@ -67,7 +67,8 @@ def outside_events(recording: Recording, recorded: Plant, plant: Plant, gaps: Se
 
 def _pauses(recording: Recording, gaps: Sequence[Span]) -> Iterator[Timed]:
     everything = [(c.at, c.paused) for c in recording.changes if isinstance(c, AllChange)]
-    for start, end in _united([*gaps, *_spans(everything)]):
+    away = [(w.start, w.end) for waits in recording.waits.values() for w in waits if w.reason == "store-down"]
+    for start, end in _united([*gaps, *away, *_spans(everything)]):
         yield start, PauseSet("all", "", True)
         if end < inf:
             yield end, PauseSet("all", "", False)

@@ -15,6 +15,7 @@ STARTS = {
     "dependency": "when the tasks it comes after have succeeded",
     "scheduled": "when its time has come",
     "paused": "when `penstock resume` lets it",
+    "store-down": "when the store can be written again; that is tried by itself",
     "gate": "when the gate opens; `penstock status` shows its reading",
     "lane": "when a task of its lane ends",
     "host-down": "when a host that serves it is healthy again; it is tried by itself",
@@ -69,6 +70,8 @@ def remedy(reason: str, plant: Plant, case: Case = _ANY) -> str:
             return "`penstock check` tries every host; one with `fallback` would take over meanwhile"
         case "paused":
             return "`penstock resume`"
+        case "store-down":
+            return "a store that can be written: its disk, or its database's log, says what was wrong"
         case "dependency":
             return "`penstock why` of the task it comes after"
         case "scheduled":

@@ -15,6 +15,7 @@ _WAITS = {
     "rate": "the rate limit of {}",
     "host-down": "a host that is up",
     "paused": "`penstock resume`: it is paused",
+    "store-down": "the store: nothing can be recorded",
     "order": "others that come first",
     "scheduled": "its next try",
     "dispatcher-down": "a dispatcher",
