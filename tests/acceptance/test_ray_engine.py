@@ -24,7 +24,7 @@ from penstock.clock import SystemClock
 from penstock.config.agents import Agent, Limits
 from penstock.config.engine import EngineSettings
 from penstock.engine import ray as ray_engine
-from penstock.engine.cluster import nets, pool
+from penstock.engine.cluster import crew, nets
 from penstock.engine.cluster.link import Line
 from penstock.engine.cluster.remote import remote_host
 from penstock.engine.ray import Cluster, RayEngine, names_of
@@ -282,7 +282,7 @@ async def test_workers_that_were_given_other_code_take_nothing_more(
     dead.start("host", meet(phone, "old"), "old")
     old = await phone.caller("old")
     await killed(dead)
-    monkeypatch.setattr(pool, "__version__", "another")
+    monkeypatch.setattr(crew, "__version__", "another")
     async with Rig(host, make=on_ray(per_worker=2), tag=dead.tag, term=2) as leader:
         assert await leader.engine.adopt(dead.started) == {("old", 1)}
         leader.started = list(dead.started)
@@ -292,7 +292,7 @@ async def test_workers_that_were_given_other_code_take_nothing_more(
         for caller in (old, new):
             caller.say("well")
         await leader.all_reported()
-    assert pool.code_of({"working_dir": "gcs://a.zip"}) != pool.code_of({"working_dir": "gcs://b.zip"})
+    assert crew.code_of({"working_dir": "gcs://a.zip"}) != crew.code_of({"working_dir": "gcs://b.zip"})
 
 
 async def test_a_cluster_that_is_away_delays_a_takeover_once_and_not_for_long() -> None:

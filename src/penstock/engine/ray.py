@@ -20,11 +20,12 @@ import msgspec
 from penstock.config.engine import EngineSettings
 from penstock.engine.attempts import Place, Run
 from penstock.engine.base import Key
+from penstock.engine.cluster.crew import Terms
 from penstock.engine.cluster.driver_letters import Joining, Node
 from penstock.engine.cluster.frames import CUT, GONE, Ask
 from penstock.engine.cluster.letters import VERSION, Hello
 from penstock.engine.cluster.link import Link, Spawn, spawned
-from penstock.engine.cluster.pool import Terms, WorkerPool
+from penstock.engine.cluster.pool import WorkerPool
 from penstock.engine.cluster.remote import RemoteHost, fits_nowhere
 from penstock.engine.cluster.worker import likeness
 from penstock.engine.local import LocalEngine
@@ -234,7 +235,7 @@ class RayEngine(LocalEngine):
             _log.warning("a Ray worker of another version, or of a host that is no more, is ended: %s", name)
             await self._link.wait(Ask(number=0, verb="kill", worker=name))
             return sum(not standing.is_over for standing in hello.attempts)
-        return pool.enroll(name, hello, likeness(pool.hiring()), self._claimed)
+        return pool.enroll(name, hello, likeness(pool.crew.hiring()), self._claimed)
 
     def _not_answered(self, name: str) -> None:
         """One that hangs may run what was claimed: in the end it is killed, and then certainly nothing does."""

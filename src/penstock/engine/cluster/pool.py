@@ -1,101 +1,42 @@
-"""The workers of one host: hired when there is work, given attempts, watched, and let go when they idle.
+"""The attempts of one host on its workers: given out, asked after, stopped, and lost with a worker that dies.
 
-A place of attempts like the others of an engine (attempts.py). All of it runs on the dispatcher's loop and waits
-for nothing: the link brings every answer. A worker whose answer fails is dead, which is its host's fault; one that
-cannot be reached is asked again, since the same errand twice is the same attempt.
+A place of attempts like the others of an engine (attempts.py); who there is to run them is its crew's (crew.py).
+All of it runs on the dispatcher's loop and waits for nothing: the link brings every answer. A worker whose answer
+fails is dead, which is its host's fault; one that cannot be reached is asked again, since the same errand twice is
+the same attempt.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
 
 import msgspec
 
 from penstock.engine.attempts import Finished, Reason, Run
 from penstock.engine.base import Key, Stall
 from penstock.engine.cluster import nets
-from penstock.engine.cluster.frames import AWAY, CUT, GONE, REFUSED, Answer, Ask
-from penstock.engine.cluster.letters import (
-    Attempt,
-    Errand,
-    Hello,
-    Hiring,
-    Over,
-    Recorded,
-    Stopped,
-    Stopping,
-    read,
-    written,
-)
+from penstock.engine.cluster.crew import AGAIN_S, Crew, Hand, Heard, State, Terms
+from penstock.engine.cluster.frames import AWAY, CUT, REFUSED, Answer
+from penstock.engine.cluster.letters import Attempt, Errand, Hello, Over, Stopped, Stopping, read, written
 from penstock.engine.cluster.link import Link
 from penstock.engine.cluster.news import Listener
 from penstock.engine.cluster.remote import RemoteHost
-from penstock.engine.local import EngineLimits
 from penstock.engine.outcomes import failure, timed_out
 from penstock.engine.threads import UNKILLABLE
 from penstock.errors import AttemptError
 from penstock.model import Outcome, Verdict
-from penstock.version import __version__
 
-_AGAIN_S = 0.5  # between asking one that cannot be reached
 _DEAF_S = 15.0  # a worker that does not even answer a request to stop is killed
 _LATE_S = 10.0  # beyond the time a worker said it needs to end an attempt
-_CLOSE_S = 20.0
-_TEND_S = 1.0
 _LARGE_BYTES = 200_000  # what takes the loop over a millisecond to read is read in a thread
-_UNRECORDED = 10  # times the idle time: a worker waits so long to hear that its last outcome is recorded
 _MOST_ENDED = 20_000
 _SAME_FAULT_S = 60.0
-_MOST_MISSES = 5
-_UNHEARD_S = 3600.0
 
 _log = logging.getLogger("penstock.engine")
-
-
-class State(Enum):
-    HIRED = "hired"  # it has not said hello yet
-    READY = "ready"
-    LEAVING = "leaving"  # it takes nothing more
-
-
-@dataclass(slots=True, eq=False)
-class Hand:
-    """A worker, as its host's pool knows it."""
-
-    name: str
-    state: State = State.HIRED
-    node: str = ""
-    node_id: str = ""
-    runs: dict[Key, Run] = field(default_factory=dict)
-    letters: dict[Key, bytes] = field(default_factory=dict)  # errands, to be sent again; none of adopted ones
-    recorded: list[Key] = field(default_factory=list)  # what it has not been told yet
-    unrecorded: int = 0
-    idle_since: float = 0.0
-    is_listed: bool = False
-    listener: Listener | None = None
-    stalls: int = 0  # of the time before us
-
-
-class Terms(NamedTuple):
-    """What holds for all hosts of an engine."""
-
-    secret: bytes  # of the store
-    names: str  # what the names of all workers of this store begin with
-    tag: str
-    limits: EngineLimits
-    start_s: float
-    idle_s: float
-    chores: Executor
 
 
 class WorkerPool:
@@ -122,14 +63,12 @@ class WorkerPool:
         # The time limit is kept by the worker; a process of its own must start before its time runs.
         self._slack_s = 30.0 if remote.host.options.get("isolation") == "process" else 0.0
         self._waiting: dict[Run, None] = {}
-        self._hands: dict[str, Hand] = {}
-        self._free: list[Hand] = []  # those with room, the last used last
+        heard = Heard(self._fill, self._not_hired, self._found, self._lose)
+        self.crew = Crew(remote, link, terms, heard)
         self._ended: dict[Key, Hand] = {}  # whose ends are not recorded yet
         self._faults: dict[str, float] = {}  # of nodes and workers, and when they were told
         self._left: set[Key] | None = None  # what the next dispatcher is to find
-        self._tending: asyncio.TimerHandle | None = None
         self._closing = False
-        self._misses = 0  # workers in a row that died before they had begun
 
     # ---- as a place
 
@@ -158,18 +97,13 @@ class WorkerPool:
     async def close(self) -> None:
         """What was left goes on in its workers, or waits there for whoever records it; the others end."""
         self._closing = True
-        if self._tending is not None:
-            self._tending.cancel()
-        hands = [hand for hand in self._hands.values() if not self._is_left(hand)]
-        await asyncio.gather(*(self._dismiss(hand) for hand in hands))
-        self._hands.clear()
-        self._free.clear()
+        await self.crew.close(self._is_left)
 
     # ---- for its engine
 
     def held(self) -> list[Key]:
         """The attempts that workers have."""
-        return [key for hand in self._hands.values() for key in hand.runs]
+        return [key for hand in self.crew.hands.values() for key in hand.runs]
 
     def leave(self) -> None:
         self._left = set(self.held())
@@ -187,9 +121,7 @@ class WorkerPool:
 
     def enroll(self, name: str, hello: Hello, likeness: str, wanted: dict[Key, Run]) -> int:
         """Take over a worker that was found; how many attempts of its that nobody wants it is told to end."""
-        hand = self._hands[name] = Hand(name, State.READY, hello.node, hello.node_id)
-        hand.idle_since = time.monotonic()
-        hand.stalls = hello.stalls
+        hand = self.crew.enroll(name, hello)
         unwanted = 0
         for standing in hello.attempts:
             key = (standing.task, standing.attempt)
@@ -206,14 +138,12 @@ class WorkerPool:
                 hand.recorded.append(key)
         if hello.likeness != likeness:
             hand.state = State.LEAVING
-        self._list(hand)
-        self._tend()
+        self.crew.enlist(hand)
         return unwanted
 
     def linked(self) -> None:
         """There is a driver again, which knows none of the workers yet."""
-        for hand in list(self._hands.values()):
-            self._find(hand)
+        self.crew.find_all()
         self._fill()
 
     def unlinked(self) -> None:
@@ -222,23 +152,7 @@ class WorkerPool:
         for run in waiting:
             self._finished(run, Outcome(Verdict.HOST, error=self._link.why_down))
 
-    def hiring(self, number: str = "") -> bytes:
-        remote = self._remote
-        return written(
-            Hiring(
-                host=remote.host,
-                make=remote.make,
-                tag=f"{self._terms.tag}:{number}",
-                capacity=remote.per_worker,
-                limits=self._terms.limits,
-                keeps_logs=remote.work_dir is not None,
-                agent=remote.agent,
-                code=code_of(self._link.joined.runtime_env),
-                unheard_s=max(_UNHEARD_S, 2 * self._terms.idle_s),
-            )
-        )
-
-    # ---- hiring
+    # ---- attempts
 
     def _fill(self) -> None:
         """Give work to those who have room, and hire for the rest."""
@@ -246,73 +160,22 @@ class WorkerPool:
             if self._link.why_down:
                 self.unlinked()
             return
-        while self._waiting and self._free:
+        free = self.crew.free
+        while self._waiting and free:
             run = next(iter(self._waiting))
             del self._waiting[run]
-            self._send(self._free[-1], run)
-        if not self._waiting:
-            return
-        coming = sum(hand.state is State.HIRED for hand in self._hands.values())
-        most = self._remote.most_workers - sum(h.state is not State.LEAVING for h in self._hands.values())
-        for _ in range(min(most, -(-len(self._waiting) // self._remote.per_worker) - coming)):
-            self._hire()
+            self._send(free[-1], run)
+        if self._waiting:
+            self.crew.hire(len(self._waiting))
 
-    def _hire(self) -> None:
-        number = secrets.token_hex(8)
-        hand = Hand(f"{self._terms.names}{self._host}/{number}")
-        self._hands[hand.name] = hand
-        ask = Ask(
-            number=0,
-            verb="hire",
-            worker=hand.name,
-            capacity=self._remote.per_worker,
-            options={name: msgspec.Raw(written(value)) for name, value in self._remote.options().items()},
-        )
-        self._link.ask(ask, self.hiring(number), partial(self._hired, hand))
-        self._loop.call_later(self._terms.start_s, self._late, hand)
-
-    def _hired(self, hand: Hand, answer: Answer, body: bytes) -> None:
-        if self._hands.get(hand.name) is not hand or answer.fault == CUT:
-            return  # it is looked for when there is a driver again
-        if answer.fault == AWAY:
-            self._loop.call_later(_AGAIN_S, self._find, hand)
-            return
-        if answer.fault:
-            self._not_hired(hand, answer.error, again=answer.fault == GONE)
-            return
-        self._misses = 0
-        hello = read(body, Hello)
-        hand.state, hand.node, hand.node_id = State.READY, hello.node, hello.node_id
-        hand.idle_since = time.monotonic()
-        self._list(hand)
-        self._tend()
-        self._fill()
-
-    def _late(self, hand: Hand) -> None:
-        if hand.state is State.HIRED and self._hands.get(hand.name) is hand:
-            self._kill(hand)
-            wanted = ", ".join(f"{name}={value}" for name, value in self._remote.options().items())
-            self._not_hired(
-                hand,
-                f"it has not begun for {self._terms.start_s:g} s; is there a node with room for {wanted}? "
-                f"See hosts.{self._host}.ray and engine.start_s",
-            )
-
-    def _not_hired(self, hand: Hand, why: str, *, again: bool = False) -> None:
-        del self._hands[hand.name]
-        self._misses += 1
-        if again and self._misses < _MOST_MISSES:  # its node fell before anything had run there
-            self._loop.call_later(_AGAIN_S, self._fill)
-            return
+    def _not_hired(self, why: str) -> None:
         outcome = Outcome(Verdict.HOST, error=f"no Ray worker for host {self._host}: {why}")
-        others = any(other.state is State.READY for other in self._hands.values())
+        others = any(hand.state is State.READY for hand in self.crew.hands.values())
         hit = list(self._waiting)[: self._remote.per_worker if others else None]
         for run in hit:
             del self._waiting[run]
             self._finished(run, outcome)
         self._fill()
-
-    # ---- attempts
 
     def _send(self, hand: Hand, run: Run) -> None:
         job = run.job
@@ -348,8 +211,7 @@ class WorkerPool:
         hand.letters[key] = letter
         run.where = hand
         if len(hand.runs) >= self._remote.per_worker:
-            self._free.remove(hand)
-            hand.is_listed = False
+            self.crew.unlist(hand)
         self._link.call(hand.name, "run", letter, partial(self._answered, hand, run))
         self._begun(run, self._slack_s)
         self._listen(hand)
@@ -369,10 +231,10 @@ class WorkerPool:
         if hand.runs.get((run.job.task, run.job.attempt)) is not run or answer.fault == CUT:
             return
         if answer.fault == AWAY:
-            self._loop.call_later(_AGAIN_S, self._ask_after, hand, run)
+            self._loop.call_later(AGAIN_S, self._ask_after, hand, run)
         elif answer.fault:
             if answer.fault == REFUSED:  # it lives, and nobody knows how: what it runs must end
-                self._kill(hand)
+                self.crew.kill(hand)
             self._lose(hand, answer.error)
         elif len(body) > _LARGE_BYTES:
             reading = self._loop.run_in_executor(self._terms.chores, read, body, Over)
@@ -419,17 +281,7 @@ class WorkerPool:
         run.where = None
         if not hand.runs:
             hand.idle_since = time.monotonic()
-        self._list(hand)
-
-    def _list(self, hand: Hand) -> None:
-        if (
-            not hand.is_listed
-            and hand.state is State.READY
-            and len(hand.runs) < self._remote.per_worker
-            and self._hands.get(hand.name) is hand
-        ):
-            hand.is_listed = True
-            self._free.append(hand)
+        self.crew.enlist(hand)
 
     # ---- ending
 
@@ -454,16 +306,13 @@ class WorkerPool:
         if run is None or hand.runs.get((run.job.task, run.job.attempt)) is not run or not self._link.is_up:
             return
         _log.error("host %s: the Ray worker of %s does not end it, and is killed", self._host, run.name)
-        self._kill(hand)
+        self.crew.kill(hand)
         self._lose(hand, "it did not end an attempt, and was killed")
 
     def _lose(self, hand: Hand, why: str) -> None:
         """A worker is dead: so are its attempts."""
-        if self._hands.pop(hand.name, None) is None:
+        if not self.crew.drop(hand):
             return
-        if hand.is_listed:
-            self._free.remove(hand)
-            hand.is_listed = False
         runs, hand.runs = hand.runs, {}
         for run in runs.values():
             run.where = None
@@ -480,47 +329,11 @@ class WorkerPool:
         error = f"the Ray worker of host {self._host}{on} is gone: {why}"
         return Outcome(Verdict.HOST, error=error, known_fault=known)
 
-    def _kill(self, hand: Hand) -> None:
-        self._link.ask(Ask(number=0, verb="kill", worker=hand.name), b"", lambda answer, body: None)
-
-    async def _dismiss(self, hand: Hand) -> None:
-        """End a worker in order, and then surely."""
-        try:
-            async with asyncio.timeout(_CLOSE_S):
-                if hand.state is not State.HIRED:
-                    ask = Ask(number=0, verb="call", worker=hand.name, method="close")
-                    closed, _ = await self._link.wait(ask)
-                    if closed.fault == CUT and self._link.is_up:
-                        return  # it is another dispatcher's by now
-                answer, _ = await self._link.wait(Ask(number=0, verb="kill", worker=hand.name))
-                if answer.fault == CUT:
-                    _log.warning("left behind: the Ray worker %s, which cannot be reached", hand.name)
-        except TimeoutError:
-            _log.warning("left behind: the Ray worker %s, which does not end", hand.name)
-
-    def _find(self, hand: Hand) -> None:
-        """Whether a worker is still there, for a driver that does not know it."""
-        if self._hands.get(hand.name) is hand:
-            self._link.ask(Ask(number=0, verb="find", worker=hand.name), b"", partial(self._found, hand))
-
-    def _found(self, hand: Hand, answer: Answer, body: bytes) -> None:
-        if self._hands.get(hand.name) is not hand or answer.fault == CUT:
-            return
-        if answer.fault == AWAY:
-            self._loop.call_later(_AGAIN_S, self._find, hand)
-        elif answer.fault and hand.state is State.HIRED:
-            self._not_hired(hand, answer.error, again=True)
-        elif answer.fault:
-            self._lose(hand, answer.error)
-        elif hand.state is State.HIRED:
-            self._hired(hand, answer, body)
-        else:
-            for run in list(hand.runs.values()):
-                self._ask_after(hand, run)
-            if hand.listener is not None:
-                hand.listener.begin()
-
-    # ---- now and then
+    def _found(self, hand: Hand) -> None:
+        for run in list(hand.runs.values()):
+            self._ask_after(hand, run)
+        if hand.listener is not None:
+            hand.listener.begin()
 
     def _listen(self, hand: Hand) -> None:
         if hand.listener is None:
@@ -535,42 +348,3 @@ class WorkerPool:
                 hand.stalls,
             )
         hand.listener.begin_soon()
-
-    def _tend(self) -> None:
-        """Tell workers what is recorded, and let go of those that had nothing to do for long."""
-        if self._tending is None and not self._closing:
-            self._tending = self._loop.call_later(min(_TEND_S, self._terms.idle_s / 2), self._look_after)
-
-    def _look_after(self) -> None:
-        self._tending = None
-        now = time.monotonic()
-        for hand in list(self._hands.values()):
-            if hand.recorded and self._link.is_up:
-                letter, hand.recorded = written(Recorded(hand.recorded)), []
-                self._link.call(hand.name, "recorded", letter, lambda answer, body: None)
-            patience_s = self._terms.idle_s * (_UNRECORDED if hand.unrecorded > 0 else 1)
-            if hand.state is State.LEAVING and hand.unrecorded <= 0:
-                patience_s = 0.0
-            if not hand.runs and hand.state is not State.HIRED and now - hand.idle_since >= patience_s:
-                self._let_go(hand)
-        if self._hands:
-            self._tend()
-
-    def _let_go(self, hand: Hand) -> None:
-        del self._hands[hand.name]
-        if hand.is_listed:
-            self._free.remove(hand)
-            hand.is_listed = False
-        hand.state = State.LEAVING
-
-        def closed(answer: Answer, body: bytes) -> None:
-            if answer.fault != CUT:  # else it is another dispatcher's, or is looked for later
-                self._kill(hand)
-
-        self._link.call(hand.name, "close", b"", closed)
-
-
-def code_of(runtime_env: Mapping[str, Any]) -> str:
-    """Workers that were given something else, or run another version of us, take nothing more."""
-    given = msgspec.json.encode([__version__, runtime_env], order="deterministic")
-    return hashlib.sha256(given).hexdigest()[:32]

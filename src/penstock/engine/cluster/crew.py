@@ -1,0 +1,296 @@
+"""The workers of one host: hired when there is work, found again, told what is recorded, let go when they idle.
+
+What they do is the pool's to say (pool.py). All of it runs on the dispatcher's loop and waits for nothing, but at
+the end: the link brings every answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock.engine.attempts import Run
+from penstock.engine.base import Key
+from penstock.engine.cluster.frames import AWAY, CUT, GONE, Answer, Ask
+from penstock.engine.cluster.letters import Hello, Hiring, Recorded, read, written
+from penstock.engine.cluster.link import Link
+from penstock.engine.cluster.news import Listener
+from penstock.engine.cluster.remote import RemoteHost
+from penstock.engine.local import EngineLimits
+from penstock.version import __version__
+
+AGAIN_S = 0.5  # between asking one that cannot be reached
+_CLOSE_S = 20.0
+_TEND_S = 1.0
+_UNRECORDED = 10  # times the idle time: a worker waits so long to hear that its last outcome is recorded
+_MOST_MISSES = 5
+_UNHEARD_S = 3600.0
+
+_log = logging.getLogger("penstock.engine")
+
+
+class State(Enum):
+    HIRED = "hired"  # it has not said hello yet
+    READY = "ready"
+    LEAVING = "leaving"  # it takes nothing more
+
+
+@dataclass(slots=True, eq=False)
+class Hand:
+    """A worker, as its host's pool knows it."""
+
+    name: str
+    state: State = State.HIRED
+    node: str = ""
+    node_id: str = ""
+    runs: dict[Key, Run] = field(default_factory=dict)
+    letters: dict[Key, bytes] = field(default_factory=dict)  # errands, to be sent again; none of adopted ones
+    recorded: list[Key] = field(default_factory=list)  # what it has not been told yet
+    unrecorded: int = 0
+    idle_since: float = 0.0
+    is_listed: bool = False
+    listener: Listener | None = None
+    stalls: int = 0  # of the time before us
+
+
+class Terms(NamedTuple):
+    """What holds for all hosts of an engine."""
+
+    secret: bytes  # of the store
+    names: str  # what the names of all workers of this store begin with
+    tag: str
+    limits: EngineLimits
+    start_s: float
+    idle_s: float
+    chores: Executor
+
+
+class Heard(NamedTuple):
+    """What the pool hears of its workers."""
+
+    ready: Callable[[], None]  # one more has room, or one less is to come
+    not_hired: Callable[[str], None]  # there will be none for now, and why
+    found: Callable[[Hand], None]  # it is there, and a driver that knew nothing of it knows it now
+    lost: Callable[[Hand, str], None]  # it is dead, and why
+
+
+class Crew:
+    def __init__(self, remote: RemoteHost, link: Link, terms: Terms, heard: Heard) -> None:
+        self.hands: dict[str, Hand] = {}
+        self.free: list[Hand] = []  # those with room, the last used last
+        self._remote = remote
+        self._host = remote.host.name
+        self._link = link
+        self._terms = terms
+        self._heard = heard
+        self._loop = asyncio.get_running_loop()
+        self._tending: asyncio.TimerHandle | None = None
+        self._closing = False
+        self._misses = 0  # workers in a row that died before they had begun
+
+    # ---- hiring
+
+    def hire(self, attempts: int) -> None:
+        """As many more as so many attempts want that nobody has room for, and the host may have."""
+        coming = sum(hand.state is State.HIRED for hand in self.hands.values())
+        most = self._remote.most_workers - sum(h.state is not State.LEAVING for h in self.hands.values())
+        for _ in range(min(most, -(-attempts // self._remote.per_worker) - coming)):
+            self._hire()
+
+    def hiring(self, number: str = "") -> bytes:
+        remote = self._remote
+        return written(
+            Hiring(
+                host=remote.host,
+                make=remote.make,
+                tag=f"{self._terms.tag}:{number}",
+                capacity=remote.per_worker,
+                limits=self._terms.limits,
+                keeps_logs=remote.work_dir is not None,
+                agent=remote.agent,
+                code=code_of(self._link.joined.runtime_env),
+                unheard_s=max(_UNHEARD_S, 2 * self._terms.idle_s),
+            )
+        )
+
+    def enroll(self, name: str, hello: Hello) -> Hand:
+        """Take over a worker of an earlier dispatcher; it has room when it is listed."""
+        hand = self.hands[name] = Hand(name, State.READY, hello.node, hello.node_id)
+        hand.idle_since = time.monotonic()
+        hand.stalls = hello.stalls
+        self._tend()
+        return hand
+
+    def _hire(self) -> None:
+        number = secrets.token_hex(8)
+        hand = Hand(f"{self._terms.names}{self._host}/{number}")
+        self.hands[hand.name] = hand
+        ask = Ask(
+            number=0,
+            verb="hire",
+            worker=hand.name,
+            capacity=self._remote.per_worker,
+            options={name: msgspec.Raw(written(value)) for name, value in self._remote.options().items()},
+        )
+        self._link.ask(ask, self.hiring(number), partial(self._hired, hand))
+        self._loop.call_later(self._terms.start_s, self._late, hand)
+
+    def _hired(self, hand: Hand, answer: Answer, body: bytes) -> None:
+        if self.hands.get(hand.name) is not hand or answer.fault == CUT:
+            return  # it is looked for when there is a driver again
+        if answer.fault == AWAY:
+            self._loop.call_later(AGAIN_S, self._find, hand)
+            return
+        if answer.fault:
+            self._not_hired(hand, answer.error, again=answer.fault == GONE)
+            return
+        self._misses = 0
+        hello = read(body, Hello)
+        hand.state, hand.node, hand.node_id = State.READY, hello.node, hello.node_id
+        hand.idle_since = time.monotonic()
+        self.enlist(hand)
+        self._tend()
+        self._heard.ready()
+
+    def _late(self, hand: Hand) -> None:
+        if hand.state is State.HIRED and self.hands.get(hand.name) is hand:
+            self.kill(hand)
+            wanted = ", ".join(f"{name}={value}" for name, value in self._remote.options().items())
+            self._not_hired(
+                hand,
+                f"it has not begun for {self._terms.start_s:g} s; is there a node with room for {wanted}? "
+                f"See hosts.{self._host}.ray and engine.start_s",
+            )
+
+    def _not_hired(self, hand: Hand, why: str, *, again: bool = False) -> None:
+        del self.hands[hand.name]
+        self._misses += 1
+        if again and self._misses < _MOST_MISSES:  # its node fell before anything had run there
+            self._loop.call_later(AGAIN_S, self._heard.ready)
+        else:
+            self._heard.not_hired(why)
+
+    # ---- who has room
+
+    def enlist(self, hand: Hand) -> None:
+        if (
+            not hand.is_listed
+            and hand.state is State.READY
+            and len(hand.runs) < self._remote.per_worker
+            and self.hands.get(hand.name) is hand
+        ):
+            hand.is_listed = True
+            self.free.append(hand)
+
+    def unlist(self, hand: Hand) -> None:
+        if hand.is_listed:
+            self.free.remove(hand)
+            hand.is_listed = False
+
+    # ---- a driver that knows none of them
+
+    def find_all(self) -> None:
+        for hand in list(self.hands.values()):
+            self._find(hand)
+
+    def _find(self, hand: Hand) -> None:
+        """Whether a worker is still there, for a driver that does not know it."""
+        if self.hands.get(hand.name) is hand:
+            self._link.ask(Ask(number=0, verb="find", worker=hand.name), b"", partial(self._found, hand))
+
+    def _found(self, hand: Hand, answer: Answer, body: bytes) -> None:
+        if self.hands.get(hand.name) is not hand or answer.fault == CUT:
+            return
+        if answer.fault == AWAY:
+            self._loop.call_later(AGAIN_S, self._find, hand)
+        elif answer.fault and hand.state is State.HIRED:
+            self._not_hired(hand, answer.error, again=True)
+        elif answer.fault:
+            self._heard.lost(hand, answer.error)
+        elif hand.state is State.HIRED:
+            self._hired(hand, answer, body)
+        else:
+            self._heard.found(hand)
+
+    # ---- ending
+
+    def drop(self, hand: Hand) -> bool:
+        """It is ours no longer; whether it was."""
+        self.unlist(hand)
+        return self.hands.pop(hand.name, None) is not None
+
+    def kill(self, hand: Hand) -> None:
+        self._link.ask(Ask(number=0, verb="kill", worker=hand.name), b"", lambda answer, body: None)
+
+    async def close(self, is_left: Callable[[Hand], bool]) -> None:
+        self._closing = True
+        if self._tending is not None:
+            self._tending.cancel()
+        hands = [hand for hand in self.hands.values() if not is_left(hand)]
+        await asyncio.gather(*(self._dismiss(hand) for hand in hands))
+        self.hands.clear()
+        self.free.clear()
+
+    async def _dismiss(self, hand: Hand) -> None:
+        """End a worker in order, and then surely."""
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                if hand.state is not State.HIRED:
+                    ask = Ask(number=0, verb="call", worker=hand.name, method="close")
+                    closed, _ = await self._link.wait(ask)
+                    if closed.fault == CUT and self._link.is_up:
+                        return  # it is another dispatcher's by now
+                answer, _ = await self._link.wait(Ask(number=0, verb="kill", worker=hand.name))
+                if answer.fault == CUT:
+                    _log.warning("left behind: the Ray worker %s, which cannot be reached", hand.name)
+        except TimeoutError:
+            _log.warning("left behind: the Ray worker %s, which does not end", hand.name)
+
+    # ---- now and then
+
+    def _tend(self) -> None:
+        """Tell workers what is recorded, and let go of those that had nothing to do for long."""
+        if self._tending is None and not self._closing:
+            self._tending = self._loop.call_later(min(_TEND_S, self._terms.idle_s / 2), self._look_after)
+
+    def _look_after(self) -> None:
+        self._tending = None
+        now = time.monotonic()
+        for hand in list(self.hands.values()):
+            if hand.recorded and self._link.is_up:
+                letter, hand.recorded = written(Recorded(hand.recorded)), []
+                self._link.call(hand.name, "recorded", letter, lambda answer, body: None)
+            patience_s = self._terms.idle_s * (_UNRECORDED if hand.unrecorded > 0 else 1)
+            if hand.state is State.LEAVING and hand.unrecorded <= 0:
+                patience_s = 0.0
+            if not hand.runs and hand.state is not State.HIRED and now - hand.idle_since >= patience_s:
+                self._let_go(hand)
+        if self.hands:
+            self._tend()
+
+    def _let_go(self, hand: Hand) -> None:
+        self.drop(hand)
+        hand.state = State.LEAVING
+
+        def closed(answer: Answer, body: bytes) -> None:
+            if answer.fault != CUT:  # else it is another dispatcher's, or is looked for later
+                self.kill(hand)
+
+        self._link.call(hand.name, "close", b"", closed)
+
+
+def code_of(runtime_env: Mapping[str, Any]) -> str:
+    """Workers that were given something else, or run another version of us, take nothing more."""
+    given = msgspec.json.encode([__version__, runtime_env], order="deterministic")
+    return hashlib.sha256(given).hexdigest()[:32]
