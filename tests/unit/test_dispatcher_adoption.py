@@ -49,6 +49,7 @@ class Cluster:
     started: list[Key] = field(default_factory=list)
     offered: list[Job] = field(default_factory=list)
     stopped: list[Key] = field(default_factory=list)
+    is_full: bool = False  # what comes now waits for a worker
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def until(self, holds: Callable[[], object]) -> None:
@@ -77,6 +78,7 @@ class FarEngine:
         self._cluster = cluster
         self._report = report
         self._near: dict[Key, Job] = {}
+        self._waiting: dict[Key, Job] = {}
 
     async def open(self, term: int = 0) -> None:
         self._cluster.report = self._report
@@ -112,7 +114,8 @@ class FarEngine:
         for job in jobs:
             key = job.task, job.attempt
             self._cluster.started.append(key)
-            (self._near if job.host == "near" else self._cluster.jobs)[key] = job
+            there = self._waiting if self._cluster.is_full else self._cluster.jobs
+            (self._near if job.host == "near" else there)[key] = job
         self._cluster.changed.set()
 
     def stop(self, task: str, attempt: int) -> None:
@@ -129,6 +132,11 @@ class FarEngine:
 
     def detached(self) -> Collection[Key]:
         return self._cluster.live
+
+    def withdraw(self, but: Collection[str] = ()) -> None:
+        unbegun = Outcome(Verdict.CANCELLED, error="no worker has begun it", unbegun=True)
+        self._report([(job, unbegun) for job in self._waiting.values()])
+        self._waiting.clear()
 
     def leave(self) -> None:
         self._cluster.report = None
@@ -550,3 +558,32 @@ async def test_while_nobody_dispatches_what_outlives_its_dispatcher_is_taken_to_
             history = await stage.store.history(task=task)
             (attempt,) = left_behind(history).attempts
             assert (attempt.ended_at is not None) is is_over
+
+
+@pytest.mark.parametrize("elects", [True, False])
+async def test_who_stops_puts_back_what_no_worker_has_begun(tmp_path: Path, elects: bool) -> None:
+    """At once and at no cost, whether somebody stands by or not; what runs is left, or waited for."""
+    config, cluster = configured(tmp_path), Cluster()
+    async with staged(config, cluster, elects=elects) as stage:
+        await stage.store.submit([Task("k", id="runs", retries=0)])
+        stage.store.ring()
+        await cluster.until(lambda: ("runs", 1) in cluster.jobs)
+        cluster.is_full = True
+        await stage.store.submit([Task("k", id="waits", retries=0, on_crash=OnCrash.BLOCK)])
+        stage.store.ring()
+        await cluster.until(lambda: ("waits", 1) in cluster.started)
+        if elects:
+            await stand_by(stage.store, HEIR)
+        stage.dispatcher.stop()
+        if not elects:
+            cluster.end("runs")
+        async with asyncio.timeout(PATIENCE_S):
+            await stage.running
+        assert await stage.state("waits") is State.QUEUED
+        assert await stage.state("runs") is (State.RUNNING if elects else State.DONE)
+    cluster.is_full = False
+    async with staged(config, cluster) as stage:
+        await cluster.until(lambda: ("waits", 2) in cluster.jobs)
+        cluster.end("waits", attempt=2)
+        await cluster.until(lambda: ("waits", 2) not in cluster.jobs)
+        assert await stage.state("waits") is State.DONE

@@ -215,11 +215,13 @@ class Dispatcher:
     def stop(self) -> None:
         """Drain: finish what runs, start nothing. The second time: put back what runs, or block it, now.
 
-        Where another dispatcher stands by, attempts that outlive this one are left to it.
+        Where another dispatcher stands by, attempts that outlive this one are left to it. Those that still wait for
+        a worker elsewhere are put back at once.
         """
         if not self._draining:
             self._draining = True
             self._asked_to_stop.set()
+            self._engine.withdraw(self._doorway.lanes)
             self._tell(Drain(except_lanes=self._doorway.lanes))
         elif not self._putting_back:
             self._putting_back = True
@@ -413,6 +415,8 @@ class Dispatcher:
                 )
             elif self._putting_back and job.task in self._calls:  # nobody waits for it any more
                 self._events += (CancelAsked(job.task), Finished(job.task, job.attempt, outcome))
+            elif outcome.unbegun:
+                self._events.append(PutBack(job.task, job.attempt, why=outcome.error))
             elif outcome.orphaned and self._must_not_run_twice(job.task):
                 why = f"{outcome.error}; on_crash = block"
                 self._events.append(PutBack(job.task, job.attempt, block=True, why=why))

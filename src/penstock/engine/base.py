@@ -4,7 +4,7 @@ Attempts may run where they outlive the dispatcher that began them. The engine o
 those that the store has as running: `adopt`. What it finds again goes on as if nothing had happened; that is why an
 outcome is kept where the attempt ran until the store has it: `recorded`.
 
-    open ─► adopt ─► sweep ─► start, stop, recorded … ─► (leave) ─► close
+    open ─► adopt ─► sweep ─► start, stop, recorded … ─► (withdraw) ─► (leave) ─► close
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Engine(Protocol):
 
     @property
     def detaches(self) -> bool:
-        """Whether attempts can go on when their dispatcher is gone. If not, the four below have nothing to do."""
+        """Whether attempts can go on when their dispatcher is gone. If not, the five below have nothing to do."""
 
     async def adopt(self, jobs: Sequence[Job]) -> set[Key]:
         """Go on with attempts that an earlier dispatcher began; which of them, and the rest is lost.
@@ -75,6 +75,9 @@ class Engine(Protocol):
 
     def detached(self) -> Collection[Key]:
         """Those of the live attempts that would go on without this engine."""
+
+    def withdraw(self, but: Collection[str] = ()) -> None:
+        """From now on nothing waits for a worker: what none has is reported as `unbegun`, but for these lanes."""
 
     def leave(self) -> None:
         """Let go of those: from now on none of them is reported, and `close` does not end them."""

@@ -93,6 +93,9 @@ class KindThreads:
     def detached(self) -> Collection[Key]:
         return self._engine.detached()
 
+    def withdraw(self, but: Collection[str] = ()) -> None:
+        self._engine.withdraw(but)
+
     def leave(self) -> None:
         self._left = set(self._engine.detached())
         self._engine.leave()

@@ -162,6 +162,10 @@ class RayEngine(LocalEngine):
     def detached(self) -> Collection[Key]:
         return [*self._claimed, *(key for pool in self._pools.values() for key in pool.held())]
 
+    def withdraw(self, but: Collection[str] = ()) -> None:
+        for pool in self._pools.values():
+            pool.withdraw(but)
+
     def leave(self) -> None:
         for key in self.detached():
             run = self._live.pop(key, None)

@@ -46,7 +46,7 @@ class Finished(NamedTuple):
 class PutBack(NamedTuple):
     """A running attempt was stopped so that its task can run later, at no cost to it; what it used is counted.
 
-    With `block` it is not to run again by itself; `why` says for what reason, if not for that of the stop.
+    With `block` it is not to run again by itself. `why` says for what reason, if not that the dispatcher stopped.
     """
 
     task: str

@@ -70,7 +70,7 @@ class Outcomes:
         error = event.why or f"the dispatcher stopped while attempt {entry.attempt} ran; on_stop = block"
         outcome = Outcome(
             Verdict.CANCELLED,
-            error=error if event.block else "put back: the dispatcher stopped",
+            error=error if event.block else f"put back: {event.why or 'the dispatcher stopped'}",
             tokens=event.tokens,
             cost_usd=event.cost_usd,
         )

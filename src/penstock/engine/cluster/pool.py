@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -67,6 +67,7 @@ class WorkerPool:
         self.crew = Crew(remote, link, terms, heard)
         self._ended: dict[Key, Hand] = {}  # whose ends are not recorded yet
         self._faults: dict[str, float] = {}  # of nodes and workers, and when they were told
+        self._withdrawn_but: Collection[str] | None = None  # of which lanes attempts still wait for a worker
         self._left: set[Key] | None = None  # what the next dispatcher is to find
         self._closing = False
 
@@ -104,6 +105,11 @@ class WorkerPool:
     def held(self) -> list[Key]:
         """The attempts that workers have."""
         return [key for hand in self.crew.hands.values() for key in hand.runs]
+
+    def withdraw(self, but: Collection[str]) -> None:
+        """Who stops does not wait for workers to begin."""
+        self._withdrawn_but = but
+        self._put_back("its dispatcher stopped before a Ray worker had begun it", but)
 
     def leave(self) -> None:
         self._left = set(self.held())
@@ -165,8 +171,17 @@ class WorkerPool:
             run = next(iter(self._waiting))
             del self._waiting[run]
             self._send(free[-1], run)
+        if self._waiting and self._withdrawn_but is not None:
+            self.withdraw(self._withdrawn_but)
         if self._waiting:
             self.crew.hire(len(self._waiting))
+
+    def _put_back(self, why: str, but: Collection[str] = ()) -> None:
+        """What no worker has goes back to the queue, at no cost."""
+        outcome = Outcome(Verdict.CANCELLED, error=why, unbegun=True)
+        for run in [run for run in self._waiting if run.job.lane not in but]:
+            del self._waiting[run]
+            self._finished(run, outcome)
 
     def _not_hired(self, why: str) -> None:
         outcome = Outcome(Verdict.HOST, error=f"no Ray worker for host {self._host}: {why}")
