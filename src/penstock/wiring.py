@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import AVAILABLE, Config, HostTypes, load
 from penstock.config.councils import COUNCIL_TYPE
+from penstock.config.engine import check_folders
 from penstock.config.own_calls import calls_lane, needs_desk, needs_door, own_lanes
 from penstock.config.own_files import OwnFiles, agents_dir, folder_of, library_dir, store_tag, work_dir
 from penstock.config.postgres_place import is_mistyped, is_postgres
@@ -370,6 +371,7 @@ def _cluster(config: Config, ways: Ways, store: Store) -> Cluster:
     if find_spec("ray") is None:
         raise UsageError('engine.type = "ray" needs Ray; install it with `pip install penstock[ray]`')
     settings = config.engine
+    check_folders(settings)
     if settings.working_dir is not None:
         excludes = (*settings.excludes, *kept_here(config, settings.working_dir))
         settings = replace(settings, excludes=excludes)

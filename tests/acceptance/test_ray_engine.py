@@ -307,7 +307,7 @@ async def test_a_cluster_that_is_away_delays_a_takeover_once_and_not_for_long() 
 
     host = python_host("host", "sync", 1)
     there = {"host": remote_host(host, "penstock.hosts.python:make")}
-    settings = EngineSettings(type="ray", address="192.0.2.1:6379")
+    settings = EngineSettings(type="ray", address="auto")
     cluster = Cluster(settings, there, secret, {}, 0.0, 0.2, spawn)
     engine = RayEngine(
         cluster, {}, {"host": 1}, lambda ended: None, lambda stall: None, SystemClock(), None, "tag"

@@ -11,10 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock import wiring
 from penstock.config import parse
 from penstock.engine.cluster.driver_letters import Joined, Joining, Node
 from penstock.engine.cluster.frames import REFUSED, Answer, Ask, Frames, frame
-from penstock.engine.cluster.link import Line
+from penstock.engine.cluster.link import Line, Link
+from penstock.errors import ConfigError
 from penstock.setup import checkup, engine_checkup
 
 CONFIG = """
@@ -121,14 +123,8 @@ def test_a_host_that_no_node_can_serve(tmp_path: Path, monkeypatch: pytest.Monke
             'address = "127.0.0.1:1"',
             "nothing answers at 127.0.0.1:1; start Ray there, or correct engine.address",
         ),
-        (
-            Driver(SLOW),
-            'working_dir = "nowhere"',
-            "there is no folder {folder}/nowhere; correct engine.working_dir",
-        ),
-        (Driver(SLOW), 'py_modules = ["no"]', "there is no {folder}/no; correct engine.py_modules"),
     ],
-    ids=["refused", "ended", "nobody", "folder", "module"],
+    ids=["refused", "ended", "nobody"],
 )
 def test_what_keeps_it_from_a_cluster_is_one_line_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Driver, more: str, detail: str
@@ -137,3 +133,58 @@ def test_what_keeps_it_from_a_cluster_is_one_line_with_the_remedy(
     assert told["engine ray"] == ("wrong", detail.format(folder=tmp_path))
     assert told["host tools"] == ("warning", "not tried: it runs on the Ray cluster")
     assert told["host near"][0] == "well"
+
+
+def test_what_should_go_to_the_nodes_and_is_not_there_is_a_mistake_of_the_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For whoever would dispatch, at once; who only submits needs none of it."""
+    more = 'working_dir = "nowhere"\npy_modules = ["no"]'
+    problems = (
+        f"engine.working_dir: there is no folder {tmp_path}/nowhere; make it, or correct the key",
+        f"engine.py_modules: there is no {tmp_path}/no; make it, or correct the key",
+    )
+    with pytest.raises(ConfigError) as checked:
+        examined(tmp_path, monkeypatch, Driver(SLOW), more)
+    assert checked.value.problems == problems
+    config = parse(CONFIG.format(more=more), tmp_path / "penstock.toml")
+    with pytest.raises(ConfigError) as dispatched:
+        wiring.make_dispatcher(config, wiring.open_store(config), "test")
+    assert dispatched.value.problems == problems
+
+
+async def test_a_line_to_a_cluster_says_why_there_is_none_and_what_to_do() -> None:
+    """Once, whatever was said before; and nobody starts a driver for an address where nothing listens."""
+    whys: list[str] = []
+    changed = asyncio.Event()
+    drivers = [Driver(), Driver(fault="RuntimeError: no")]
+
+    def told() -> None:
+        whys.append(link.why_down)
+        changed.set()
+
+    async def spawn() -> Line:
+        return await drivers[min(len(whys), 1)].spawn()
+
+    link = Link(Joining(address="auto", namespace="n"), told, spawn)
+    link.open()
+    async with asyncio.timeout(30):
+        while len(whys) < 3:
+            changed.clear()
+            await changed.wait()
+    await link.close()
+    cannot, remedy = (
+        "the Ray cluster at auto cannot be reached",
+        "check that Ray runs there, and engine.address",
+    )
+    assert whys[:2] == [f"{cannot}: its driver ended; {remedy}", f"{cannot}: RuntimeError: no; {remedy}"]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    whys.clear()
+    changed.clear()
+    link = Link(Joining(address=f"127.0.0.1:{port}", namespace="n"), told, spawn)
+    link.open()
+    async with asyncio.timeout(30):
+        await changed.wait()
+    await link.close()
+    assert whys == [f"nothing answers at 127.0.0.1:{port}; start Ray there, or correct engine.address"]

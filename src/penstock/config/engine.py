@@ -16,6 +16,7 @@ from penstock.config import keys
 from penstock.config.manifests import read_env, variable_problem
 from penstock.config.problems import kind_of, quoted
 from penstock.config.tables import Table
+from penstock.errors import ConfigError
 from penstock.model import Host, RayNodes
 
 LOCAL, RAY = "local", "ray"
@@ -76,6 +77,19 @@ def read_engine(top: Table, folder: Path) -> EngineSettings:
         start_s=table.number("start_s", _DEFAULT.start_s, keys.SECONDS),
         idle_s=table.number("idle_s", _DEFAULT.idle_s, keys.DELAY),
     )
+
+
+def check_folders(engine: EngineSettings) -> None:
+    """What goes to the nodes must be there, for whoever dispatches; those who only submit need none of it."""
+    if not engine.is_ray:
+        return
+    problems = [
+        f"engine.py_modules: there is no {path}" for path in engine.py_modules if not os.path.exists(path)
+    ]
+    if engine.working_dir is not None and not os.path.isdir(engine.working_dir):
+        problems.insert(0, f"engine.working_dir: there is no folder {engine.working_dir}")
+    if problems:
+        raise ConfigError([f"{problem}; make it, or correct the key" for problem in problems])
 
 
 def check_nodes(top: Table, hosts: Mapping[str, Host]) -> None:

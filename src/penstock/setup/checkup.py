@@ -23,6 +23,7 @@ import msgspec
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.config.budgets import blind_budgets
+from penstock.config.engine import check_folders
 from penstock.config.names import Names
 from penstock.config.postgres_place import shown_store
 from penstock.diagnosis.words import counted
@@ -63,6 +64,7 @@ async def examine(
 
     `told` hears of each host as soon as it has answered, or has not.
     """
+    check_folders(config.engine)
     adapters = make_adapters(config, SystemClock())
     elsewhere = config.plant.outliving
 

@@ -6,7 +6,6 @@ What such hosts need besides (modules, programs) is the nodes' own, and is not l
 from __future__ import annotations
 
 import asyncio
-import os
 import platform
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -18,13 +17,13 @@ from penstock.config import Config
 from penstock.config.engine import EngineSettings
 from penstock.engine.cluster.driver_letters import Joined, Joining, Node
 from penstock.engine.cluster.frames import Ask
-from penstock.engine.cluster.link import Link, Spawn, spawned
+from penstock.engine.cluster.link import Link, Spawn, spawned, why_not
+from penstock.engine.cluster.reach import nobody_at
 from penstock.engine.cluster.remote import RemoteHost, fits_nowhere
 from penstock.errors import DispatcherError
 from penstock.setup.agent_checkup import WARNING, WELL, WRONG
 
 _NEW_DRIVER_S = 15.0  # beyond the limit: its program imports Ray, and ends
-_CONNECT_S = 3.0
 
 
 class Seen(NamedTuple):
@@ -39,8 +38,10 @@ async def look(config: Config, time_limit_s: float, spawn: Spawn = spawned) -> S
     if not settings.is_ray:
         return Seen()
     try:
-        _check_folders(settings)
-        await _check_address(settings.address)
+        if find_spec("ray") is None:
+            raise DispatcherError("Ray is not installed; install it with `pip install penstock[ray]`")
+        if nobody := await nobody_at(settings.address):
+            raise DispatcherError(nobody)
         async with asyncio.timeout(time_limit_s + _NEW_DRIVER_S):
             joined, nodes = await _asked(settings, spawn)
     except (DispatcherError, TimeoutError) as error:
@@ -59,30 +60,6 @@ def _served(remote: RemoteHost, nodes: list[Node]) -> tuple[str, str]:
     if not fit:
         return WRONG, fits_nowhere(remote.host.name, len(nodes))
     return WELL, f"the Ray cluster runs it: {fit} of {len(nodes)} nodes can"
-
-
-def _check_folders(settings: EngineSettings) -> None:
-    if find_spec("ray") is None:
-        raise DispatcherError("Ray is not installed; install it with `pip install penstock[ray]`")
-    if settings.working_dir is not None and not os.path.isdir(settings.working_dir):
-        raise DispatcherError(f"there is no folder {settings.working_dir}; correct engine.working_dir")
-    for path in settings.py_modules:
-        if "://" not in path and not os.path.exists(path):
-            raise DispatcherError(f"there is no {path}; correct engine.py_modules")
-
-
-async def _check_address(address: str) -> None:
-    """Ray itself takes a minute to say that nobody is there, and does not say so."""
-    if address == "auto":
-        return
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    try:
-        async with asyncio.timeout(_CONNECT_S):
-            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-    except (OSError, OverflowError, TimeoutError):
-        remedy = "start Ray there, or correct engine.address"
-        raise DispatcherError(f"nothing answers at {host}:{port}; {remedy}") from None
-    writer.close()
 
 
 async def _asked(settings: EngineSettings, spawn: Spawn) -> tuple[Joined, list[Node]]:
@@ -104,7 +81,5 @@ async def _asked(settings: EngineSettings, spawn: Spawn) -> tuple[Joined, list[N
 async def _answer(link: Link, verb: str, body: bytes) -> bytes:
     answer, told = await link.wait(Ask(number=0, verb=verb), body)
     if answer.fault:
-        why = answer.error or "its driver ended"
-        remedy = "check that Ray runs there, and engine.address"
-        raise DispatcherError(f"the cluster cannot be reached: {why}; {remedy}")
+        raise DispatcherError(f"the cluster cannot be reached: {why_not(answer)}")
     return told

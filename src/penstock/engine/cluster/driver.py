@@ -263,6 +263,10 @@ def reason_of(error: BaseException) -> str:
 
 
 _SIGNS = (
+    (
+        "Could not find any running Ray instance",
+        "no Ray runs on this machine; start it, or set engine.address",
+    ),
     ("Failed to look up actor", "the cluster knows it no longer"),
     ("node has died", "its node died"),
     ("node was terminated", "its node died"),

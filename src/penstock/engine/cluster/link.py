@@ -19,6 +19,7 @@ import msgspec
 
 from penstock.engine.cluster.driver_letters import Joined, Joining
 from penstock.engine.cluster.frames import CUT, Answer, Ask, Frames, frame
+from penstock.engine.cluster.reach import nobody_at
 
 Then: TypeAlias = Callable[[Answer, bytes], None]
 
@@ -100,7 +101,7 @@ class Link(asyncio.Protocol):
     def ask(self, ask: Ask, body: bytes, then: Then) -> None:
         """`then` is called once, later, whatever happens. The number is filled in here."""
         if self._transport is None:
-            asyncio.get_running_loop().call_soon(then, Answer(number=0, fault=CUT, error=self.why_down), b"")
+            asyncio.get_running_loop().call_soon(then, Answer(number=0, fault=CUT), b"")
             return
         ask.number = next(self._numbers)
         self._asked[ask.number] = then
@@ -140,13 +141,18 @@ class Link(asyncio.Protocol):
         self._lost.set()
         asked, self._asked = self._asked, {}
         for then in asked.values():
-            then(Answer(number=0, fault=CUT, error=self.why_down), b"")
+            then(Answer(number=0, fault=CUT), b"")
 
     # ---- one driver after the other
 
     async def _keep(self) -> None:
         tries = 0
         while True:
+            if nobody := await nobody_at(self._joining.address):
+                self._is_down(nobody)
+                await asyncio.sleep(_BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)])
+                tries += 1
+                continue
             try:
                 line = await self._spawn()
             except OSError as error:
@@ -174,8 +180,7 @@ class Link(asyncio.Protocol):
         except TimeoutError:
             answer, body = Answer(number=0, fault=CUT, error=f"no answer for {_JOIN_S:g} s"), b""
         if answer.fault:
-            why = answer.error or "its driver ended"
-            self._is_down(f"the Ray cluster at {self._joining.address} cannot be reached: {why}")
+            self._is_down(f"the Ray cluster at {self._joining.address} cannot be reached: {why_not(answer)}")
             return False
         self.joined = msgspec.json.decode(body, type=Joined)
         if self.why_down:
@@ -189,3 +194,9 @@ class Link(asyncio.Protocol):
             _log.warning("%s", why)
         self.is_up, self.why_down = False, why
         self._changed()
+
+
+def why_not(answer: Answer) -> str:
+    """Why a cluster was not joined, and what to do about it."""
+    remedy = "" if "; " in answer.error else "; check that Ray runs there, and engine.address"
+    return f"{answer.error or 'its driver ended'}{remedy}"
