@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 
 from penstock.engine.base import Stall
@@ -43,3 +49,35 @@ def test_stalls_are_told_once_whoever_dispatches(hired: worker.Worker) -> None:
     assert told is not None
     assert [stall.task for stall in read(told, News).stalls] == ["new"]
     assert hired.close(fence.stamp(2)) == b""
+
+
+KILLED = """
+import os, signal
+from penstock.engine.cluster.letters import Hiring
+from penstock.engine.cluster.shop import Shop
+from penstock.engine.local import EngineLimits
+from penstock.hosts.python import PythonAdapter
+from penstock.model import Host
+
+def make(host, clock):
+    return PythonAdapter(Host("h", "python", 1, options={"call": "os:getcwd"}))
+
+for keeps in (False, True):
+    kind = {"make": "__main__:make", "tag": "t:1", "capacity": 1, "limits": EngineLimits(), "keeps_logs": keeps}
+    Shop(Hiring(host=Host("h", "python", 1), **kind), print, print)
+    print(len(os.listdir(os.environ["TMPDIR"])), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_worker_that_is_killed_leaves_no_folder_behind(tmp_path: Path) -> None:
+    """Only one whose attempts have logs makes one at all."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.split() == ["0", "1"], done.stderr
+    end = time.monotonic() + 30
+    while list(tmp_path.iterdir()):
+        assert time.monotonic() < end
+        time.sleep(0.05)

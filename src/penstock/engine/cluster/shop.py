@@ -68,8 +68,11 @@ class Shop:
         self._hired = hired
         self._over = over
         self._guard: subprocess.Popen[bytes] | None = None
-        self._folder = tempfile.mkdtemp(prefix="penstock-worker-")
         self._keeps = hired.host.options.get("keep", "none") != "none"
+        self._folder = ""
+        if hired.keeps_logs:
+            self._folder = tempfile.mkdtemp(prefix="penstock-worker-")
+            self._guarded()  # or it would stay behind when the worker is killed
         self._adapter = _adapter(_placed(hired, self._folder, self.door), hired.make)
         # Plain functions need no loop: to hand them over and back would take as long as many of them take.
         self._may_call = hired.host.type == "python" and hired.host.options.get("isolation") != "process"
@@ -145,7 +148,7 @@ class Shop:
         self._thread.join(_JOIN_S)
         if self._guard is not None and self._guard.stdin is not None:
             self._guard.communicate(b"the worker ends in order\n")
-        if not self._keeps:
+        if self._folder and not self._keeps:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     # ---- on its thread
@@ -172,7 +175,7 @@ class Shop:
 
     def _guarded(self) -> None:
         if self._guard is None:
-            folder = [] if self._keeps else [self._folder]
+            folder = [self._folder] if self._folder and not self._keeps else []
             self._guard = subprocess.Popen(
                 [sys.executable, "-I", "-S", guard.__file__, prefix(self._hired.tag), *folder],
                 stdin=subprocess.PIPE,
