@@ -47,7 +47,9 @@ def test_a_node_is_fit_by_its_own_names() -> None:
 
 
 def test_who_fits_nowhere_is_told_so_in_words() -> None:
-    asked = "what hosts.h.ray asks for; start one that has, or change it"
-    assert fits_nowhere("h", 3) == f"none of the 3 nodes of the Ray cluster has {asked}"
-    assert fits_nowhere("h", 1) == f"the one node of the Ray cluster has not {asked}"
-    assert fits_nowhere("h", 0) == "the Ray cluster has no node; start one"
+    asking = remote(RayNodes({"GPU": 1.0, "fast": 0.5}, {"pool": "gpu"}, num_cpus=2.0))
+    wants = "waits for a Ray node with num_cpus = 2, GPU = 1, fast = 0.5, label pool = gpu"
+    remedy = "start one, or change hosts.h.ray"
+    assert fits_nowhere(asking, 3) == f"{wants}; none of the 3 there are has: {remedy}"
+    assert fits_nowhere(asking, 1) == f"{wants}; the one there is has not: {remedy}"
+    assert fits_nowhere(asking, 0) == "the Ray cluster has no node; start one"

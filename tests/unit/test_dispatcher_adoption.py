@@ -49,6 +49,7 @@ class Cluster:
     started: list[Key] = field(default_factory=list)
     offered: list[Job] = field(default_factory=list)
     stopped: list[Key] = field(default_factory=list)
+    down: dict[str, str] = field(default_factory=dict)  # hosts
     is_full: bool = False  # what comes now waits for a worker
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -149,6 +150,11 @@ class FarEngine:
 
     async def check(self, host: str) -> Health:
         return Health(True)
+
+    def down(self) -> dict[str, str]:
+        return self._cluster.down
+
+    def want(self, host: str) -> None: ...
 
     def watched(self) -> dict[str, float]:
         return {}
@@ -587,3 +593,21 @@ async def test_who_stops_puts_back_what_no_worker_has_begun(tmp_path: Path, elec
         cluster.end("waits", attempt=2)
         await cluster.until(lambda: ("waits", 2) not in cluster.jobs)
         assert await stage.state("waits") is State.DONE
+
+
+async def test_nothing_starts_on_a_host_that_is_known_to_be_down(tmp_path: Path) -> None:
+    """Its engine has not reached the cluster yet: tasks wait for the host, and are wanted there."""
+    cluster = Cluster(down={"far": "nothing answers"})
+    async with staged(configured(tmp_path), cluster) as stage:
+        await stage.store.submit([Task("k", id="a"), Task("near", id="b")])
+        stage.store.ring()
+        await cluster.until(lambda: ("b", 1) in cluster.started)
+        assert [await stage.state("a"), cluster.started] == [State.QUEUED, [("b", 1)]]
+        scheduler = stage.dispatcher._scheduler
+        assert (scheduler.waiting_reason("a"), scheduler.waiting_detail("a")) == (
+            "host-down",
+            "nothing answers",
+        )
+        assert scheduler.wanted("far")
+        assert not scheduler.wanted("near")
+        stage.engine.end_near("b")

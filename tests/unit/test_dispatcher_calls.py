@@ -90,6 +90,11 @@ class ByHand:
     async def check(self, host: str) -> Health:
         return Health(True)
 
+    def down(self) -> dict[str, str]:
+        return {}
+
+    def want(self, host: str) -> None: ...
+
     def watched(self) -> dict[str, float]:
         return {}
 

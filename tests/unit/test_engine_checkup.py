@@ -99,8 +99,8 @@ def test_the_cluster_is_asked_and_this_machine_needs_nothing_of_the_nodes(
 
 def test_a_host_that_no_node_can_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = examined(tmp_path, monkeypatch, Driver(SLOW))
-    remedy = "what hosts.gpu.ray asks for; start one that has, or change it"
-    assert told["host gpu"] == ("wrong", f"the one node of the Ray cluster has not {remedy}")
+    wants = "waits for a Ray node with GPU = 1; the one there is has not: start one, or change hosts.gpu.ray"
+    assert told["host gpu"] == ("wrong", wants)
     assert told["host tools"][0] == "well"
 
 

@@ -29,6 +29,7 @@ class Ward:
         self.now: dict[str, Any] = dict.fromkeys(every_s, UP)
         self.asked: list[str] = []
         self.told: list[HostHealth] = []
+        self.wanted: list[str] = []
         self.clock = ManualClock()
         self.news = asyncio.Event()
         self.under_way = 0
@@ -52,6 +53,9 @@ class Ward:
             return answer
         finally:
             self.under_way -= 1
+
+    def want(self, host: str) -> None:
+        self.wanted.append(host)
 
     def tell(self, health: HostHealth) -> None:
         self.told.append(health)
@@ -99,6 +103,18 @@ async def test_only_changes_are_told() -> None:
         ward.now["a"] = UP
         await ward.after(5)
         assert ward.told[2:] == [HostHealth("a", True)]
+
+
+async def test_a_host_that_was_down_from_the_beginning_is_told_up_and_the_engine_hears_who_is_wanted() -> (
+    None
+):
+    ward = Ward({"a": 30.0, "b": 30.0, "c": 30.0})
+    ward.now |= {"b": DOWN, "c": DOWN}
+    book = HealthBook(lambda host: host != "c")
+    book.down = {"a": "not reached yet", "b": "nothing listens"}
+    async with watching(ward, book=book):
+        assert ward.told == [HostHealth("a", True), HostHealth("c", False, "nothing listens")]
+        assert ward.wanted == ["b"], "of those that are down"
 
 
 async def test_a_host_that_is_down_is_asked_soon_and_then_less_often() -> None:

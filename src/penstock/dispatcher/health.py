@@ -1,16 +1,16 @@
 """Looking after hosts that can be down without any attempt having failed: who is asked, how often, what is told.
 
-Every host is asked at once when the dispatcher starts, and nothing waits for the answers. One that is well is asked
-every `check_every_s`, and soon when an attempt has blamed it; one that is down after two seconds, then every five.
-The scheduler hears only what changed: telling it that a host is up closes the host's breaker, which its own
-faults have opened.
+Every host is asked at once when the dispatcher starts, and nothing waits for the answers; one that its engine knows
+to be down is so from the first step on. One that is well is asked every `check_every_s`, and soon when an attempt
+has blamed it; one that is down after two seconds, then every five. The scheduler hears only what changed: telling
+it that a host is up closes the host's breaker, which its own faults have opened.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from penstock.clock import Clock
 from penstock.engine.base import Engine
@@ -22,7 +22,7 @@ _REST_S = 1.0  # after a check, whatever attempts say
 _LONGEST_DOWN_S = 5.0  # one that is back is wanted soon
 _PATIENCE_S = 30.0  # for one answer; adapters have shorter limits of their own
 _AT_ONCE = 64
-_DETAIL_CHARS = 300
+DETAIL_CHARS = 300
 
 _log = logging.getLogger("penstock.dispatcher")
 
@@ -30,7 +30,9 @@ _log = logging.getLogger("penstock.dispatcher")
 class HealthBook:
     """What passes between the dispatcher and those who look after its hosts."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: Callable[[str], bool] = lambda host: False) -> None:
+        self.wanted = wanted  # whether tasks wait for a host
+        self.down: Mapping[str, str] = {}  # those that were told to be down before any was checked, and why
         self.models: dict[str, tuple[str, ...]] = {}  # of hosts that told them when they were checked
         self._doubted: dict[str, asyncio.Event] = {}
 
@@ -75,13 +77,14 @@ class _Watcher:
         self._room = room
 
     async def run(self, tell: Callable[[HostHealth], None], clock: Clock) -> None:
-        known = HostHealth(self._host, True)  # as the scheduler believes of every host
+        why = self._book.down.get(self._host)
+        known = HostHealth(self._host, why is None, (why or "")[:DETAIL_CHARS])  # as the scheduler believes
         down_s = _DOWN_S
         while True:
             health = await self._check()
             if health.models:
                 self._book.models[self._host] = health.models
-            found = HostHealth(self._host, health.up, "" if health.up else health.detail[:_DETAIL_CHARS])
+            found = HostHealth(self._host, health.up, "" if health.up else health.detail[:DETAIL_CHARS])
             if found != known:
                 if found.up != known.up:
                     level, word = (logging.INFO, "up") if found.up else (logging.WARNING, "down")
@@ -92,6 +95,8 @@ class _Watcher:
                 down_s = _DOWN_S
                 await self._rest(clock)
             else:
+                if self._book.wanted(self._host):
+                    self._engine.want(self._host)
                 await clock.sleep(min(down_s, self._every_s, _LONGEST_DOWN_S))
                 down_s *= 2
 

@@ -26,7 +26,7 @@ from penstock.diagnosis.history import Epoch, Owner
 from penstock.dispatcher.chores import beat, prune, watch_heirs, watch_store
 from penstock.dispatcher.doorway import Doorway
 from penstock.dispatcher.garbage import seldom_swept
-from penstock.dispatcher.health import HealthBook, watch_health
+from penstock.dispatcher.health import DETAIL_CHARS, HealthBook, watch_health
 from penstock.dispatcher.inner import Inner, Ways
 from penstock.dispatcher.launching import Launcher
 from penstock.dispatcher.mailbox import Mailbox, states_of
@@ -49,6 +49,7 @@ from penstock.scheduling.messages import (
     End,
     Event,
     Finished,
+    HostHealth,
     PauseSet,
     PutBack,
     Refuse,
@@ -127,7 +128,7 @@ class Dispatcher:
         self.deposed = (
             asyncio.Event()
         )  # the store is another's: nothing starts and nothing is recorded any more
-        self.health = HealthBook()
+        self.health = HealthBook(lambda host: self._scheduler.wanted(host))
 
     # ---- life
 
@@ -321,6 +322,8 @@ class Dispatcher:
             store, self._engine, self._payloads, self._config.plant, before, self._clock.now()
         )
         first += [e for e in events if not isinstance(e, PauseSet) or self._has(e)]
+        self.health.down = self._engine.down()
+        first += [HostHealth(host, False, why[:DETAIL_CHARS]) for host, why in self.health.down.items()]
         if self._inner is not None:
             first += self._inner.restored([e for e in events if isinstance(e, Restored)])
         self._events[:0] = first  # what was adopted may have ended already

@@ -85,6 +85,12 @@ class Engine(Protocol):
     def recorded(self, ended: Iterable[Key]) -> None:
         """The ends of these attempts are in the store: what was kept of them may go. Others' keys do no harm."""
 
+    def down(self) -> Mapping[str, str]:
+        """Of the watched hosts, those that are known to be down before any has been checked, and why."""
+
+    def want(self, host: str) -> None:
+        """Tasks wait for a host that is down: an engine that can ask for what it lacks does so."""
+
     def watched(self) -> Mapping[str, float]:
         """The hosts whose health must be asked for, and every how many seconds."""
 

@@ -103,6 +103,12 @@ class KindThreads:
     def recorded(self, ended: Iterable[Key]) -> None:
         self._engine.recorded(ended)
 
+    def down(self) -> Mapping[str, str]:
+        return self._engine.down()
+
+    def want(self, host: str) -> None:
+        self._engine.want(host)
+
     def watched(self) -> Mapping[str, float]:
         return self._engine.watched()
 

@@ -189,6 +189,11 @@ class LocalEngine:
 
     def recorded(self, ended: Iterable[Key]) -> None: ...
 
+    def down(self) -> Mapping[str, str]:
+        return {}
+
+    def want(self, host: str) -> None: ...
+
     def watched(self) -> Mapping[str, float]:
         return {
             name: adapter.check_every_s

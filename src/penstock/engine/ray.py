@@ -40,6 +40,7 @@ _LOOK_S = 3.0  # a new dispatcher does not wait longer for its cluster and its w
 _LOOK_LEAST_S = 1.0  # nor less, whatever took it so long
 _CHECK_S = 10.0
 _AGAIN_S = 0.5
+_NOT_YET = "the Ray cluster has not answered yet"
 
 _log = logging.getLogger("penstock.engine")
 
@@ -69,7 +70,9 @@ class RayEngine(LocalEngine):
         self._adopting = True  # until it is said which attempts go on
         self._looking: asyncio.Task[int] | None = None
         self._silent: dict[str, float] = {}  # workers that do not answer, and since when
-        self._left = False
+        self._withdrawn = False
+        self._nodes: list[Node] | None = None  # as they were told first
+        self._unfit: set[str] = set()  # hosts whose last check has told that no node can serve them
 
     async def open(self, term: int = 0) -> None:
         await super().open(term)
@@ -163,6 +166,7 @@ class RayEngine(LocalEngine):
         return [*self._claimed, *(key for pool in self._pools.values() for key in pool.held())]
 
     def withdraw(self, but: Collection[str] = ()) -> None:
+        self._withdrawn = True
         for pool in self._pools.values():
             pool.withdraw(but)
 
@@ -199,6 +203,8 @@ class RayEngine(LocalEngine):
             self._changes.clear()
             await self._changes.wait()
         unwanted = 0
+        answer, body = await self._link.wait(Ask(number=0, verb="nodes"))
+        self._nodes = None if answer.fault else msgspec.json.decode(body, type=list[Node])
         names: list[str] | None = None
         while names is None or names:
             if names is None:
@@ -282,6 +288,23 @@ class RayEngine(LocalEngine):
             return here
         return here | dict.fromkeys(self._pools, self._cluster.check_every_s)
 
+    def down(self) -> Mapping[str, str]:
+        """Until the cluster has been reached nobody knows what it can do."""
+        if not self._cluster.check_every_s:
+            return {}
+        if not self._link.is_up:
+            return dict.fromkeys(self._pools, self._link.why_down or _NOT_YET)
+        nodes = self._nodes
+        if nodes is None:
+            return {}
+        there = self._cluster.hosts.items()
+        return {name: fits_nowhere(one, len(nodes)) for name, one in there if not _fit(one, nodes)}
+
+    def want(self, host: str) -> None:
+        """One worker that waits for its node: that is what makes a cluster grow that can."""
+        if host in self._unfit and self._link.is_up and not self._withdrawn:
+            self._pools[host].crew.hire(1)
+
     async def check(self, host: str) -> Health:
         remote = self._cluster.hosts.get(host)
         if remote is None:
@@ -289,7 +312,7 @@ class RayEngine(LocalEngine):
         if not self._link.is_up and not self._link.why_down:
             await self._changed_within(_ASK_S)
         if not self._link.is_up:
-            return Health(False, self._link.why_down or "the Ray cluster has not answered yet")
+            return Health(False, self._link.why_down or _NOT_YET)
         try:
             async with asyncio.timeout(_ASK_S):
                 answer, body = await self._link.wait(Ask(number=0, verb="nodes"))
@@ -298,10 +321,19 @@ class RayEngine(LocalEngine):
         if answer.fault:
             return Health(False, answer.error if answer.fault != CUT else self._link.why_down)
         nodes = msgspec.json.decode(body, type=list[Node])
-        fit = [node for node in nodes if remote.fits(node.resources, node.labels)]
-        if not fit:
-            return Health(False, fits_nowhere(host, len(nodes)))
-        return Health(True, f"Ray {self._link.joined.version}: {len(fit)} of {len(nodes)} nodes")
+        if fit := _fit(remote, nodes):
+            self._unfit.discard(host)
+            return Health(True, f"Ray {self._link.joined.version}: {fit} of {len(nodes)} nodes")
+        why = fits_nowhere(remote, len(nodes))
+        if host in self._unfit:  # it has been told that the host is down: nothing that goes back comes again
+            self._pools[host].put_back(why)
+        self._unfit.add(host)
+        return Health(False, why)
+
+
+def _fit(remote: RemoteHost, nodes: Sequence[Node]) -> int:
+    """How many nodes can serve a host."""
+    return sum(remote.fits(node.resources, node.labels) for node in nodes)
 
 
 def names_of(secret: bytes) -> str:

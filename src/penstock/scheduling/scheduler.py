@@ -174,6 +174,12 @@ class Scheduler:
         hosts = reach.own + reach.spare
         return bool(hosts) and all(h.condition == DOWN for h in hosts)
 
+    def wanted(self, host: str) -> bool:
+        """Whether tasks wait for nothing but a host, and this one could take them."""
+        tiers = self._world.hosts[host].tiers
+        reasons = (work_class.reason or "" for tier in tiers for work_class in tier.waiting)
+        return any(reason.startswith(("host-down", "slots:")) for reason in reasons)
+
     def predicted_wait_s(self, task: str | Task, now: float) -> float | None:
         """About how long until a queued task starts, or one that were queued now.
 

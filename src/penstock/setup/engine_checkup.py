@@ -58,7 +58,7 @@ async def look(config: Config, time_limit_s: float, spawn: Spawn = spawned) -> S
 def _served(remote: RemoteHost, nodes: list[Node]) -> tuple[str, str]:
     fit = sum(remote.fits(node.resources, node.labels) for node in nodes)
     if not fit:
-        return WRONG, fits_nowhere(remote.host.name, len(nodes))
+        return WRONG, fits_nowhere(remote, len(nodes))
     return WELL, f"the Ray cluster runs it: {fit} of {len(nodes)} nodes can"
 
 

@@ -109,7 +109,7 @@ class WorkerPool:
     def withdraw(self, but: Collection[str]) -> None:
         """Who stops does not wait for workers to begin."""
         self._withdrawn_but = but
-        self._put_back("its dispatcher stopped before a Ray worker had begun it", but)
+        self.put_back("its dispatcher stopped before a Ray worker had begun it", but)
 
     def leave(self) -> None:
         self._left = set(self.held())
@@ -176,7 +176,7 @@ class WorkerPool:
         if self._waiting:
             self.crew.hire(len(self._waiting))
 
-    def _put_back(self, why: str, but: Collection[str] = ()) -> None:
+    def put_back(self, why: str, but: Collection[str] = ()) -> None:
         """What no worker has goes back to the queue, at no cost."""
         outcome = Outcome(Verdict.CANCELLED, error=why, unbegun=True)
         for run in [run for run in self._waiting if run.job.lane not in but]:

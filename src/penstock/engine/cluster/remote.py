@@ -69,14 +69,17 @@ class RemoteHost:
         return all(labels.get(name) == value for name, value in plain.items())
 
 
-def fits_nowhere(host: str, nodes: int) -> str:
+def fits_nowhere(remote: RemoteHost, nodes: int) -> str:
     """Of a host that none of so many nodes can serve."""
     if not nodes:
         return "the Ray cluster has no node; start one"
-    none = f"none of the {nodes} nodes of the Ray cluster has"
-    if nodes == 1:
-        none = "the one node of the Ray cluster has not"
-    return f"{none} what hosts.{host}.ray asks for; start one that has, or change it"
+    asked = remote.host.ray or _ANYWHERE
+    cpus = {"num_cpus": asked.num_cpus} if asked.num_cpus else {}
+    wanted = [f"{name} = {amount:g}" for name, amount in {**cpus, **asked.resources}.items()]
+    wanted += [f"label {name} = {value}" for name, value in asked.labels.items()]
+    none = "the one there is has not" if nodes == 1 else f"none of the {nodes} there are has"
+    remedy = f"start one, or change hosts.{remote.host.name}.ray"
+    return f"waits for a Ray node with {', '.join(wanted)}; {none}: {remedy}"
 
 
 def remote_host(host: Host, make: str) -> RemoteHost:

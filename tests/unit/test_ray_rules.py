@@ -1,0 +1,247 @@
+"""What the engine of a Ray cluster decides, without a cluster: its driver is a stand-in that a test leads."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from penstock.clock import SystemClock
+from penstock.config.engine import EngineSettings
+from penstock.engine.cluster.driver_letters import Joined, Node
+from penstock.engine.cluster.frames import GONE, Answer, Ask, Frames, frame
+from penstock.engine.cluster.letters import Attempt, Errand, Hello, Over
+from penstock.engine.cluster.link import Line
+from penstock.engine.cluster.remote import remote_host
+from penstock.engine.ray import Cluster, RayEngine, names_of
+from penstock.hosts.base import Job
+from penstock.model import Host, Outcome, RayNodes, Verdict
+
+PATIENCE_S = 30.0
+PLAIN = Node(node_id="n", name="n", resources={"CPU": 4.0}, labels={})
+GPU = Node(node_id="g", name="g", resources={"CPU": 4.0, "GPU": 1.0}, labels={})
+DONE = Outcome(Verdict.DONE, "well")
+
+
+class StandIn:
+    """A driver, and the cluster behind it. Workers that are hired begin when there is room."""
+
+    def __init__(self, *nodes: Node) -> None:
+        self.nodes = list(nodes)
+        self.has_room = True
+        self.asked: list[Ask] = []
+        self.workers: dict[str, Hello | None] = {}  # None: it does not answer
+        self.runs: dict[
+            tuple[str, int], tuple[str, int]
+        ] = {}  # attempts: their worker, and the call that waits
+        self.changed = asyncio.Event()
+        self._line: asyncio.StreamWriter | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+
+    async def spawn(self) -> Line:
+        ours, its = socket.socketpair()
+        serving = asyncio.ensure_future(self._serve(its))
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
+        return Line(ours)
+
+    async def _serve(self, its: socket.socket) -> None:
+        reader, line = await asyncio.open_connection(sock=its)
+        self._line = line
+        frames = Frames()
+        while data := await reader.read(65_536):
+            for head, body in frames.feed(data):
+                ask = msgspec.json.decode(head, type=Ask)
+                self.asked.append(ask)
+                answer = getattr(self, f"_{ask.verb}")(ask, body)
+                if answer is not None:
+                    self.say(ask.number, answer)
+            self.changed.set()
+        line.close()
+
+    def say(self, number: int, body: Any = b"", **fault: str) -> None:
+        assert self._line is not None
+        told = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        if isinstance(body, Answer):
+            body.number, told = number, b""
+            self._line.write(frame(body))
+        else:
+            self._line.write(frame(Answer(number=number, **fault), told))
+
+    def die(self) -> None:
+        assert self._line is not None
+        self._line.close()
+
+    def end(self, task: str, outcome: Outcome = DONE) -> None:
+        _, number = self.runs[task, 1]
+        self.say(number, Over(outcome=outcome))
+
+    async def until(self, true: Callable[[], object]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not true():
+                self.changed.clear()
+                await self.changed.wait()
+
+    # ---- what is asked
+
+    def _join(self, ask: Ask, body: bytes) -> Any:
+        return Joined(version="2")
+
+    def _nodes(self, ask: Ask, body: bytes) -> Any:
+        return self.nodes
+
+    def _list(self, ask: Ask, body: bytes) -> Any:
+        return list(self.workers)
+
+    def _hire(self, ask: Ask, body: bytes) -> Any:
+        if not self.has_room:
+            return None
+        self.workers[ask.worker] = hello = Hello(node="n", node_id="n")
+        return hello
+
+    def _find(self, ask: Ask, body: bytes) -> Any:
+        if ask.worker not in self.workers:
+            return Answer(number=0, fault=GONE, error="the cluster knows it no longer")
+        return self.workers[ask.worker]
+
+    _meet = _find
+
+    def _kill(self, ask: Ask, body: bytes) -> Any:
+        self.workers.pop(ask.worker, None)
+        return b""
+
+    def _call(self, ask: Ask, body: bytes) -> Any:
+        if ask.method in ("run", "attach"):
+            letter = msgspec.json.decode(body, type=Errand if ask.method == "run" else Attempt)
+            self.runs[letter.task, letter.attempt] = (ask.worker, ask.number)
+        return b"" if ask.method in ("close", "recorded") else None
+
+
+class Rig:
+    def __init__(self, driver: StandIn, engine: RayEngine) -> None:
+        self.driver = driver
+        self.engine = engine
+        self.ended: dict[str, Outcome] = {}
+
+    def start(self, *tasks: str, host: str = "tools") -> None:
+        self.engine.start([job(task, host) for task in tasks])
+
+    async def outcome(self, task: str) -> Outcome:
+        await self.driver.until(lambda: task in self.ended)
+        return self.ended[task]
+
+    def reported(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
+        for one, outcome in ended:
+            assert one.task not in self.ended
+            self.ended[one.task] = outcome
+        self.driver.changed.set()
+
+
+def job(task: str, host: str = "tools") -> Job:
+    return Job(task, 1, "k", None, host, "default")
+
+
+def worker(name: str, host: str = "tools") -> str:
+    return f"{names_of(b'secret')}{host}/{name}"
+
+
+HOSTS = (Host("tools", "python", 4), Host("gpu", "python", 4, ray=RayNodes({"GPU": 1.0})))
+
+
+@asynccontextmanager
+async def opened(driver: StandIn, **settings: Any) -> AsyncIterator[Rig]:
+    there = {host.name: remote_host(host, "penstock.hosts.python:make") for host in HOSTS}
+
+    async def secret() -> bytes:
+        return b"secret"
+
+    look_s = settings.pop("look_s", PATIENCE_S)
+    cluster = Cluster(EngineSettings(type="ray", **settings), there, secret, {}, 10.0, look_s, driver.spawn)
+    rig: Rig
+    engine = RayEngine(
+        cluster, {}, {}, lambda ended: rig.reported(ended), lambda stall: None, SystemClock(), None, "tag"
+    )
+    rig = Rig(driver, engine)
+    await engine.open(1)
+    try:
+        yield rig
+    finally:
+        await engine.close()
+
+
+async def test_who_stops_puts_back_what_no_worker_has() -> None:
+    """Also what comes a little later, but for lanes that what runs cannot finish without."""
+    async with opened(StandIn(PLAIN)) as rig:
+        await rig.engine.adopt([])
+        rig.start("runs")
+        await rig.driver.until(lambda: rig.driver.runs)
+        rig.driver.has_room = False
+        rig.start("waits")
+        rig.engine.withdraw(["needed"])
+        rig.start("late")
+        for task in ("waits", "late"):
+            outcome = await rig.outcome(task)
+            assert (outcome.verdict, outcome.unbegun) == (Verdict.CANCELLED, True)
+        rig.engine.start([Job("needed", 1, "k", None, "tools", "needed")])
+        rig.driver.end("runs")
+        await rig.driver.until(lambda: ("needed", 1) in rig.driver.runs)
+        rig.driver.end("needed")
+        assert [await rig.outcome("runs"), await rig.outcome("needed")] == [DONE, DONE]
+
+
+async def test_hosts_are_down_until_the_cluster_is_reached() -> None:
+    driver = StandIn(PLAIN)
+    async with opened(driver, look_s=0.0) as rig:
+        not_yet = "the Ray cluster has not answered yet"
+        assert rig.engine.down() == {"tools": not_yet, "gpu": not_yet}
+        await rig.engine.adopt([])
+        await driver.until(lambda: any(ask.verb == "list" for ask in driver.asked))
+        assert rig.engine.down().keys() == {"gpu"}
+        assert (await rig.engine.check("tools")).up
+
+
+async def test_what_no_node_can_serve_goes_back_and_a_node_is_asked_for_while_it_is_wanted() -> None:
+    """Only when it was told that the host is down: else it would come again at once."""
+    driver = StandIn(PLAIN)
+    async with opened(driver) as rig:
+        await rig.engine.adopt([])
+        driver.has_room = False
+        rig.start("t", host="gpu")
+        wants = (
+            "waits for a Ray node with GPU = 1; the one there is has not: start one, or change hosts.gpu.ray"
+        )
+        health = await rig.engine.check("gpu")
+        assert (health.up, health.detail, rig.ended) == (False, wants, {})
+        assert not (await rig.engine.check("gpu")).up
+        outcome = await rig.outcome("t")
+        assert (outcome.verdict, outcome.unbegun, outcome.error) == (Verdict.CANCELLED, True, wants)
+
+        def hired() -> list[str]:
+            return [ask.worker for ask in driver.asked if ask.verb == "hire"]
+
+        rig.engine.want("gpu")
+        rig.engine.want("tools")
+        assert (await rig.engine.check("tools")).up
+        assert len(hired()) == 1, "one is asked for already, and nodes for the other are there"
+        driver.nodes.append(GPU)
+        driver.has_room = True
+        assert (await rig.engine.check("gpu")).up
+        driver.nodes.pop()
+    driver = StandIn(PLAIN)
+    async with opened(driver, start_s=0.1) as rig:
+        await rig.engine.adopt([])
+        driver.has_room = False
+        assert not (await rig.engine.check("gpu")).up
+        for count in (1, 2):  # each waits for `start_s`
+            rig.engine.want("gpu")
+            await driver.until(lambda count=count: len(hired()) == count)  # type: ignore[misc]
+            await driver.until(lambda count=count: _killed(driver) == count)  # type: ignore[misc]
+        assert rig.ended == {}
+
+
+def _killed(driver: StandIn) -> int:
+    return sum(ask.verb == "kill" for ask in driver.asked)
