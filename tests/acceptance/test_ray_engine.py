@@ -261,7 +261,8 @@ async def test_a_worker_that_hangs_is_killed_and_what_it_had_is_lost(
     await killed(dead)
     os.kill(caller.pid, signal.SIGSTOP)
     monkeypatch.setattr(ray_engine, "_ASK_S", 0.5)
-    make = on_ray(per_worker=1, start_s=1.0, look_s=0.0)
+    monkeypatch.setattr(ray_engine, "_SILENT_S", 1.0)
+    make = on_ray(per_worker=1, look_s=0.0)
     async with Rig(host, make=make, tag=dead.tag, term=2) as leader:
         leader.started = list(dead.started)
         assert await leader.engine.adopt(leader.started) == {("hung", 1)}

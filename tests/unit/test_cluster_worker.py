@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -80,4 +81,4 @@ def test_a_worker_that_is_killed_leaves_no_folder_behind(tmp_path: Path) -> None
     end = time.monotonic() + 30
     while list(tmp_path.iterdir()):
         assert time.monotonic() < end
-        time.sleep(0.05)
+        threading.Event().wait(0.05)

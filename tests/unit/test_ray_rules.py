@@ -9,12 +9,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+import pytest
 
 from penstock.clock import SystemClock
 from penstock.config.engine import EngineSettings
+from penstock.engine import ray as ray_engine
 from penstock.engine.cluster.driver_letters import Joined, Node
-from penstock.engine.cluster.frames import GONE, Answer, Ask, Frames, frame
-from penstock.engine.cluster.letters import Attempt, Errand, Hello, Over
+from penstock.engine.cluster.frames import GONE, REFUSED, Answer, Ask, Frames, frame
+from penstock.engine.cluster.letters import Attempt, Hello, Over, Standing
 from penstock.engine.cluster.link import Line
 from penstock.engine.cluster.remote import remote_host
 from penstock.engine.ray import Cluster, RayEngine, names_of
@@ -33,6 +35,7 @@ class StandIn:
     def __init__(self, *nodes: Node) -> None:
         self.nodes = list(nodes)
         self.has_room = True
+        self.is_away = False
         self.asked: list[Ask] = []
         self.workers: dict[str, Hello | None] = {}  # None: it does not answer
         self.runs: dict[
@@ -89,6 +92,8 @@ class StandIn:
     # ---- what is asked
 
     def _join(self, ask: Ask, body: bytes) -> Any:
+        if self.is_away:
+            return Answer(number=0, fault=REFUSED, error="away")
         return Joined(version="2")
 
     def _nodes(self, ask: Ask, body: bytes) -> Any:
@@ -116,7 +121,7 @@ class StandIn:
 
     def _call(self, ask: Ask, body: bytes) -> Any:
         if ask.method in ("run", "attach"):
-            letter = msgspec.json.decode(body, type=Errand if ask.method == "run" else Attempt)
+            letter = msgspec.json.decode(body, type=Attempt)  # an errand has more
             self.runs[letter.task, letter.attempt] = (ask.worker, ask.number)
         return b"" if ask.method in ("close", "recorded") else None
 
@@ -245,3 +250,55 @@ async def test_what_no_node_can_serve_goes_back_and_a_node_is_asked_for_while_it
 
 def _killed(driver: StandIn) -> int:
     return sum(ask.verb == "kill" for ask in driver.asked)
+
+
+async def test_a_lost_driver_costs_nothing_that_runs_and_what_waits_goes_back_when_the_host_is_down() -> None:
+    """The next driver finds the worker, which is asked for the same attempt once more."""
+    driver = StandIn(PLAIN)
+    async with opened(driver) as rig:
+        await rig.engine.adopt([])
+        rig.start("runs")
+        await driver.until(lambda: driver.runs)
+        (name,) = driver.workers
+        driver.has_room = False
+        rig.start("waits")
+        asked = len(driver.asked)
+        driver.die()
+        await driver.until(lambda: any(ask.method == "run" for ask in driver.asked[asked:]))
+        assert [ask.worker for ask in driver.asked[asked:] if ask.method == "run"] == [name]
+        assert rig.ended == {}, "the cluster is back before anybody was told that it was away"
+        driver.end("runs")
+        await driver.until(lambda: len(driver.runs) == 2)
+        driver.is_away = True
+        rig.start("next")
+        driver.die()
+        await driver.until(lambda: not rig.engine._link.is_up)
+        first = await rig.engine.check("tools")
+        assert not first.up
+        assert rig.ended == {"runs": DONE}
+        await rig.engine.check("tools")
+        assert (await rig.outcome("next")).unbegun
+        driver.is_away = False
+        asked = len(driver.asked)
+        await driver.until(lambda: any(ask.method == "run" for ask in driver.asked[asked:]))
+        driver.end("waits")
+        assert await rig.outcome("waits") == DONE
+
+
+async def test_a_worker_that_is_silent_delays_only_what_it_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_engine, "_ASK_S", 0.05)
+    driver = StandIn(PLAIN)
+    well = Hello(attempts=[Standing("found", 1, False)])
+    driver.workers = {worker("hung"): None, worker("well", "gpu"): well}
+    async with opened(driver, look_s=0.0) as rig:
+        claimed = [job("may run"), job("lost", "gpu"), job("found", "gpu")]
+        adopted = await rig.engine.adopt(claimed)
+        if ("lost", 1) in adopted:
+            assert (await rig.outcome("lost")).orphaned
+        assert not _killed(driver), "the other may still run"
+        monkeypatch.setattr(ray_engine, "_SILENT_S", 0.0)
+        assert (await rig.outcome("may run")).orphaned
+        assert _killed(driver)
+        await driver.until(lambda: ("found", 1) in driver.runs)
+        driver.end("found")
+        assert await rig.outcome("found") == DONE

@@ -38,6 +38,7 @@ _NAMESPACE = "penstock"
 _ASK_S = 5.0  # for workers to say what they have, and for the cluster to name its nodes
 _LOOK_S = 3.0  # a new dispatcher does not wait longer for its cluster and its workers before it dispatches,
 _LOOK_LEAST_S = 1.0  # nor less, whatever took it so long
+_SILENT_S = 60.0  # a worker of an earlier dispatcher that has not answered for so long is killed
 _CHECK_S = 10.0
 _AGAIN_S = 0.5
 _NOT_YET = "the Ray cluster has not answered yet"
@@ -72,7 +73,8 @@ class RayEngine(LocalEngine):
         self._silent: dict[str, float] = {}  # workers that do not answer, and since when
         self._withdrawn = False
         self._nodes: list[Node] | None = None  # as they were told first
-        self._unfit: set[str] = set()  # hosts whose last check has told that no node can serve them
+        self._told_down: set[str] = set()  # hosts that were by their last check,
+        self._unfit: set[str] = set()  # and those that no node could serve
 
     async def open(self, term: int = 0) -> None:
         await super().open(term)
@@ -214,10 +216,14 @@ class RayEngine(LocalEngine):
                 told = await asyncio.gather(*(self._meet(name) for name in names))
                 unwanted += sum(count or 0 for count in told)
                 names = [name for name, count in zip(names, told, strict=True) if count is None]
+            if names is not None:
+                self._give_up_claims({self._host_of(name) for name in names})
             if names is None or names:
                 await asyncio.sleep(_AGAIN_S)
-        self._give_up_claims()
         return unwanted
+
+    def _host_of(self, worker: str) -> str:
+        return worker.removeprefix(self._names).rpartition("/")[0]
 
     async def _changed_within(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
@@ -239,7 +245,7 @@ class RayEngine(LocalEngine):
             return 0
         if answer.fault:
             return None
-        pool = self._pools.get(name.removeprefix(self._names).rpartition("/")[0])
+        pool = self._pools.get(self._host_of(name))
         hello = msgspec.json.decode(body, type=Hello)
         if pool is None or hello.version != VERSION:
             _log.warning("a Ray worker of another version, or of a host that is no more, is ended: %s", name)
@@ -250,15 +256,17 @@ class RayEngine(LocalEngine):
     def _not_answered(self, name: str) -> None:
         """One that hangs may run what was claimed: in the end it is killed, and then certainly nothing does."""
         now = self._loop.time()
-        if now - self._silent.setdefault(name, now) >= self._cluster.settings.start_s:
+        if now - self._silent.setdefault(name, now) >= _SILENT_S:
             _log.error("a Ray worker of an earlier dispatcher does not answer, and is killed: %s", name)
             self._link.ask(Ask(number=0, verb="kill", worker=name), b"", lambda answer, body: None)
 
-    def _give_up_claims(self) -> None:
-        """Nobody has these. Known in time, they were never adopted; later, they were lost: one fault of a host."""
-        claimed, self._claimed = self._claimed, {}
+    def _give_up_claims(self, silent: Collection[str]) -> None:
+        """Nobody has these, but on hosts that have silent workers. Known in time, they were never adopted; later,
+        they were lost: one fault of a host."""
+        claimed = {key: run for key, run in self._claimed.items() if run.job.host not in silent}
         hit: set[str] = set()
         for key, run in claimed.items():
+            del self._claimed[key]
             if self._adopting:
                 self._live.pop(key, None)
                 self._absent.add(key)
@@ -276,11 +284,9 @@ class RayEngine(LocalEngine):
 
     def _relinked(self) -> None:
         self._changes.set()
-        for pool in self._pools.values():
-            if self._link.is_up:
+        if self._link.is_up:
+            for pool in self._pools.values():
                 pool.linked()
-            else:
-                pool.unlinked()
 
     def watched(self) -> Mapping[str, float]:
         here = {name: every_s for name, every_s in super().watched().items() if name not in self._pools}
@@ -309,6 +315,17 @@ class RayEngine(LocalEngine):
         remote = self._cluster.hosts.get(host)
         if remote is None:
             return await super().check(host)
+        health = await self._examined(remote)
+        if health.up:
+            self._told_down.discard(host)
+        else:
+            if host in self._told_down:  # everybody knows by now: what goes back does not come again at once
+                self._pools[host].put_back(health.detail)
+            self._told_down.add(host)
+        return health
+
+    async def _examined(self, remote: RemoteHost) -> Health:
+        self._unfit.discard(remote.host.name)
         if not self._link.is_up and not self._link.why_down:
             await self._changed_within(_ASK_S)
         if not self._link.is_up:
@@ -322,13 +339,9 @@ class RayEngine(LocalEngine):
             return Health(False, answer.error if answer.fault != CUT else self._link.why_down)
         nodes = msgspec.json.decode(body, type=list[Node])
         if fit := _fit(remote, nodes):
-            self._unfit.discard(host)
             return Health(True, f"Ray {self._link.joined.version}: {fit} of {len(nodes)} nodes")
-        why = fits_nowhere(remote, len(nodes))
-        if host in self._unfit:  # it has been told that the host is down: nothing that goes back comes again
-            self._pools[host].put_back(why)
-        self._unfit.add(host)
-        return Health(False, why)
+        self._unfit.add(remote.host.name)
+        return Health(False, fits_nowhere(remote, len(nodes)))
 
 
 def _fit(remote: RemoteHost, nodes: Sequence[Node]) -> int:

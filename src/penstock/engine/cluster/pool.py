@@ -152,19 +152,11 @@ class WorkerPool:
         self.crew.find_all()
         self._fill()
 
-    def unlinked(self) -> None:
-        """What has not begun does not wait for the cluster; what runs there goes on."""
-        waiting, self._waiting = self._waiting, {}
-        for run in waiting:
-            self._finished(run, Outcome(Verdict.HOST, error=self._link.why_down))
-
     # ---- attempts
 
     def _fill(self) -> None:
         """Give work to those who have room, and hire for the rest."""
         if not self._link.is_up or self._closing:
-            if self._link.why_down:
-                self.unlinked()
             return
         free = self.crew.free
         while self._waiting and free:
