@@ -24,7 +24,15 @@ import httpx
 import pytest
 
 import penstock
-from penstock.errors import AlreadyOwned, DispatcherError, StoreError, StoreLocked, UsageError
+from penstock.cli.app import main
+from penstock.errors import (
+    AlreadyOwned,
+    DispatcherError,
+    StoreError,
+    StoreLocked,
+    StoreRefused,
+    UsageError,
+)
 from penstock.model import State, Task
 from penstock.store import postgres_database, postgres_link
 from penstock.store.base import Store, StoredEvent, TaskFilter
@@ -415,7 +423,10 @@ async def test_a_promoted_standby_is_gone_on_with(tmp_path: Path) -> None:
             assert Counter(e.type for e in await all_events(store) if e.task)["ended"] == 10
 
 
-async def test_a_server_without_a_connection_left_says_so(server: PostgresServer) -> None:
+async def test_a_server_without_a_connection_left_says_so(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PostgresDatabase, "patience_s", 0.3)
     server.sql("CREATE ROLE few LOGIN SUPERUSER CONNECTION LIMIT 0")
     server.sql("ALTER ROLE few NOSUPERUSER")
     with pytest.raises(StoreError, match="no connection left; raise max_connections"):
@@ -469,7 +480,7 @@ async def test_who_is_not_let_in_is_told_without_the_password(
     for place, told, patience_s in (
         (wrong, "does not let this user in", 1e6),  # at once: it would be so for ever
         (right.replace("/postgres?", "/nowhere?"), "no such database", 1e6),
-        (right.replace("127.0.0.1", "no.such.host.invalid"), "cannot be reached", 1e6),
+        (right.replace("127.0.0.1", "no.such.host.invalid"), "cannot be reached", 0.3),
         (right.replace(f":{server.port}/", ":1/"), "cannot be reached", 0.3),
     ):
         monkeypatch.setattr(PostgresDatabase, "patience_s", patience_s)
@@ -479,10 +490,10 @@ async def test_who_is_not_let_in_is_told_without_the_password(
         assert "\n" not in str(refusal.value)
 
 
-async def test_who_may_only_read_reads(
+async def test_who_may_only_read_reads_and_is_told_what_it_lacks(
     server: PostgresServer, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PostgresDatabase, "patience_s", 0.3)
+    monkeypatch.setattr(PostgresDatabase, "patience_s", 1e6)  # it is told at once: waiting would not help
     schema = url.partition("schema=")[2]
     async with opened(PostgresStore(url)) as store:
         epoch, _ = await store.acquire(ME, T0)
@@ -494,8 +505,49 @@ async def test_who_may_only_read_reads(
             owner = await other.owned_by()
             assert owner is not None
             assert owner.number == epoch.number
-            with pytest.raises(StoreError, match="refuses a right"):
+            with pytest.raises(StoreRefused, match="refuses a right") as refusal:
                 await other.submit(tasks(1))
+            server.sql(str(refusal.value).partition("; ")[2])
+            await other.submit(tasks(1))
+
+
+def test_a_dispatcher_without_rights_leaves_at_once(
+    server: PostgresServer, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Alone or beside another: it can never lead, so it does not stand by."""
+    schema = url.partition("schema=")[2]
+    config = tmp_path / "penstock.toml"
+    config.write_text('[hosts.h]\ntype = "simulated"\nserves = ["k"]\n[server]\nport = 0\nboard = false\n')
+    server.sql("CREATE ROLE onlooker LOGIN")
+
+    def ends(command: str, place: str) -> str:
+        capsys.readouterr()
+        assert main(["-c", str(config), "--set", f"store={place}", *command.split()]) == 3
+        return capsys.readouterr().err.splitlines()[-1]
+
+    place = url.replace("postgres@", "onlooker@")
+    assert ends("work", place).endswith("; GRANT CREATE ON DATABASE postgres TO onlooker")
+    assert main(["-c", str(config), "--set", f"store={url}", "status"]) == 0
+    server.sql(f"GRANT USAGE ON SCHEMA {schema} TO onlooker")
+    server.sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO onlooker")
+    grant = (
+        f"; GRANT ALL ON SCHEMA {schema} TO onlooker; GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO onlooker"
+    )
+    for command in ("work", "serve", "submit k"):
+        assert ends(command, place).endswith(grant)
+    leading = subprocess.Popen(
+        [sys.executable, "-m", "penstock", "-c", str(config), "--set", f"store={url}", "work"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert leading.stderr is not None
+        assert any("ready" in line for line in leading.stderr)
+        for command in ("work", "serve"):
+            assert ends(command, place).endswith(grant)
+    finally:
+        leading.terminate()
+        leading.communicate()
 
 
 def self_signed(folder: Path, name: str, *about: str) -> Path:

@@ -98,6 +98,17 @@ def test_the_command_takes_urls_and_shows_no_password(cli: Cli) -> None:
     assert cli.good("tasks", "--json", "--set", "store=back.db").json == before
 
 
+def test_where_there_is_no_store_none_is_copied_and_none_is_made(cli: Cli) -> None:
+    place, schema = postgres_rig.fresh_url(), postgres_rig.fresh_schema()
+    there = f"{place.partition('?')[0]}?schema={schema}"
+    for _ in range(2):  # the first time changed nothing
+        said = cli("store", "copy", there, "new.db")
+        assert (said.status, said.out) == (3, "")
+        (told,) = said.told
+        assert f": there is no store in schema {schema}; name the database and ?schema=" in told
+    assert not (cli.folder / "new.db").exists()
+
+
 def test_the_past_is_told_in_the_same_words(cli: Cli) -> None:
     url = postgres_rig.fresh_url()
     lines = [f'{{"kind": "summarize", "id": "t{n}", "payload": {{"n": {n}}}}}' for n in range(6)]

@@ -17,7 +17,7 @@ import pytest
 
 from penstock.dispatcher.leadership import Heard, Leadership
 from penstock.dispatcher.loop import Dispatcher
-from penstock.errors import AlreadyOwned
+from penstock.errors import AlreadyOwned, StoreRefused
 from penstock.model import State, Task
 from penstock.store.base import Epoch, Owner
 from penstock.store.sqlite import SQLiteStore
@@ -377,6 +377,51 @@ async def test_who_is_to_stop_while_it_takes_over_does_not_wait_for_a_store_that
             running = asyncio.create_task(leadership.run(lead))
             await taking_over.wait()
             leadership.stop()
+            leadership.stop()
+            await running
+    finally:
+        await store.close()
+
+
+class Strict(SQLiteStore):
+    """A store that lets somebody write for a while."""
+
+    refuses = True
+    refusals = 0
+
+    async def lease(self, name: str, owner: str, ttl_s: float, note: str = "") -> bool:
+        if self.refuses:
+            self.refusals += 1
+            raise StoreRefused("it refuses a right; grant it")
+        return await super().lease(name, owner, ttl_s, note)
+
+
+@pytest.mark.parametrize("was_able", [False, True])
+async def test_a_standby_that_may_not_write_leaves_unless_it_once_could(
+    tmp_path: Path, was_able: bool
+) -> None:
+    """One that comes without the right can never lead; one that loses it may get it back."""
+    (tmp_path / "penstock.toml").write_text('[hosts.h]\ntype = "simulated"\nserves = ["k"]\n')
+    config = read_config(tmp_path / "penstock.toml")
+    store = Strict(str(tmp_path / "penstock.db"))
+    store.refuses = not was_able
+    await store.open()
+
+    async def lead(dispatcher: Dispatcher, ready: Any) -> None:
+        raise AlreadyOwned("by another")
+
+    heard = Heard(on_standby=lambda epoch: None)
+    leadership = Leadership(store, lambda: make_dispatcher(config, store, "test"), heard, takes_turns=True)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            if not was_able:
+                with pytest.raises(StoreRefused):
+                    await leadership.run(lead)
+                return
+            running = asyncio.create_task(leadership.run(lead))
+            await until(lambda: store.leases("standby/"))
+            store.refuses = True
+            await until(lambda: store.refusals >= 2)
             leadership.stop()
             await running
     finally:

@@ -58,11 +58,17 @@ def test_json_names_rows_and_hashes(cli: Cli) -> None:
 
 def test_refusals_change_nothing(cli: Cli) -> None:
     cli.good("submit", "summarize", "{}")
-    (told,) = cli.bad("store", "copy", "none.db", "new.db")
-    assert f"FROM: there is no store {cli.folder / 'none.db'}" in told
+    (cli.folder / "empty.db").touch()
+    for none in ("none.db", "empty.db"):
+        said = cli("store", "copy", none, "new.db")
+        assert said.status == 3
+        assert said.told == [
+            f"penstock: {cli.folder / none}: there is no store; name the file that `store` in the config names"
+        ]
     (told,) = cli.bad("store", "copy", "penstock.db", "./penstock.db")
     assert "FROM and TO are the same store" in told
     assert not (cli.folder / "none.db").exists()
+    assert (cli.folder / "empty.db").read_bytes() == b""
     assert not (cli.folder / "new.db").exists()
     cli.good("store", "copy", "penstock.db", "new.db")
     (told,) = cli.bad("store", "copy", "penstock.db", "new.db")

@@ -72,8 +72,8 @@ class FarDatabase(SQLiteDatabase):
         self.patience_s = patience_s
         self.faults = Faults()
 
-    def open_writing(self) -> SQLiteWriting:
-        session = super().open_writing()
+    def open_writing(self, *, makes: bool = True) -> SQLiteWriting:
+        session = super().open_writing(makes=makes)
         session.__class__ = Shaky
         assert isinstance(session, Shaky)
         session.faults = self.faults

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,7 +56,7 @@ def copy(
     from penstock.store.copying import copy_store
 
     begun = time.monotonic()
-    databases = _database("FROM", source), _database("TO", target)
+    databases = _database(source), _database(target)
     if databases[0].name == databases[1].name:
         raise UsageError(f"FROM and TO are the same store, {databases[0].name}; name another one to copy to")
     display = _Display(is_quiet=as_json and not sys.stderr.isatty())
@@ -69,16 +68,12 @@ def copy(
     return 0
 
 
-def _database(which: str, place: str) -> Database:
+def _database(place: str) -> Database:
     from penstock.config.postgres_place import is_mistyped
     from penstock.wiring import open_database
 
     if "://" not in place and not is_mistyped(place):
         place = os.path.abspath(os.path.expanduser(place))
-        if which == "FROM" and not Path(place).exists():
-            raise UsageError(
-                f"FROM: there is no store {place}; name the file that `store` in the config names"
-            )
     return open_database(place)
 
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from penstock.diagnosis.history import Epoch
 from penstock.dispatcher.loop import Dispatcher
-from penstock.errors import AlreadyOwned, DispatcherError, StoreError
+from penstock.errors import AlreadyOwned, DispatcherError, StoreError, StoreRefused
 from penstock.store.base import Store
 from penstock.store.standbys import PREFIX
 
@@ -72,6 +72,9 @@ class Leadership:
         self._changed = asyncio.Event()  # our role has
         self._since = time.time()
         self._complained = ""
+        self._me = secrets.token_hex(4)
+        self._is_shown = False
+        self._is_able = False  # the store let us write: if it does no more, that may be mended
 
     @property
     def leads(self) -> bool:
@@ -122,6 +125,8 @@ class Leadership:
             except StoreError as error:
                 if self._running is not None and self._running.epoch is not None:
                     raise
+                if isinstance(error, StoreRefused) and not self._is_able:
+                    raise  # it can never lead
                 self._complain(error)
                 await self._pause(_AWAY_S)
             await self._stand_by()
@@ -149,6 +154,7 @@ class Leadership:
                 self._next = None  # the next term has another
 
     def _ready(self) -> None:
+        self._is_able = True
         self._take_role(leads=True)
         for _ in range(min(self._stops, 2)):  # what was asked while it took over
             assert self._running is not None
@@ -174,6 +180,8 @@ class Leadership:
         if not self._stands_by and self._heard.tidy is not None:
             await self._heard.tidy()
         self._take_role(leads=False)
+        if not self._is_able:
+            await self._try_out()
         while not self._stopped.is_set():
             try:
                 epoch = await self._store.owned_by()
@@ -187,6 +195,15 @@ class Leadership:
             except StoreError as error:
                 self._complain(error)
                 await self._pause(_AWAY_S)
+
+    async def _try_out(self) -> None:
+        """Who may not write is told now, and not when it has to take over."""
+        try:
+            await self._show_role()
+        except StoreRefused:
+            raise
+        except StoreError as error:
+            self._complain(error)
 
     def _complain(self, error: StoreError) -> None:
         """Once, however often it is tried, until it is something else."""
@@ -215,25 +232,27 @@ class Leadership:
 
     async def _show(self) -> None:
         """A lease says that we stand by, for as long as we do."""
-        me = secrets.token_hex(4)
-        name = PREFIX + me
-        is_shown = False
         try:
             while True:
                 self._changed.clear()
                 with suppress(StoreError):
-                    if self._stands_by:
-                        is_shown = await self._store.lease(name, me, _TTL_S, self._note())
-                    elif is_shown:
-                        is_shown = not await self._store.end_lease(name, me)
+                    await self._show_role()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_SHOW_S):
                         await self._changed.wait()
         finally:
-            if is_shown:
+            if self._is_shown:
                 with suppress(StoreError, TimeoutError):
                     async with asyncio.timeout(_SHOW_S):
-                        await self._store.end_lease(name, me)
+                        await self._store.end_lease(PREFIX + self._me, self._me)
+
+    async def _show_role(self) -> None:
+        name = PREFIX + self._me
+        if self._stands_by:
+            self._is_shown = await self._store.lease(name, self._me, _TTL_S, self._note())
+            self._is_able = True
+        elif self._is_shown:
+            self._is_shown = not await self._store.end_lease(name, self._me)
 
     def _note(self) -> str:
         owner = self._owner

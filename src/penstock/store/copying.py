@@ -126,23 +126,24 @@ def copy_store(source: Database, target: Database, tell: Tell = lambda _: None) 
     """Blocks until it is done. Whatever it raises, the target is as it was."""
     with ExitStack() as stack:
         stack.callback(source.close)
-        reading = stack.enter_context(_Opened(source))
+        reading = stack.enter_context(_Opened(source, makes=False))
         stack.callback(target.close)
-        writing = stack.enter_context(_Opened(target))
+        writing = stack.enter_context(_Opened(target, makes=True))
         return _copied(reading, writing, tell)
 
 
 class _Opened:
     """A database with a transaction, owned while it lasts."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, makes: bool) -> None:
         self.database = database
+        self._makes = makes
         self.session: OwnSession
         self.loader: Loader
 
     def __enter__(self) -> _Opened:
         database = self.database
-        self.session = database.open_writing()
+        self.session = database.open_writing(makes=self._makes)
         try:
             with self.translating():
                 self.session.begin()

@@ -59,8 +59,11 @@ class Database(Protocol):
     @property
     def ownership(self) -> Ownership: ...
 
-    def open_writing(self) -> OwnSession:
-        """Called by the thread that writes; first, and once: the database is checked and brought up to date."""
+    def open_writing(self, *, makes: bool = True) -> OwnSession:
+        """Called by the thread that writes; first, and once: the database is checked and brought up to date.
+
+        Where there is no store yet it makes one; or refuses, and makes nothing.
+        """
 
     def open_reading(self) -> OwnSession:
         """Called by a thread that reads. What it begins sees one state, and can change nothing."""

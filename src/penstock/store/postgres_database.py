@@ -50,10 +50,10 @@ class PostgresDatabase:
         self.bells = PostgresBells(place, self._tag)
         self.ownership = PostgresOwnership(place, self._tag)
 
-    def open_writing(self) -> PostgresWriting:
+    def open_writing(self, *, makes: bool = True) -> PostgresWriting:
         link = Link(self._place, self._tag, _WRITING, _HANGS_S)
         try:
-            prepare(link, self._migrations, self.patience_s)
+            prepare(link, self._migrations, patience_s=self.patience_s, makes=makes)
             self.bells.open()
         except BaseException:
             link.close()

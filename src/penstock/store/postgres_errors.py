@@ -1,15 +1,22 @@
-"""What PostgreSQL and its driver say, in our words: what happened to which store, and what to do."""
+"""What PostgreSQL and its driver say, in our words: what happened to which store, and what to do.
+
+Three kinds need telling apart. A server that is away, full, read-only or busy is so for now: it is waited for. One
+that refuses (StoreRefused) does so until somebody changes it or the URL: who asks is told at once. What is wrong
+with a statement of ours (`is_defect`) nobody can mend by waiting or changing anything.
+"""
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import asyncpg
 
 from penstock.config.postgres_place import PostgresPlace
-from penstock.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked
+from penstock.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreRefused
 
 UNIQUE = "23505"
 NOT_AS_BELIEVED = "PS001"
@@ -21,10 +28,6 @@ _READ_ONLY = (
 # The first that the code begins with.
 _SAID = {
     "25006": _READ_ONLY,
-    "28": "does not let this user in ({detail}); check user and password (PGPASSWORD, a passfile) and pg_hba.conf",
-    "3D000": "has no such database; create it (createdb), or correct the URL",
-    "3F000": "has no such schema; create it, or let this user create it",
-    "42501": "refuses a right ({detail}); grant this user all on the schema and its tables",
     "53300": "has no connection left; raise max_connections, or put PgBouncer before it",
     "53200": "is out of memory; give the server more, or try again",
     "57014": "cancelled the statement ({detail}); try again, or raise statement_timeout",
@@ -36,15 +39,33 @@ _SAID = {
     "08": "broke the connection ({detail}); check the server and the network",
     "58": "cannot use its files ({detail}); look at the server's disk and log",
 }
+# So it is until somebody changes it.
+_REFUSED = {
+    "28": "does not let this user in ({detail}); check user and password (PGPASSWORD, a passfile) and pg_hba.conf",
+    "3D000": "has no such database; create it (createdb), or correct the URL",
+    "3F000": "has no such schema; create it, or let this user create it",
+    "42501": "refuses a right ({detail}); {grant}",
+}
+# What gives a right, by what the server says of the one that is missing.
+_ALL_IN_SCHEMA = (
+    "GRANT ALL ON SCHEMA {schema} TO {user}; GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {user}"
+)
+_GRANTS = {
+    "permission denied for database": "GRANT CREATE ON DATABASE {database} TO {user}",
+    "must be owner": "only the owner of the tables can bring them up to date: open the store as that user once",
+    "permission denied to create": _ALL_IN_SCHEMA,
+    "permission denied to": "dispatch as the same user everywhere, or GRANT pg_signal_backend TO {user}",
+    "must be a": "dispatch as the same user everywhere, or GRANT pg_signal_backend TO {user}",
+    "": _ALL_IN_SCHEMA,
+}
 _FULL = ("53100", "disk_full")
 _LOCKED = "55P03"
 _CORRUPT = "XX001", "XX002"
 # The statement or its values are at fault.
 _DEFECTS = ("22", "23", "26", "42", "0A", "21", "54")
 _RIGHTS = "42501"
-_GOING = ("57P01", "57P02", "57P03")  # shut down, crashed, not ready yet
-# Waiting helps with none of these: there is no such host, no right to the socket, no TLS.
-_NOT_AWAY = (socket.gaierror, PermissionError, ssl.SSLError)
+# There is no such host, no right to the socket, no TLS, or the driver cannot do what the URL asks for.
+_REFUSALS = (socket.gaierror, PermissionError, ssl.SSLError, asyncpg.ClientConfigurationError)
 
 
 def translated(place: PostgresPlace, error: Exception) -> StoreError:
@@ -62,12 +83,16 @@ def translated(place: PostgresPlace, error: Exception) -> StoreError:
             return StoreLocked(f"{name}: another process kept it locked too long; end that or try again")
         if code in _CORRUPT:
             return StoreCorrupt(f"{name}: its files are damaged ({detail}); restore a copy")
+        for beginning, said in _REFUSED.items():
+            if code.startswith(beginning):
+                grant = _grant(place, detail)
+                return StoreRefused(f"{name}: the server {said.format(detail=detail, grant=grant)}")
         for beginning, said in _SAID.items():
             if code.startswith(beginning):
                 return StoreError(f"{name}: the server {said.format(detail=detail)}")
         return StoreError(f"{name}: PostgreSQL says: {detail} ({code}); look at the server's log")
     if isinstance(error, ssl.SSLError):
-        return StoreError(
+        return StoreRefused(
             f"{name}: no TLS with the server ({detail}); check sslmode, sslrootcert and its certificate"
         )
     if isinstance(error, TimeoutError):
@@ -76,29 +101,45 @@ def translated(place: PostgresPlace, error: Exception) -> StoreError:
         return StoreError(
             f"{name}: no host is of the kind that target_session_attrs asks for; wait, or check the URL"
         )
+    kind = StoreRefused if isinstance(error, _REFUSALS) and not _is_passing(error) else StoreError
     if isinstance(error, OSError):
-        return StoreError(
-            f"{name}: the server cannot be reached ({detail}); check that it runs, host and port"
-        )
+        return kind(f"{name}: the server cannot be reached ({detail}); check that it runs, host and port")
+    if kind is StoreRefused:
+        return kind(f"{name}: the URL cannot be used ({detail}); correct it")
     return StoreError(f"{name}: the connection was lost ({detail}); check the server and the network")
-
-
-def is_away(error: Exception) -> bool:
-    """Whether the server may be back in a moment, as in a restart; nothing is wrong with what we ask."""
-    if getattr(error, "sqlstate", None) in _GOING or isinstance(error, asyncpg.PostgresConnectionError):
-        return True
-    return isinstance(error, OSError) and not isinstance(error, _NOT_AWAY)
 
 
 def is_defect(error: Exception) -> bool:
     code: Any = getattr(error, "sqlstate", None)
     if isinstance(code, str) and code:
         return code.startswith(_DEFECTS) and code != _RIGHTS
-    return isinstance(error, asyncpg.InternalClientError)
+    # No host is the primary: one may soon be.
+    passing = asyncpg.TargetServerAttributeNotMatched
+    return isinstance(error, asyncpg.InternalClientError) and not isinstance(error, passing)
 
 
 def is_conflict(error: Exception) -> bool:
     return getattr(error, "sqlstate", None) in (UNIQUE, NOT_AS_BELIEVED)
+
+
+def _is_passing(error: Exception) -> bool:
+    """A name server that does not answer, as opposed to one that knows no such host."""
+    return isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
+
+
+def _grant(place: PostgresPlace, detail: str) -> str:
+    """What its owner has to say to the server."""
+    url = urlsplit(place.dsn)
+    options = parse_qs(url.query)
+    user = unquote(url.netloc.rpartition("@")[0].partition(":")[0]) or options.get("user", [""])[0]
+    database = unquote(url.path.lstrip("/")) or options.get("dbname", ["DATABASE"])[0]
+    user = user or os.environ.get("PGUSER", "USER")
+    said = next(said for beginning, said in _GRANTS.items() if detail.startswith(beginning))
+    return said.format(schema=place.schema, user=_quoted(user), database=_quoted(database))
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() and name.islower() else '"' + name.replace('"', '""') + '"'
 
 
 def _line(error: Exception) -> str:

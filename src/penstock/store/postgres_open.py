@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from penstock.errors import StoreCorrupt, StoreError, StoreTooNew
-from penstock.store.postgres_errors import is_away, translated
+from penstock.errors import StoreCorrupt, StoreError, StoreRefused, StoreTooNew
+from penstock.store.postgres_errors import is_defect, translated
 from penstock.store.postgres_link import ERRORS, Link
 from penstock.store.postgres_statements import query
 from penstock.store.queries import sql_file
@@ -21,11 +21,11 @@ _STARTING_S = 60.0
 _BETWEEN_TRIES_S = 0.2
 
 
-def prepare(link: Link, migrations: Sequence[str] = MIGRATIONS, patience_s: float = 0.0) -> None:
-    """Bring the tables up to date; make them where there are none. Raises StoreError."""
+def prepare(link: Link, migrations: Sequence[str], *, patience_s: float, makes: bool) -> None:
+    """Bring the tables up to date; make them where there are none, or refuse. Raises StoreError."""
     try:
         _connect(link, patience_s)
-        _check(link, migrations)
+        _check(link, migrations, makes)
     except ERRORS as error:
         raise translated(link.place, error) from None
 
@@ -38,14 +38,15 @@ def _connect(link: Link, patience_s: float) -> None:
             link.connect()
             return
         except ERRORS as error:
-            is_starting = getattr(error, "sqlstate", None) == _STARTING
-            waits_s = _STARTING_S if is_starting else patience_s if is_away(error) else 0.0
+            waits_s = _STARTING_S if getattr(error, "sqlstate", None) == _STARTING else patience_s
+            if is_defect(error) or isinstance(translated(link.place, error), StoreRefused):
+                raise
             if time.monotonic() - began >= waits_s:
                 raise
             time.sleep(_BETWEEN_TRIES_S)
 
 
-def _check(link: Link, migrations: Sequence[str]) -> None:
+def _check(link: Link, migrations: Sequence[str], makes: bool) -> None:
     place = link.place
     table = f"{place.schema}.migrations"
     # In a transaction: behind a pool the next statement might reach another connection.
@@ -61,6 +62,11 @@ def _check(link: Link, migrations: Sequence[str]) -> None:
         raise StoreError(f"{place.name}: its encoding is {encoding}; create the database with encoding UTF8")
     version = _version(link, migrations) if is_there else 0
     link.script("COMMIT")
+    if version == 0 and not makes:
+        raise StoreError(
+            f"{place.name}: there is no store in schema {place.schema}; name the database and ?schema= that"
+            " `store` in the config names"
+        )
     if version < len(migrations):
         if is_standby:
             raise StoreError(f"{place.name}: a standby, which cannot be written; name the primary in the URL")

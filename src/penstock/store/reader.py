@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from penstock.errors import StoreCorrupt, StoreError, UsageError
+from penstock.errors import StoreCorrupt, StoreError, StoreRefused, UsageError
 from penstock.store.database import Database
 from penstock.store.session import OwnSession, Session
 from penstock.store.settling import settle
@@ -79,16 +79,16 @@ class Reader:
                     problem: StoreError = self._database.translated(error)
                     is_final = self._database.is_defect(error) or isinstance(problem, StoreCorrupt)
                 retry_s = min(_LAST_RETRY_S, retry_s * 2 or _FIRST_RETRY_S)
-                if is_final or not self._waits(reading) or self._stopping.wait(retry_s):
+                if is_final or not self._waits(reading, problem) or self._stopping.wait(retry_s):
                     return problem
         except UnicodeEncodeError as error:  # an id from a command line, in bytes that are no text
             return UsageError(f"{error.object!r} is not valid Unicode, so nothing here has that name")
         except Exception as error:  # noqa: BLE001 - it belongs to the caller, who gets it
             return error
 
-    def _waits(self, reading: _Reading) -> bool:
+    def _waits(self, reading: _Reading, problem: StoreError) -> bool:
         """Whether one that is away is waited for: by a client for a while, by an owner as long as it is one."""
-        if time.monotonic() < reading.until:
+        if time.monotonic() < reading.until and not isinstance(problem, StoreRefused):
             return True
         return self._database.patience_s > 0 and reading.is_owners is not None and reading.is_owners()
 

@@ -49,8 +49,8 @@ class SQLiteDatabase:
         # A store in memory has one connection for all threads, and a lock so that they take turns.
         self._shared: tuple[sqlite3.Connection, threading.Lock] | None = None
 
-    def open_writing(self) -> SQLiteWriting:
-        connection = open_for_writing(self._place)
+    def open_writing(self, *, makes: bool = True) -> SQLiteWriting:
+        connection = open_for_writing(self._place, makes=makes)
         if self._place.in_memory:
             self._shared = (connection, threading.Lock())
             return SQLiteWriting(connection, self.bells, self._shared[1])

@@ -53,15 +53,19 @@ class Place:
         return self.path == MEMORY
 
 
-def open_for_writing(place: Place) -> sqlite3.Connection:
+def open_for_writing(place: Place, *, makes: bool = True) -> sqlite3.Connection:
     """The writing connection, after checking that the file is ours and bringing it up to date."""
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old; Penstock needs 3.33 or newer")
     if not place.in_memory:
         _check_path(place.path)
+        if not makes and not os.path.exists(place.path):
+            raise _none_there(place)
     connection = _connect(place)
     try:
         version = _check_ours(place, connection)
+        if version == 0 and not makes:
+            raise _none_there(place)
         _prepare(place, connection)
         if version < len(place.migrations):
             _migrate(place, connection)
@@ -131,6 +135,10 @@ def _check_path(path: str) -> None:
         raise StoreError(
             f"{path}: its folder cannot be written; give yourself permission, or choose another path"
         )
+
+
+def _none_there(place: Place) -> StoreError:
+    return StoreError(f"{place.path}: there is no store; name the file that `store` in the config names")
 
 
 def _connect(place: Place) -> sqlite3.Connection:

@@ -20,7 +20,7 @@ from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from penstock.errors import DispatcherError, PenstockError, StoreCorrupt, StoreError
+from penstock.errors import DispatcherError, PenstockError, StoreCorrupt, StoreError, StoreRefused
 from penstock.scheduling.messages import Decision
 from penstock.store.bell import Ring
 from penstock.store.database import Database
@@ -211,7 +211,8 @@ class Writer:
             defect = self._database.is_defect(error)
             if defect and all(job.kept for job in group):
                 raise  # trying again for ever would not help, and would hide it
-            return self._put_off(group, self._database.translated(error), is_final=defect)
+            problem = self._database.translated(error)
+            return self._put_off(group, problem, is_final=defect or isinstance(problem, StoreRefused))
         if not is_sure:
             self._doubt = _Doubt(group, results)
             return None

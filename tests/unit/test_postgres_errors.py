@@ -1,0 +1,83 @@
+"""What PostgreSQL says is sorted: what passes is waited for, what somebody must change is told at once."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+import asyncpg
+import pytest
+
+from penstock.config.postgres_place import postgres_place
+from penstock.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreRefused
+from penstock.store.postgres_errors import is_defect, translated
+
+PLACE = postgres_place("postgresql://Anna:secret@db.example/lab?schema=queue")
+
+
+def said(code: str, words: str = "words") -> Exception:
+    error: Exception = type("Said", (asyncpg.PostgresError,), {"sqlstate": code})(words)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (said("28P01"), StoreRefused),
+        (said("28000"), StoreRefused),
+        (said("3D000"), StoreRefused),
+        (said("3F000"), StoreRefused),
+        (said("42501"), StoreRefused),
+        (socket.gaierror(socket.EAI_NONAME, "no such name"), StoreRefused),
+        (PermissionError(13, "no"), StoreRefused),
+        (ssl.SSLError("no"), StoreRefused),
+        (asyncpg.ClientConfigurationError("no"), StoreRefused),
+        (socket.gaierror(socket.EAI_AGAIN, "later"), StoreError),
+        (ConnectionRefusedError(111, "no"), StoreError),
+        (TimeoutError(), StoreError),
+        (asyncpg.TargetServerAttributeNotMatched("no primary"), StoreError),
+        (asyncpg.ConnectionDoesNotExistError("gone"), StoreError),
+        (said("08006"), StoreError),
+        (said("25006"), StoreError),
+        (said("40001"), StoreError),
+        (said("53200"), StoreError),
+        (said("53300"), StoreError),
+        (said("57014"), StoreError),
+        (said("57P01"), StoreError),
+        (said("57P03"), StoreError),
+        (said("58030"), StoreError),
+        (said("53100"), StoreFull),
+        (said("55P03"), StoreLocked),
+        (said("XX001"), StoreCorrupt),
+    ],
+)
+def test_what_it_says_is_of_one_kind(error: Exception, kind: type[StoreError]) -> None:
+    told = translated(PLACE, error)
+    assert type(told) is kind
+    assert not is_defect(error)
+    assert "; " in str(told)
+    assert "secret" not in str(told)
+
+
+@pytest.mark.parametrize("code", ["22003", "23505", "42601", "42P01", "0A000"])
+def test_what_is_wrong_with_a_statement_is_a_defect(code: str) -> None:
+    assert is_defect(said(code))
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("permission denied for database lab", 'GRANT CREATE ON DATABASE lab TO "Anna"'),
+        (
+            "permission denied for table heads",
+            'GRANT ALL ON SCHEMA queue TO "Anna"; GRANT ALL ON ALL TABLES IN SCHEMA queue TO "Anna"',
+        ),
+        ("must be owner of table tasks", "open the store as that user once"),
+        ("permission denied to terminate process", 'GRANT pg_signal_backend TO "Anna"'),
+        ("must be a member of the role whose process is being terminated", "as the same user everywhere"),
+    ],
+)
+def test_a_missing_right_is_told_with_what_grants_it(words: str, remedy: str) -> None:
+    told = str(translated(PLACE, said("42501", words)))
+    assert f"({words}); " in told
+    assert remedy in told
