@@ -1,8 +1,8 @@
 """A process in the place of the board's: it tells what reached it, streams, floods, echoes and dies as it is asked.
 
 With `dies` as its argument it says a last word and ends before it listens, with `babbles` it says long things
-first, with `mute` nothing at all. It begins quickly: of what it is told it reads only where to listen, without the
-classes that the rest is made of.
+first, with `mute` nothing at all; with `waits FILE` it waits for its store until that file is there. It begins
+quickly: of what it is told it reads only where to listen, without the classes that the rest is made of.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -138,6 +140,9 @@ async def main() -> None:
         sys.exit("NoSuchThing: what it needs is not there <b>&")
     if sys.argv[1:] == ["babbles"]:
         print("a library is here\n" + "x" * 200_000, flush=True)
+    while sys.argv[1:2] == ["waits"] and not Path(sys.argv[2]).exists():  # noqa: ASYNC240 - nobody else is kept
+        print("waits: postgresql://db/x: nobody <is> there; check the server", flush=True)
+        time.sleep(0.05)  # noqa: ASYNC251
     if sys.argv[1:] == ["mute"]:
         os.close(1)
         await asyncio.Event().wait()

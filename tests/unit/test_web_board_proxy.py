@@ -175,6 +175,26 @@ async def test_one_that_cannot_begin_is_told_with_its_last_word(web: Web) -> Non
     assert "unsafe" not in page.headers["content-security-policy"]
 
 
+async def test_while_the_store_is_away_who_looks_is_told_why_until_it_is_back(
+    web: Web, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    back = tmp_path / "back"
+    web.parts.board._command = (*CHILD, "waits", str(back))
+    for _ in range(3):
+        page = await web.http.get("/board/", headers=HTML)
+        assert (page.status_code, page.headers["refresh"]) == (503, "2")
+        assert "The store is away" in page.text
+        assert "postgresql://db/x: nobody &lt;is&gt; there" in page.text
+        assert "check the server" in page.text
+        assert "loads again by itself" in page.text
+        assert (await web.get("/board/data/x", 503))["type"] == "store_failed"
+    back.touch()
+    while (await web.http.get("/board/x")).status_code != 201:
+        pass
+    (told,) = [one.message for one in caplog.records if one.name == "penstock.web"]
+    assert told == "the board waits for the store: postgresql://db/x: nobody <is> there; check the server"
+
+
 async def test_one_that_cannot_even_be_begun_leaves_the_server_at_work(web: Web) -> None:
     board = web.parts.board
     board._command, board._rests = ("/no/such/program",), Rests(failures=1)

@@ -2,7 +2,7 @@
 
 It listens in a folder that only this user may enter. It is told what to do by its stdin and ends when that does,
 so it is gone however we end. One that dies at once is begun again after a pause; after a few such, whoever looks is
-told so until the pause is over. Nothing starts while nobody looks.
+told so until the pause is over; so is who looks while it waits for the store. Nothing starts while nobody looks.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pathlib import Path
 import aiohttp
 
 from penstock.config import Config
-from penstock.web.board.program import READY, Told, socket_in
-from penstock.web.refusals import Refused, stopping
+from penstock.web.board.program import READY, WAITS, Told, socket_in
+from penstock.web.refusals import Refused, stopping, store_away
 
 COMMAND = (sys.executable, "-P", "-m", "penstock.web.board")
 _LONGEST_PATH = 100  # of a socket; the kernel's limit is a little more
@@ -81,7 +81,7 @@ class BoardProcess:
         self._news = asyncio.Event()  # set, and replaced, whenever something of the following changes
         self._link: Link | None = None
         self._child: Process | None = None
-        self._failure: Refused | None = None  # while it rests
+        self._failure: Refused | None = None  # while it rests, or waits for the store
         self._closed = False
         self._last_line = ""
 
@@ -194,7 +194,7 @@ class BoardProcess:
                     await self._introduce(child, path)
                     await child.wait()
             finally:
-                link, self._link, self._child = self._link, None, None
+                link, self._link, self._child, self._failure = self._link, None, None, None
                 self._tell()
                 if link is not None:
                     await link.http.close()
@@ -207,17 +207,28 @@ class BoardProcess:
             child.stdin.write(Told(self._config, path, self._server_url()).line())
             await child.stdin.drain()
         try:
-            async with asyncio.timeout(_START_S):
+            async with asyncio.timeout(_START_S) as limit:
                 async for text in _lines(child.stdout):
                     if text == READY:
-                        self._link = Link(_session(path))
+                        self._link, self._failure = Link(_session(path)), None
                         self._tell()
                         return
+                    if text.startswith(WAITS):
+                        self._wait_for_store(text.removeprefix(WAITS))
+                        limit.reschedule(asyncio.get_running_loop().time() + _START_S)
+                        continue
                     self._log(text)  # of a library that prints when it is imported
                 await child.wait()  # one that will never say it
         except TimeoutError:
             log.warning("the board's process did not listen within %g s and is ended", _START_S)
             _kill(child)
+
+    def _wait_for_store(self, why: str) -> None:
+        if self._failure is None or self._last_line != why:
+            log.warning("the board waits for the store: %s", why[:_SHOWN])
+        self._last_line = why
+        self._failure = store_away(why)
+        self._tell()
 
     async def _read_log(self, child: Process) -> None:
         """What it says, as lines of ours."""

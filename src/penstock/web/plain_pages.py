@@ -57,6 +57,9 @@ HEADERS = (
 )
 
 
+_AGAIN = "This page loads again by itself."
+
+
 def is_for_reading(scope: Scope) -> bool:
     """A person asks for a page, not a program for data."""
     if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
@@ -78,6 +81,9 @@ def failed_page(refused: Refused, anew: str = "") -> bytes:
     """`anew` is the address of the log-in, where another token would help."""
     remedy = f'<p class="soft">{_prose(refused.remedy)}</p>' if refused.remedy else ""
     title = "You may not see this" if refused.status == 403 else "The board is not there"
+    if "Refresh" in refused.headers:
+        title = "The store is away"
+        remedy += f"<p>{_AGAIN}</p>"
     out = f'<p><a href="{anew}">Log in with another token</a></p>' if anew else ""
     return document(title, f"<h1>{title}</h1><p>{_prose(refused.message)}</p>{remedy}{out}")
 
@@ -90,7 +96,7 @@ def _prose(text: str) -> str:
 def starting_page() -> bytes:
     return document(
         "Starting",
-        "<h1>The board is starting</h1><p>This page loads again by itself.</p>"
+        f"<h1>The board is starting</h1><p>{_AGAIN}</p>"
         '<p class="soft">The machine is busy: it usually takes two or three seconds.</p>',
     )
 

@@ -25,6 +25,7 @@ from penstock.hosts.model_errors import STOPPING
 JSON = "application/json"
 _LONGEST_WAIT_S = 3600.0
 TAKE_OVER_S = 1.0  # a standby leads soon
+AWAY_S = 2.0  # the board asks for its store again
 RETRY_LATER_S = 5.0  # for what may be over soon, when nobody knows how soon
 
 _OPENAI_TYPES = {
@@ -85,6 +86,14 @@ def stopping() -> Refused:
 def taken_over() -> Refused:
     return Refused(
         503, "taken_over", "another dispatcher is taking over", "ask again", retry_after_s=TAKE_OVER_S
+    )
+
+
+def store_away(why: str) -> Refused:
+    """To whoever looks at the board, whose process has no store yet. A page with it loads again by itself."""
+    message, _, remedy = why.partition("; ")
+    return Refused(
+        503, "store_failed", message, remedy or None, retry_after_s=AWAY_S, headers={"Refresh": f"{AWAY_S:g}"}
     )
 
 

@@ -2,7 +2,7 @@
 
 What it is told is one line: a pickle in base64, from its own parent. It listens on a socket in a folder that only
 this user can enter, so that nobody comes in but through the server; the folder is its own and goes with it. On
-stdout it says one word, when it listens.
+stdout it says one word, when it listens; and before that why it cannot open the store, as often as it tried.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import shutil
 import socket
 import sys
 import threading
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,9 +23,13 @@ import aiohttp
 import uvicorn
 
 import penstock.client
+from penstock.client import Client
 from penstock.config import Config
+from penstock.errors import StoreError
 
 READY = "ready"
+WAITS = "waits: "  # for the store, and why
+_AGAIN_S = 1.0  # until the store is asked again
 _GRACE_S = 2
 _LONGEST_END_S = 4.0  # from when the parent has gone; whatever a thread still works at
 
@@ -44,23 +49,40 @@ def main() -> None:
     folder = Path(told.socket).parent
     os.environ["NICEGUI_STORAGE_PATH"] = str(folder / "storage")  # or it makes one where we were started
     try:
-        asyncio.run(_serve(told))
+        asyncio.run(_live(told))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _serve(told: Told) -> None:
+async def _live(told: Told) -> None:
+    """Until the parent is gone."""
+    async with asyncio.TaskGroup() as group, AsyncExitStack() as stack:
+        gone = group.create_task(_parent_gone(), name="penstock board's parent")
+        client = await _opened(told.config, stack, gone)
+        if client is not None:
+            await _serve(told, client, gone)
+        gone.cancel()
+
+
+async def _opened(config: Config, stack: AsyncExitStack, gone: asyncio.Task[None]) -> Client | None:
+    """However long it takes; None: nobody waits for it any more."""
+    while not gone.done():
+        try:
+            return await stack.enter_async_context(penstock.client.open(config, dispatch=False))
+        except StoreError as error:
+            print(WAITS + " ".join(str(error).split()), flush=True)
+            await asyncio.wait({gone}, timeout=_AGAIN_S)
+    return None
+
+
+async def _serve(told: Told, client: Client, gone: asyncio.Task[None]) -> None:
     from penstock.web.board.analysis_routes import add_analysis_routes
     from penstock.web.board.analysts import Analysts
     from penstock.web.board.app import build
     from penstock.web.board.live import Live
     from penstock.web.board.news import News
 
-    async with (
-        penstock.client.open(told.config, dispatch=False) as client,
-        aiohttp.ClientSession() as session,
-        Analysts(told.config) as analysts,
-    ):
+    async with aiohttp.ClientSession() as session, Analysts(told.config) as analysts:
         add_analysis_routes(analysts)
         news = News(client.bell)
         live = Live(client, news)
@@ -81,10 +103,8 @@ async def _serve(told: Told) -> None:
                 group.create_task(news.run(), name="penstock board news"),
                 group.create_task(live.run(), name="penstock board live"),
             ]
-            gone = group.create_task(_parent_gone(), name="penstock board's parent")
             await asyncio.wait({serving, gone}, return_when=asyncio.FIRST_COMPLETED)
             _end_soon(Path(told.socket).parent)
-            gone.cancel()
             server.should_exit = True
             await serving
             for one in ours:
