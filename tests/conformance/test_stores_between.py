@@ -169,8 +169,9 @@ async def test_who_was_replaced_can_change_nothing_any_more(spot: Spot) -> None:
     """Promise 1: should the lock fail, the epoch still fences the old dispatcher off, whatever it reports."""
     async with opened(spot.door()) as old, opened(spot.door()) as new:
         assert isinstance(old, SqlStore)
-        (id,) = await old.submit(tasks(1))
+        id, ended = await old.submit(tasks(2))
         await old.acquire(ME, T0)
+        await old.record(run_through([ended]))
         with pytest.raises(AlreadyOwned):
             await new.acquire(ME, T0)
         old._ownership.free()  # as if it were paused, and had been given up
@@ -183,6 +184,7 @@ async def test_who_was_replaced_can_change_nothing_any_more(spot: Spot) -> None:
             old.accept([call]),
             old.note("Stall", T0 + 2, None, None, {}),
             old.answer(asked, Answer(ok=True)),
+            old.prune(T0 + 1000),
         ):
             with pytest.raises(DispatcherError, match="another dispatcher took over"):
                 await report
@@ -190,7 +192,8 @@ async def test_who_was_replaced_can_change_nothing_any_more(spot: Spot) -> None:
         assert await new.get("call") is None
         assert await new.answer_to(asked) is None
         await new.record([start(id)])
-        assert await new.states([id]) == {id: State.RUNNING}
+        assert await new.states([id, ended]) == {id: State.RUNNING, ended: State.DONE}
+        assert await new.prune(T0 + 1000) == 1
 
 
 async def test_what_a_killed_dispatcher_ran_holds_nothing_any_more(spot: Spot) -> None:

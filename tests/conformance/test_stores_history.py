@@ -28,6 +28,7 @@ from penstock.scheduling.messages import (
     WaitChange,
 )
 from penstock.scheduling.routes import route_key
+from penstock.store import pruning
 from penstock.store.base import Store, TaskFilter
 from tests.conformance.store_rig import (
     EVERY,
@@ -477,6 +478,20 @@ async def test_pruning_forgets_what_ended_and_nothing_that_is_needed(store: Stor
     assert [record.task.id for _, record in await store.ended_in_run("r", 0)] == ["b", "d"]
     (id,) = await store.submit([Task("count", key="kc")])
     assert id != "c", "a forgotten key is free"
+
+
+async def test_what_comes_while_the_past_is_forgotten_keeps_what_explains_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest that is left is looked for before the rest is done."""
+    await tell_a_story(store)
+    before = await store.history(task="long")
+    monkeypatch.setattr(
+        pruning, "read_oldest", lambda session: pruning.Oldest(None, None)
+    )  # as all came since
+    assert await store.prune(T0 + 15) == 4
+    after = await store.history(task="long")
+    assert (after.routes, after.stretches, after.epochs) == (before.routes, before.stretches, before.epochs)
 
 
 async def test_a_task_that_a_live_one_comes_after_stays(store: Store) -> None:

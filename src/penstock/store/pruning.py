@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.scheduling.budget import day_of
 from penstock.store.rows import json_text
@@ -20,6 +21,13 @@ class Kept:
     since: float
     first_event: int
     last_event: int
+
+
+class Oldest(NamedTuple):
+    """Of the tasks up to a number: when the oldest was queued. None: there is none."""
+
+    queued_at: float | None
+    last: int | None
 
 
 def prune_tasks(session: Session, before: float, after: int) -> tuple[int, int]:
@@ -40,10 +48,16 @@ def prune_tasks(session: Session, before: float, after: int) -> tuple[int, int]:
     return len(rows), rows[-1][0]
 
 
-def prune_explanations(session: Session, before: float) -> Kept:
+def read_oldest(session: Session) -> Oldest:
+    """Goes through all tasks that are left: not for the thread that writes."""
+    return Oldest(*session.row("oldest_kept"))
+
+
+def prune_explanations(session: Session, before: float, oldest: Oldest) -> Kept:
     """Forget routes, stretches, epochs, requests and spending from before the oldest task that is left."""
-    oldest, first = session.row("oldest_kept")
-    since = before if oldest is None else min(before, oldest)
+    # What has come since is as old as it says: a run may have been brought from elsewhere.
+    came_at, first = session.row("oldest_beyond", oldest.last or 0)
+    since = min(at for at in (before, oldest.queued_at, came_at) if at is not None)
     tasks_seen, last_event = session.row("counters")
     session.run("drop_routes", since)
     session.run("drop_stretches", since)

@@ -393,18 +393,20 @@ class SqlStore:
         return [(name, Lease(*lease)) for name, *lease in rows]
 
     async def prune(self, before: float) -> int:
-        from penstock.store.pruning import prune_events, prune_explanations, prune_tasks
+        from penstock.store.pruning import prune_events, prune_explanations, prune_tasks, read_oldest
 
+        write = partial(self._write, alone=True, fenced=True)
         number = forgotten = 0
         while True:
-            count, number = await self._write(partial(prune_tasks, before=before, after=number), alone=True)
+            count, number = await write(partial(prune_tasks, before=before, after=number))
             if not count:
                 break
             forgotten += count
-        kept = await self._write(partial(prune_explanations, before=before), alone=True)
+        oldest = await self._scan(read_oldest)
+        kept = await write(partial(prune_explanations, before=before, oldest=oldest))
         event = kept.first_event - 1
         while event < kept.last_event:
-            event = await self._write(partial(prune_events, kept=kept, after=event), alone=True)
+            event = await write(partial(prune_events, kept=kept, after=event))
         return forgotten
 
     # ---- the owner
@@ -568,9 +570,10 @@ class SqlStore:
         *,
         kept: bool = False,
         alone: bool = False,
+        fenced: bool = False,
     ) -> T:
         future: asyncio.Future[T] = self._future()
-        self._writing.put(CallJob(future=future, ring=ring, kept=kept, call=call, alone=alone))
+        self._writing.put(CallJob(future=future, ring=ring, kept=kept, call=call, alone=alone, fenced=fenced))
         return await future
 
     async def _read(self, reading: Callable[[Session], T]) -> T:

@@ -293,7 +293,7 @@ class Writer:
         for job in group:
             if isinstance(job, RecordJob):
                 records.append(job)
-            elif job.kept and (lost := self._lost(session)) is not None:
+            elif _is_fenced(job) and (lost := self._lost(session)) is not None:
                 results[job] = lost
             elif isinstance(job, SubmitJob):
                 submits.append(job)
@@ -342,6 +342,10 @@ class Writer:
         if self.epoch is not None:
             session.run("see_epoch", last_at, self.epoch)
         return None
+
+
+def _is_fenced(job: Job) -> bool:
+    return job.kept or (isinstance(job, CallJob) and job.fenced)
 
 
 def _refusable(session: Session, call: Callable[[Session], Any]) -> Any:

@@ -49,10 +49,14 @@ class RecordJob(Job):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class CallJob(Job):
-    """Any other change. One that is `alone` sees all that was queued before it, and may refuse by raising."""
+    """Any other change. One that is `alone` sees all that was queued before it, and may refuse by raising.
+
+    A `fenced` one is a dispatcher's, as those that are kept are: one that was deposed changes nothing.
+    """
 
     call: Callable[[Session], Any]
     alone: bool = False
+    fenced: bool = False
 
 
 def in_parts(decisions: Sequence[Decision], most_bytes: float) -> list[tuple[Sequence[Decision], int]]:

@@ -823,7 +823,10 @@ DELETE FROM priority_changes WHERE task = ANY ($1::text[])
 DELETE FROM rests WHERE task = ANY ($1::text[])
 
 -- name: oldest_kept
-SELECT min(queued_at), min(number) FROM tasks
+SELECT min(queued_at), max(number) FROM tasks
+
+-- name: oldest_beyond
+SELECT (SELECT min(queued_at) FROM tasks WHERE number > $1::bigint), (SELECT min(number) FROM tasks)
 
 -- name: drop_events
 DELETE FROM events AS e

@@ -722,7 +722,10 @@ DELETE FROM priority_changes WHERE task IN (SELECT value FROM json_each(?))
 DELETE FROM rests WHERE task IN (SELECT value FROM json_each(?))
 
 -- name: oldest_kept
-SELECT min(queued_at), min(number) FROM tasks
+SELECT min(queued_at), max(number) FROM tasks
+
+-- name: oldest_beyond
+SELECT (SELECT min(queued_at) FROM tasks WHERE number > ?), (SELECT min(number) FROM tasks)
 
 -- name: drop_events
 DELETE FROM events
