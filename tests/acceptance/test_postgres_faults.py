@@ -482,6 +482,8 @@ async def test_who_is_not_let_in_is_told_without_the_password(
         (right.replace("/postgres?", "/nowhere?"), "no such database", 1e6),
         (right.replace("127.0.0.1", "no.such.host.invalid"), "cannot be reached", 0.3),
         (right.replace(f":{server.port}/", ":1/"), "cannot be reached", 0.3),
+        (right.replace(f":{SECRET}", "") + "&passfile=/no/such", "passfile names /no/such, which", 1e6),
+        (right + "&sslmode=verify-full&sslrootcert=/no/ca", "sslrootcert names /no/ca, which", 1e6),
     ):
         monkeypatch.setattr(PostgresDatabase, "patience_s", patience_s)
         with pytest.raises(StoreError, match=told) as refusal:

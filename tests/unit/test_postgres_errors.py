@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -16,7 +17,8 @@ PLACE = postgres_place("postgresql://Anna:secret@db.example/lab?schema=queue")
 
 
 def said(code: str, words: str = "words") -> Exception:
-    error: Exception = type("Said", (asyncpg.PostgresError,), {"sqlstate": code})(words)
+    error = asyncpg.PostgresError(words)
+    vars(error)["sqlstate"] = code
     return error
 
 
@@ -81,3 +83,17 @@ def test_a_missing_right_is_told_with_what_grants_it(words: str, remedy: str) ->
     told = str(translated(PLACE, said("42501", words)))
     assert f"({words}); " in told
     assert remedy in told
+
+
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError(2, "No such file"), said("28P01"), ConnectionRefusedError()]
+)
+def test_a_file_of_the_url_that_is_not_there_is_named(error: Exception, tmp_path: Path) -> None:
+    for parameter in ("sslrootcert", "sslcert", "sslkey", "passfile"):
+        path = tmp_path / parameter
+        place = postgres_place(f"postgresql://anna@db.example/lab?{parameter}={path}")
+        told = translated(place, error)
+        assert isinstance(told, StoreRefused)
+        assert f"{parameter} names {path}, which cannot be read (No such file or directory); " in str(told)
+        path.touch()
+        assert parameter not in str(translated(place, error)).partition(";")[0]

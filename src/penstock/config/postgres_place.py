@@ -15,6 +15,7 @@ _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,49}")
 _PLACES = ("host", "port", "dbname", "user")
 _SECRETS = ("password", "sslpassword")
 _SECRET_FILES = ("passfile", "sslkey")
+_FILES = (*_SECRET_FILES, "sslcert", "sslrootcert", "sslcrl")
 _OTHERS = (
     "passfile",
     "service",
@@ -50,11 +51,16 @@ def is_postgres(store: str) -> bool:
     return store.startswith(SCHEMES)
 
 
-def secret_files(store: str) -> list[str]:
-    """The files that its URL names and that nobody else may read."""
+def named_files(store: str) -> list[tuple[str, str]]:
+    """The files that its URL names, each with the parameter that does."""
     if not is_postgres(store):
         return []
-    return [path for name, path in parse_qsl(urlsplit(store).query) if name in _SECRET_FILES]
+    return [(name, path) for name, path in parse_qsl(urlsplit(store).query) if name in _FILES]
+
+
+def secret_files(store: str) -> list[str]:
+    """Those that nobody else may read."""
+    return [path for name, path in named_files(store) if name in _SECRET_FILES]
 
 
 def is_mistyped(store: str) -> bool:

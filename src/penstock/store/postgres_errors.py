@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import asyncpg
 
-from penstock.config.postgres_place import PostgresPlace
+from penstock.config.postgres_place import PostgresPlace, named_files
 from penstock.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreRefused
 
 UNIQUE = "23505"
@@ -68,12 +68,18 @@ _RIGHTS = "42501"
 _REFUSALS = (socket.gaierror, PermissionError, ssl.SSLError, asyncpg.ClientConfigurationError)
 
 
+# What the driver may raise for a file that the URL names.
+_UNREAD = (OSError, asyncpg.InterfaceError)
+
+
 def translated(place: PostgresPlace, error: Exception) -> StoreError:
     name = place.name
     if isinstance(error, StoreError):
         return error
     code: str = getattr(error, "sqlstate", None) or ""
     detail = _line(error)
+    if (isinstance(error, _UNREAD) or code.startswith("28")) and (unread := _unread(place)):
+        return StoreRefused(f"{name}: {unread}")
     if isinstance(error, asyncpg.PostgresError) and code:
         if code in _FULL or "No space left" in detail:
             return StoreFull(
@@ -120,6 +126,18 @@ def is_defect(error: Exception) -> bool:
 
 def is_conflict(error: Exception) -> bool:
     return getattr(error, "sqlstate", None) in (UNIQUE, NOT_AS_BELIEVED)
+
+
+def _unread(place: PostgresPlace) -> str:
+    """Which file of the URL cannot be read. The driver does not say, and does without a passfile."""
+    for parameter, path in named_files(place.dsn):
+        try:
+            with open(path, "rb"):
+                pass
+        except OSError as problem:
+            why = f"which cannot be read ({problem.strerror})"
+            return f"{parameter} names {path}, {why}; correct the URL, or bring the file"
+    return ""
 
 
 def _is_passing(error: Exception) -> bool:
