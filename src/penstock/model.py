@@ -43,7 +43,7 @@ class Verdict(StrEnum):
 
 
 class OnCrash(StrEnum):
-    """What becomes of a task whose dispatcher died while it ran."""
+    """What becomes of a task whose dispatcher was lost while it ran."""
 
     RETRY = "retry"
     BLOCK = "block"

@@ -103,7 +103,7 @@ def test_every_state_has_a_line() -> None:
         "t1 has run for 6.0 s on fenrir; ends in about 5.0 s; it waited 4.0 s: order"
     )
     assert in_short(told(wait, state=State.RUNNING, interrupted=True)) == (
-        "t1 was running on fenrir when its dispatcher died; it waited 4.0 s: order"
+        "t1 was running on fenrir when its dispatcher was lost; it waited 4.0 s: order"
     )
 
 
@@ -306,8 +306,8 @@ def test_an_interrupted_task_does_not_run(cli: Cli) -> None:
     said = cli.good("why", "left", "--json").json
     assert (said["state"], said["interrupted"], said["predicted_end"]) == ("running", True, None)
     lines = cli.good("why", "left").lines
-    assert lines[0].startswith("left was running on small when its dispatcher died")
-    assert cli.good("status").lines[2].startswith("1 task was running when the last dispatcher died")
+    assert lines[0].startswith("left was running on small when its dispatcher was lost")
+    assert cli.good("status").lines[2].startswith("1 task was running when the last dispatcher was lost")
 
 
 async def leave_running(config: Path) -> None:

@@ -6,7 +6,6 @@ The store is a SQLite file that is said to elect: its lock lets one dispatcher i
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -19,14 +18,13 @@ from penstock.dispatcher.leadership import Heard, Leadership
 from penstock.dispatcher.loop import Dispatcher
 from penstock.errors import AlreadyOwned, StoreRefused
 from penstock.model import State, Task
-from penstock.store.base import Epoch, Owner
+from penstock.store.base import Owner
 from penstock.store.sqlite import SQLiteStore
-from penstock.store.sqlite_owner import FileOwnerLock
 from penstock.store.standbys import standbys
 from penstock.web.passing import PASSED, is_for_leader
 from penstock.wiring import make_dispatcher, read_config
 from tests.unit.model_rig import Call, chat, http, wire
-from tests.unit.web_rig import PATIENCE_S, Web, serving, token
+from tests.unit.web_rig import NOBODY, PATIENCE_S, Web, serving, token, usurped
 
 URL = "/v1/chat/completions"
 HOST = (
@@ -35,7 +33,6 @@ HOST = (
 BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 CLOSE = (("Connection", "close"),)
 LONG = {"kind": "long", "host": "large"}
-NOBODY = Owner(1, "elsewhere", "penstock work")
 
 
 async def answer(call: Call) -> None:
@@ -66,22 +63,6 @@ async def two(folder: Path, config: str = "", **options: Any) -> AsyncIterator[t
         assert leader.parts.dispatching
         assert standby.parts.stands_by
         yield leader, standby
-
-
-@asynccontextmanager
-async def usurped(folder: Path, owner: Owner = NOBODY) -> AsyncIterator[tuple[SQLiteStore, Epoch]]:
-    """Another takes the store, whoever has it, as from a dispatcher that was asleep; until the block is left."""
-    store: Any = SQLiteStore(str(folder / "penstock.db"))
-    await store.open()
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(FileOwnerLock, "take", lambda self, session: self is store._ownership)
-        patched.setattr(FileOwnerLock, "is_taken", lambda self, session: True)
-        epoch, _ = await store.acquire(owner, time.time())
-        try:
-            yield store, epoch
-            await store.release(epoch.number, time.time())
-        finally:
-            await store.close()
 
 
 # ---- standing by

@@ -22,7 +22,7 @@ from penstock.errors import EngineUnreachable, ImageMissing
 from penstock.web import agent_door
 from tests.unit.agent_rig import AGENT_ENV, StubKeeper, endpoint_at, endpoint_of, placed
 from tests.unit.agent_server_rig import Server
-from tests.unit.web_rig import PATIENCE_S, Web, serving, token
+from tests.unit.web_rig import PATIENCE_S, Web, serving, token, usurped
 
 AGENT = """
 [agents.reports]
@@ -373,6 +373,27 @@ async def test_calls_by_websocket_one_after_the_other(web: Web, tmp_path: Path) 
         assert (await until("end"))["error"]["code"] == "cancelled"
         await ws.send_json({"command": "say", "params": ["again"]})
         assert (await until("stdout"))["data"] == "again"
+
+
+async def test_a_websocket_is_closed_when_another_leads(
+    tmp_path: Path, keeper: StubKeeper, server: Server
+) -> None:
+    """E6: its calls would be refused for ever; who comes again is led to the one that leads."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    async with serving(tmp_path, AGENT, elects=True) as web, aiohttp.ClientSession() as http:
+        at = f"{web.url}/api/agents/reports/ws"
+        async with http.ws_connect(at) as idle, http.ws_connect(at) as busy:
+            await busy.send_json({"command": "hold", "params": [str(gate)]})
+            while (await busy.receive_json(timeout=PATIENCE_S)).get("data") != "held\n":
+                pass
+            async with usurped(tmp_path):
+                while (told := await busy.receive_json(timeout=PATIENCE_S))["type"] != "end":
+                    pass
+                assert told["error"]["code"] == "taken_over"
+                for ws in (busy, idle):
+                    closed = await ws.receive(timeout=PATIENCE_S)
+                    assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 1012)
 
 
 async def test_closing_the_websocket_kills_its_command(web: Web, server: Server, tmp_path: Path) -> None:

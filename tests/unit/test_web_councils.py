@@ -15,7 +15,7 @@ from penstock.store.base import TaskFilter
 from penstock.testing import Fault
 from penstock.web.app import Timing
 from tests.unit.council_web_rig import ANSWERS, ASK, QUERY, SUMMED_UP, Talk, council_web
-from tests.unit.web_rig import PATIENCE_S, Web, token
+from tests.unit.web_rig import PATIENCE_S, Web, token, usurped
 
 BASE = "/api/councils/shenron"
 pytestmark = pytest.mark.asyncio(
@@ -279,6 +279,20 @@ async def test_a_question_that_nobody_answered_fails_with_each_reason(tmp_path: 
         assert "GOKU" in found["error"]
         assert [one["state"] for one in found["record"]["responses"]] == ["failed", "failed"]
         assert (await events(web, told))[-1][1]["event"] == "failed"
+
+
+async def test_a_stream_ends_when_another_leads(tmp_path: Path) -> None:
+    """E6: nothing more would be heard of it here; who comes again is led to the one that leads."""
+    hangs = {"setup": lambda talk: talk.hangs.add("prince"), "elects": True}
+    async with council_web(tmp_path, **hangs) as (web, _):  # type: ignore[arg-type]
+        told = await asked(web)
+        async with web.http.stream("GET", told["links"]["events"], timeout=PATIENCE_S) as response:
+            lines = response.aiter_lines()
+            assert "stage" in "".join([await anext(lines) for _ in range(5)])
+            async with usurped(tmp_path), asyncio.timeout(PATIENCE_S):
+                *_, event, data = [line async for line in lines if line]
+        assert event == "event: error"
+        assert json.loads(data.removeprefix("data: "))["error"]["type"] == "taken_over"
 
 
 async def test_streams_end_when_the_server_stops_and_the_question_goes_on_in_the_next(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from penstock.config import parse
-from penstock.store.base import Store, Token
+from penstock.store.base import Epoch, Owner, Store, Token
+from penstock.store.sqlite import SQLiteStore
+from penstock.store.sqlite_owner import FileOwnerLock
 from penstock.store.tokens import digest_of, new_secret
 from penstock.web.app import Timing
 from penstock.web.own_entrance import advertised
@@ -21,6 +25,7 @@ from penstock.web.service import Service, bind, urls
 from penstock.wiring import make_dispatcher, open_store
 
 PATIENCE_S = 30.0
+NOBODY = Owner(1, "elsewhere", "penstock work")
 
 CONFIG = """
 store = "{store}"
@@ -185,3 +190,19 @@ async def serving(
         raise failed.exceptions[0] from None
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def usurped(folder: Path, owner: Owner = NOBODY) -> AsyncIterator[tuple[SQLiteStore, Epoch]]:
+    """Another takes the store, whoever has it, as from a dispatcher that was asleep; until the block is left."""
+    store: Any = SQLiteStore(str(folder / "penstock.db"))
+    await store.open()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(FileOwnerLock, "take", lambda self, session: self is store._ownership)
+        patched.setattr(FileOwnerLock, "is_taken", lambda self, session: True)
+        epoch, _ = await store.acquire(owner, time.time())
+        try:
+            yield store, epoch
+            await store.release(epoch.number, time.time())
+        finally:
+            await store.close()

@@ -50,7 +50,7 @@ def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
     if record["interrupted"]:
         were = "1 task was" if record["interrupted"] == 1 else f"{record['interrupted']} tasks were"
         render.say(
-            f"{were} running when the last dispatcher died; the next one runs them again, or blocks them"
+            f"{were} running when the last dispatcher was lost; the next one runs them again, or blocks them"
         )
     if snapshot.paused:
         render.say("everything is paused; `penstock resume` goes on")

@@ -89,7 +89,7 @@ def submit(
     run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="The run it belongs to.")] = None,
     on_crash: Annotated[
         str | None,
-        typer.Option("--on-crash", metavar="retry|block", help="If its dispatcher dies while it runs."),
+        typer.Option("--on-crash", metavar="retry|block", help="If its dispatcher is lost while it runs."),
     ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the result and print it; dispatch if nobody does.")

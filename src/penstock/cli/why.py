@@ -123,7 +123,7 @@ def in_short(told: Why) -> str:
             return f"{task} has just been queued" + comes
         return f"{task} has waited {waited}{comes}"
     if told.interrupted:
-        return f"{task} was running on {record.host} when its dispatcher died; {_retold(waited, told)}"
+        return f"{task} was running on {record.host} when its dispatcher was lost; {_retold(waited, told)}"
     if state == "running":
         ran = render.seconds(told.ran_s or 0.0)
         comes = _comes(told.predicted_end, "ends")

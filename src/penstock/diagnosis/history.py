@@ -135,7 +135,7 @@ def left_behind(history: History) -> History:
         return [
             a
             if a.ended_at is not None or a.host in outliving
-            else replace(a, ended_at=max(a.started_at, died_at), error="its dispatcher died")
+            else replace(a, ended_at=max(a.started_at, died_at), error="its dispatcher was lost")
             for a in attempts
         ]
 

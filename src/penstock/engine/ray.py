@@ -275,7 +275,7 @@ class RayEngine(LocalEngine):
                     way.door.ended(*key)
                 run.ended = True
             elif not run.ended:
-                gone = "the Ray worker that ran it is gone, and its dispatcher died before it could tell"
+                gone = "the Ray worker that ran it is gone, and its dispatcher was lost before it could tell"
                 known = run.job.host in hit
                 hit.add(run.job.host)
                 self._finished(run, Outcome(Verdict.HOST, error=gone, orphaned=True, known_fault=known))

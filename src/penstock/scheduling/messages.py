@@ -23,8 +23,8 @@ class Submitted(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """Live tasks of the store at start-up. Running ones were interrupted when their dispatcher died, but for those
-    whose attempts are adopted: they outlived it, and go on."""
+    """Live tasks of the store at start-up. Running ones were interrupted when their dispatcher was lost, but for
+    those whose attempts are adopted: they outlived it, and go on."""
 
     records: Sequence[TaskRecord]
     ended: Mapping[str, State] = {}

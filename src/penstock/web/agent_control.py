@@ -177,7 +177,7 @@ class LogStream(SentEvents):
         self._tail = tail
         self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue(_WAITING_LINES)
 
-    def endings(self) -> list[Coroutine[Any, Any, None]]:
+    def endings(self) -> list[Coroutine[Any, Any, object]]:
         return [*super().endings(), self._parts.feed.wait_closed()]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

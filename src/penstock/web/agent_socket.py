@@ -9,6 +9,7 @@ server   {"type": "accepted", "id"}, {"type": "started"}, {"type": "stdout", "da
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +23,14 @@ from penstock.hosts.relay import AGENT_CALL, ClientStalled, Headers, Relay
 from penstock.scheduling.messages import End
 from penstock.web.agent_door import Admitted, refusal_record
 from penstock.web.calls import STALLED_S, why_ended
-from penstock.web.refusals import Refused, refusal_of, stopping
+from penstock.web.refusals import Refused, refusal_of, stopping, taken_over
 
 if TYPE_CHECKING:
+    from penstock.dispatcher.loop import Dispatcher
     from penstock.web.app import Parts
     from penstock.web.auth import Caller
 
-_REVOKED = 4401
+_REVOKED, _RESTARTED = 4401, 1012
 _encode = msgspec.json.Encoder().encode
 
 
@@ -82,12 +84,14 @@ class AgentSocket:
         self._socket = socket
         self._agent = agent
         self._gone = parts.tokens.gone(caller)
+        self._dispatcher: Dispatcher
 
     async def serve(self) -> None:
         try:
             self._parts.limits.admit(self._caller)
             self._caller.must_have("submit")
             self._parts.agent_door.known(self._agent)
+            self._dispatcher = self._parts.lead()
         except Refused as refused:
             denied = Response(refused.body(), refused.status, refused.headers, media_type="application/json")
             await self._socket.send_denial_response(denied)
@@ -101,7 +105,12 @@ class AgentSocket:
             talking.cancel()
         with suppress(RuntimeError, OSError, TimeoutError, WebSocketDisconnect):  # it may be gone already
             async with asyncio.timeout(self._parts.timing.stall_s):
-                await self._socket.close(_REVOKED if self._gone.is_set() else 1000)
+                await self._socket.close(self._code())
+
+    def _code(self) -> int:
+        if self._gone.is_set():
+            return _REVOKED
+        return _RESTARTED if self._dispatcher.deposed.is_set() else 1000
 
     async def say(self, line: bytes) -> None:
         try:
@@ -111,10 +120,14 @@ class AgentSocket:
             raise ClientStalled(f"the client has left, or reads nothing ({type(error).__name__})") from None
 
     async def _talk(self, group: asyncio.TaskGroup) -> None:
-        """Until the client has left."""
+        """Until the client has left, or another leads: then what ran has been told its end."""
         hearing = group.create_task(self._hear())
+        deposed = group.create_task(_wait(self._dispatcher.deposed))
         try:
-            while (message := await hearing) is not None:
+            while True:
+                await asyncio.wait({hearing, deposed}, return_when=asyncio.FIRST_COMPLETED)
+                if deposed.done() or (message := hearing.result()) is None:
+                    return
                 hearing = group.create_task(self._hear())
                 try:
                     admitted = self._admit(message)
@@ -126,6 +139,7 @@ class AgentSocket:
             return
         finally:
             hearing.cancel()
+            deposed.cancel()
 
     def _admit(self, message: bytes) -> Admitted:
         if _is_cancel(message):
@@ -139,14 +153,14 @@ class AgentSocket:
         self, admitted: Admitted, hearing: asyncio.Task[bytes | None], group: asyncio.TaskGroup
     ) -> asyncio.Task[bytes | None]:
         """One call to its end; returns what hears the next message."""
-        dispatcher, id = self._parts.lead(), admitted.task.id
+        dispatcher, id = self._dispatcher, admitted.task.id
         relay = SocketRelay(admitted, self)
         try:
             ended = dispatcher.call(admitted.task, relay)
         except PenstockError as error:
             relay.waits_no_more()
             admitted.on_end()
-            await self._refuse(stopping() if isinstance(error, Unreachable) else refusal_of(error))
+            await self._refuse(self._leaves() if isinstance(error, Unreachable) else refusal_of(error))
             return hearing
         try:
             while not ended.done():
@@ -171,13 +185,16 @@ class AgentSocket:
             if not relay.was_started and not ended.cancelled() and ended.result().step == "expire":
                 await admitted.count_unstarted()
             if not relay.ended:
-                await self.say(_last_line(relay, ended))
+                await self.say(_last_line(relay, ended, self._leaves))
             return hearing
         finally:
             if not ended.done():
                 dispatcher.cancel_call(id)
             relay.waits_no_more()
             admitted.on_end()
+
+    def _leaves(self) -> Refused:
+        return taken_over() if self._dispatcher.deposed.is_set() else stopping()
 
     async def _refuse(self, refused: Refused) -> None:
         await self.say(_encode({"type": "error", **refusal_record(refused)}))
@@ -213,11 +230,11 @@ def _is_cancel(message: bytes) -> bool:
         return False
 
 
-def _last_line(relay: SocketRelay, ended: asyncio.Future[End]) -> bytes:
+def _last_line(relay: SocketRelay, ended: asyncio.Future[End], leaves: Callable[[], Refused]) -> bytes:
     """For a call that has ended without one."""
     if relay.refusal is not None and not ended.cancelled() and ended.result().step == "fail":
         return last_line(relay.refusal.status, relay.refusal.body).rstrip()
-    refused = stopping() if ended.cancelled() else why_ended(ended.result(), relay)
+    refused = leaves() if ended.cancelled() else why_ended(ended.result(), relay)
     # What ended it is the container's, whatever it said: the client's words were fine.
     code = {"timeout": "time_over", "refused": "host_failed"}.get(refused.type, refused.type)
     return end_line(refused.message, code).rstrip()

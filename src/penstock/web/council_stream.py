@@ -18,7 +18,7 @@ from penstock.council.live import Follower, Told
 from penstock.lifecycle import ENDED
 from penstock.model import TaskRecord
 from penstock.web.council_events import events_of_record
-from penstock.web.refusals import Refused
+from penstock.web.refusals import Refused, taken_over
 from penstock.web.streams import SentEvents
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def read_place(last_event_id: str | None) -> Place | None:
 
 async def question_stream(parts: Parts, caller: Caller, record: TaskRecord, place: Place | None) -> Response:
     """204 for one who has heard the last of it: a browser would come back for ever."""
-    live, life = parts.lead().live, parts.council_door.life
+    dispatcher, life = parts.lead(), parts.council_door.life
+    live = dispatcher.live
     after = place.number if place is not None and place.life == life else 0
     if record.state not in ENDED or live.knows(record.task.id):
         follower = live.follow(record.task.id, after)
@@ -62,7 +63,7 @@ async def question_stream(parts: Parts, caller: Caller, record: TaskRecord, plac
             follower.close()
             raise
         if record.state not in ENDED or follower.has_more:
-            return LiveStream(parts, caller, follower, life)
+            return LiveStream(parts, caller, follower, life, dispatcher.deposed)
         follower.close()
         if place is not None and place.life == life and after:
             return Response(status_code=204)
@@ -76,14 +77,22 @@ async def question_stream(parts: Parts, caller: Caller, record: TaskRecord, plac
 
 
 class LiveStream(SentEvents):
-    def __init__(self, parts: Parts, caller: Caller, follower: Follower, life: str) -> None:
+    """Until it is over, or another leads: that one is asked from then on."""
+
+    def __init__(
+        self, parts: Parts, caller: Caller, follower: Follower, life: str, deposed: asyncio.Event
+    ) -> None:
         super().__init__(parts, caller)
+        self._deposed = deposed
         self._follower = follower
         self._life = life
         self._feed = parts.feed
 
-    def endings(self) -> list[Coroutine[Any, Any, None]]:
-        return [*super().endings(), self._feed.wait_closed()]
+    def endings(self) -> list[Coroutine[Any, Any, object]]:
+        return [*super().endings(), self._feed.wait_closed(), self._deposed.wait()]
+
+    def refusal(self) -> Refused | None:
+        return super().refusal() or (taken_over() if self._deposed.is_set() else None)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         async with self._follower:

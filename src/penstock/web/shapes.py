@@ -314,7 +314,7 @@ class Status:
     lanes: dict[str, LaneRecord]
     gates: dict[str, GateRecord]
     queue_depth: int
-    interrupted: int  # tasks that ran when the last dispatcher died
+    interrupted: int  # tasks that ran when the last dispatcher was lost
     dispatcher: DispatcherRecord | None  # the one that leads
     standbys: list[DispatcherRecord]
 

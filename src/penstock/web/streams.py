@@ -133,9 +133,15 @@ class SentEvents(Response):
         """Each is sent before the next is asked for."""
         raise NotImplementedError
 
-    def endings(self) -> list[Coroutine[Any, Any, None]]:
+    def endings(self) -> list[Coroutine[Any, Any, object]]:
         """What ends it, besides its frames: the first that returns."""
-        return [_wait(self._gone)]
+        return [self._gone.wait()]
+
+    def refusal(self) -> Refused | None:
+        """Why it ended before its time."""
+        if self._gone.is_set():
+            return Refused(401, "unauthorized", "the token was revoked", "use another")
+        return None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -146,9 +152,8 @@ class SentEvents(Response):
             for one in (pumping, *watching):
                 one.cancel()
         ended: dict[str, Any] = {"type": "http.response.body", "body": b"", "more_body": False}
-        if self._gone.is_set():
-            told = Refused(401, "unauthorized", "the token was revoked", "use another").body()
-            ended["body"] = b"event: error\ndata: " + told + b"\n\n"
+        if (refused := self.refusal()) is not None:
+            ended["body"] = b"event: error\ndata: " + refused.body() + b"\n\n"
         with suppress(OSError, TimeoutError):  # nobody may be there to take it
             async with asyncio.timeout(self._timing.stall_s):
                 await send(ended)

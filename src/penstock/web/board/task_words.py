@@ -71,7 +71,7 @@ def _meaning(seen: Seen) -> Sequence[Node]:
     record = seen.record
     if seen.why.interrupted:
         return [
-            "It was running when its dispatcher died. It goes on when one runs again: ",
+            "It was running when its dispatcher was lost. It goes on when one runs again: ",
             node("code", "penstock serve"),
         ]
     match record.state:

@@ -57,7 +57,7 @@ export default {
       else if (!who.dispatcher) told.push(["bad", "Nobody dispatches", "Nothing starts until `penstock serve` or `penstock work` runs on this store."]);
       else if (who.answers_only) told.push(["waiting", "The dispatcher only answers requests", "It starts nothing."]);
       else if (who.silent) told.push(["bad", "The dispatcher has written nothing for a while", "Its store may be full or locked: `/health` says more."]);
-      if (who.interrupted) told.push(["waiting", `${whole(who.interrupted)} tasks were running when the last dispatcher died`, "The next one runs them again, or blocks them."]);
+      if (who.interrupted) told.push(["waiting", `${whole(who.interrupted)} tasks were running when the last dispatcher was lost`, "The next one runs them again, or blocks them."]);
       if (who.paused) told.push(["waiting", "Everything is paused", `${who.paused_since ? `Since ${shortMoment(who.paused_since)}. ` : ""}What runs goes on; nothing more starts.`]);
       if (!live) told.push(["bad", "Not live", "The connection to the server is lost; trying again."]);
       return h("div", { class: "banners", role: "status" }, told.map(([look, title, more]) =>
