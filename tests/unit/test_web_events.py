@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from penstock.errors import StoreError
 from penstock.store.base import StoredEvent
 from penstock.store.sqlite import SQLiteStore
 from penstock.web import events
@@ -202,6 +203,39 @@ async def test_a_reader_who_takes_nothing_is_let_go(tmp_path: Path) -> None:
             await web.store.note("Test", 0.0, None, None, {"text": text})
         await until_readers(web, 0)
         writer.close()
+
+
+async def test_a_store_that_is_away_ends_no_server_and_loses_nobody_an_event(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 1: whoever follows hears heartbeats meanwhile, and then all that happened."""
+    monkeypatch.setattr(events, "AGAIN_S", 0.01)
+    asked = 0
+    is_away = True
+
+    def away(read: Callable[..., Any]) -> Callable[..., Any]:
+        async def asks(*args: Any, **options: Any) -> Any:
+            nonlocal asked
+            if is_away:
+                asked += 1
+                raise StoreError("it is away; wait")
+            return await read(*args, **options)
+
+        return asks
+
+    async with web.events() as frames:
+        await until_readers(web, 1)
+        for name in ("events", "last_event"):
+            monkeypatch.setattr(web.store, name, away(getattr(web.store, name)))
+        (id,) = await web.submit({"kind": "a"})
+        await web.ended(id)
+        async with asyncio.timeout(PATIENCE_S), web.parts.client.watching() as watch:
+            while asked < 3:
+                await watch()
+        is_away = False
+        heard = [event["type"] for _, event in await until_ended(frames, 1) if event is not None]
+        assert heard[0] == "submitted"
+    assert (await web.get("/health"))["status"] == "ok"
 
 
 async def test_without_readers_nobody_listens(web: Web) -> None:

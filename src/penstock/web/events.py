@@ -13,10 +13,12 @@ from bisect import bisect_right
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
+from penstock.errors import StoreError
 from penstock.store.base import Store, StoredEvent
 from penstock.web.readers import Readers
 
 HEARTBEAT_S = 15.0
+AGAIN_S = 1.0  # until a store that is away is asked again
 _KEPT = 10_000  # events in memory
 _PAGE = 500
 _RUNS_KNOWN = 100_000
@@ -54,7 +56,10 @@ class Feed:
     async def run(self) -> None:
         while True:
             await self.readers.wait_for_one()
-            await self._listen()
+            try:
+                await self._listen()
+            except StoreError:  # it is away: who follows has a place in the log, and goes on from there
+                await asyncio.sleep(AGAIN_S)
 
     def close(self) -> None:
         """Those who follow come to an end."""

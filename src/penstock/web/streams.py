@@ -16,6 +16,7 @@ from fastapi import FastAPI, Header, Query, Request, WebSocket, WebSocketDisconn
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from penstock.errors import StoreError
 from penstock.web import shapes
 from penstock.web.api import LARGEST, After, Name, enter
 from penstock.web.auth import Caller, caller_of
@@ -159,13 +160,13 @@ class SentEvents(Response):
                 await send(ended)
 
     async def _pump(self, send: Send) -> None:
-        """Until there is no more, or the reader has stalled."""
+        """Until there is no more, the reader has stalled, or the store is away: he comes again."""
 
         async def tell(data: bytes) -> None:
             async with asyncio.timeout(self._timing.stall_s):
                 await send({"type": "http.response.body", "body": data, "more_body": True})
 
-        with suppress(OSError, TimeoutError):
+        with suppress(OSError, TimeoutError, StoreError):
             await tell(b"retry: 1000\n\n")
             async with aclosing(self.frames()) as frames:
                 async for frame in frames:
@@ -226,8 +227,9 @@ class SocketReader:
             await self._socket.send_denial_response(_denied(refused))
             return
         await self._socket.accept()
-        self._after = await self._parts.feed.start(first.after)
-        code = await self._serve(first.wanted())
+        code = _STOPPING
+        if await self._go_to(first.after):
+            code = await self._serve(first.wanted())
         with suppress(RuntimeError, OSError, TimeoutError, WebSocketDisconnect):  # it may be gone already
             async with asyncio.timeout(self._parts.timing.stall_s):
                 await self._socket.close(code)
@@ -245,13 +247,22 @@ class SocketReader:
                     break
                 if isinstance(asked, Subscription):
                     wanted = asked.wanted()
-                    if asked.after is not None:
-                        self._after = await self._parts.feed.start(asked.after)
+                    if asked.after is not None and not await self._go_to(asked.after):
+                        break
                 hearing = group.create_task(self._hear())
-            code = pumping.result() if pumping.done() and not pumping.cancelled() else 1000
+            ended = pumping.done() and not pumping.cancelled()
+            code = pumping.result() if ended else 1000 if asked is None else _STOPPING
             for one in (pumping, hearing, gone):
                 one.cancel()
         return _REVOKED if self._gone.is_set() else code
+
+    async def _go_to(self, after: int | None) -> bool:
+        """False: the store is away, and he has to come again."""
+        try:
+            self._after = await self._parts.feed.start(after)
+        except StoreError:
+            return False
+        return True
 
     async def _pump(self, wanted: Wanted) -> int:
         feed, timing = self._parts.feed, self._parts.timing
@@ -266,6 +277,8 @@ class SocketReader:
             return _STALLED
         except (OSError, RuntimeError, WebSocketDisconnect):
             return 1000
+        except StoreError:  # it is away, and he has to catch up
+            return _STOPPING
         return _STOPPING
 
     async def _say(self, data: bytes) -> None:
