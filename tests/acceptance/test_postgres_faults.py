@@ -183,6 +183,47 @@ async def test_a_dispatcher_works_on_through_restarts(
         assert set(ended.values()) == {1}
 
 
+async def test_the_record_tells_what_was_when_while_the_server_was_away(
+    server: PostgresServer, url: str, tmp_path: Path
+) -> None:
+    """What ended meanwhile has ended then; what waited waited for the store, and ran when it was back."""
+    (tmp_path / "work.py").write_text(
+        "import pathlib\nimport time\n"
+        "def nap(folder):\n"
+        "    while not pathlib.Path(folder, 'end').exists():\n        time.sleep(0.01)\n"
+        "    with open(pathlib.Path(folder, 'ended'), 'a') as file:\n        file.write('x')\n"
+    )
+    config = tmp_path / "penstock.toml"
+    config.write_text(f'store = "{url}"\n[hosts.h]\ntype = "python"\ncall = "work:nap"\nslots = 2\n')
+    ended = tmp_path / "ended"
+    async with penstock.open(config) as p:
+        run = await p.submit_many([Task("k", str(tmp_path), id=id) for id in "abcd"])
+        while (await p.get("b")).state is not State.RUNNING:
+            await pause()
+        server.stop("fast")
+        try:
+            (tmp_path / "end").touch()
+            await until(lambda: ended.exists() and len(ended.read_text()) == 2)
+            ended_by = time.time()
+            await until(lambda: time.time() > ended_by + 1.5)  # a start that is late by less is on time
+            back_at = time.time()
+        finally:
+            server.start()
+        async with asyncio.timeout(2 * PATIENCE_S):
+            results = {result.task_id: result async for result in run.results()}
+        assert {result.state for result in results.values()} == {State.DONE}
+        for id in "ab":
+            assert (results[id].ended_at or 0) < back_at
+        for id in "cd":
+            result = await p.result(id)
+            assert (result.started_at or 0) > back_at
+            assert result.waits[-1].reason == "store-down"
+            assert result.waits[-1].start < back_at
+            assert sum(wait.seconds for wait in result.waits) == pytest.approx(
+                (result.started_at or 0) - result.queued_at
+            )
+
+
 @pytest.fixture
 def looks_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_link, "LOOKS_S", 0.2)

@@ -22,6 +22,7 @@ from penstock.errors import StoreError, TaskError
 from penstock.model import Attempt, OnCrash, Outcome, State, Task, TaskRecord, Verdict
 from penstock.scheduling.messages import (
     AllChange,
+    Begin,
     Decision,
     End,
     GateChange,
@@ -390,6 +391,36 @@ async def test_decisions_come_to_the_same_however_they_are_grouped(store: Store,
     assert (await store.snapshot(T0)).ended == {State.DONE: 1}
     (rest,) = (await store.history(task="t")).rests
     assert (rest.task, rest.start, rest.end) == ("t", T0 + 8, T0 + 9)
+
+
+BEGUN_LATE: list[Decision] = [
+    start("t"),
+    Begin("t", 1, "surtr", T0 + 1.5, T0 + 1),
+    Requeue("t", 1, T0 + 2, T0 + 2, 1, 0, Verdict.TEMPORARY, "busy"),
+    start("t", 2, T0 + 3),
+    Begin("t", 2, "surtr", T0 + 3.5, T0 + 3),
+    done("t", 2, T0 + 4),
+]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 4, len(BEGUN_LATE)])
+async def test_an_attempt_that_began_late_has_started_then(store: Store, at_once: int) -> None:
+    """Whichever of its decisions are written together."""
+    await store.submit([Task("count", id="t", queued_at=T0)])
+    await asyncio.gather(
+        *(store.record(BEGUN_LATE[n : n + at_once]) for n in range(0, len(BEGUN_LATE), at_once))
+    )
+    record = await store.get("t")
+    assert record is not None
+    assert (record.state, record.started_at, record.ended_at) == (State.DONE, T0 + 3.5, T0 + 4)
+    times = [(attempt.started_at, attempt.ended_at) for attempt in await store.attempts("t")]
+    assert times == [(T0 + 1.5, T0 + 2), (T0 + 3.5, T0 + 4)]
+    began = [event for event in await store.events(task="t") if event.type == "began"]
+    assert [(event.at, event.attempt, event.host) for event in began] == [
+        (T0 + 1.5, 1, "surtr"),
+        (T0 + 3.5, 2, "surtr"),
+    ]
+    assert [event.data for event in began] == [{"since": T0 + 1}, {"since": T0 + 3}]
 
 
 async def test_a_requeued_task_waits_for_its_time(store: Store) -> None:

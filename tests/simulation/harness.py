@@ -59,6 +59,7 @@ class World:
 
     def __init__(self, plant: Plant, rng: random.Random) -> None:
         self.plant = plant
+        self.late_s = 0.0  # how long attempts may take to begin
         self.switches = False  # each dispatcher has threads per kind where the last had none
         self.outliving: frozenset[str] = frozenset()  # hosts whose attempts may outlive their dispatcher
         self.survivors: set[tuple[str, int]] = set()  # attempts that the next dispatcher will find
@@ -136,6 +137,11 @@ class World:
         """An attempt's fate: done, some failure, lost until its time-out, late after it, or reported twice."""
         rng = self.rng
         duration = rng.choice((0.0, 0.1, 1.0, 3.0, rng.uniform(0, 20)))
+        if self.late_s and rng.random() < 0.5:
+            late_s = rng.uniform(0.0, self.late_s)
+            began = m.Began(start.task, start.attempt, self.now + late_s, "store-down", "to be recorded")
+            self.later(late_s, began)
+            duration += late_s
         fate = rng.random()
         verdict = Verdict.DONE
         retry_after = None
@@ -222,7 +228,11 @@ class World:
         self.died_at = self.now
         # Arrivals are in the store; outcomes die with the process, or (rarely) arrive late at the new one.
         self.survivors = {a for a in sorted(self.can_survive()) if self.rng.random() < survival}
-        lost = [p for p in self.pending if isinstance(p[2], m.Finished) and p[2][:2] not in self.survivors]
+        lost = [
+            p
+            for p in self.pending
+            if isinstance(p[2], m.Finished | m.Began) and p[2][:2] not in self.survivors
+        ]
         self.pending = [p for p in self.pending if p not in lost]
         heapq.heapify(self.pending)
         for _, _, event in lost:

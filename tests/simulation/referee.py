@@ -132,6 +132,13 @@ class Referee:
         self.check_limits(row, self.hosts[d.host])
         self.started.append((d.task, d.host))
 
+    def on_begin(self, d: m.Begin) -> None:
+        row = self.running[d.task]
+        assert (row.attempts, row.host, row.started_at) == (d.attempt, d.host, d.since)
+        assert d.since < d.at <= self.now
+        row.started_at = d.at
+        self.attempts[d.task, d.attempt] = replace(self.attempts[d.task, d.attempt], started_at=d.at)
+
     def on_adopt(self, d: m.Adopt) -> None:
         row = self.running[d.task]
         assert (row.attempts, row.host) == (d.attempt, d.host), f"{d.task}: another attempt was adopted"

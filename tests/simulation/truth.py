@@ -131,6 +131,9 @@ class Truth:
                 case m.Start(task, _, host, at=at):
                     self._note(task, at, None)
                     self.starts[host].append([at, _tokens(self.referee.rows[task].task)])
+                case m.Begin(task, at=at, since=since):
+                    self._note(task, since, AWAY)
+                    self._note(task, at, None)
                 case m.End(task, 0, at=at):
                     self._note(task, at, None)
                 case m.Requeue(task, at=at) if at < now:  # it ran when its dispatcher died

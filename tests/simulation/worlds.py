@@ -223,7 +223,8 @@ def play(
 ) -> World:
     """One whole life of a random world; with `switches` its dispatchers are by turns those of threads.
 
-    With `outlives` attempts on some of its hosts may outlive their dispatcher; `away` is how often its store is.
+    With `outlives` attempts on some of its hosts may outlive their dispatcher. `away` is how often its store is;
+    then attempts may begin late.
     """
     rng = random.Random(seed)
     plant = random_plant(rng)
@@ -231,6 +232,7 @@ def play(
         plant = replace(plant, thread_per_kind=rng.random() < 0.7)
     world = World(plant, rng)
     world.switches = switches
+    world.late_s = 40 * away
     if outlives:
         world.outliving = frozenset(h.name for h in plant.hosts if rng.random() < 0.8)
     for _ in range(steps):

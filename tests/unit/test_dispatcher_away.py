@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import penstock
+from penstock.dispatcher import launching
 from penstock.errors import StoreError
 from penstock.model import Outcome, State, Task, Verdict
 from penstock.scheduling.messages import End
+from penstock.telemetry import story
+from penstock.telemetry.story import Fact, Over, Started
 from tests.unit.test_dispatcher_calls import Stage, staged
 
 PATIENCE_S = 30.0
@@ -73,6 +76,56 @@ async def test_what_ends_while_the_store_is_away_has_ended_then(tmp_path: Path) 
         assert "disk is full" in last.waits[-1].detail
         assert last.waits[-1].start <= first.ended_at, "from when nothing could be recorded"
         assert sum(wait.seconds for wait in last.waits) == pytest.approx(last.started_at - last.queued_at)
+
+
+class Ear:
+    def __init__(self) -> None:
+        self.facts: list[Fact] = []
+
+    def told(self, facts: Sequence[Fact]) -> None:
+        self.facts += facts
+
+
+async def test_a_start_that_waits_for_its_record_has_begun_when_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where starts are recorded before they begin: until then the task waits for the store, and does not run."""
+    monkeypatch.setattr(launching, "_LATE_S", 0.0)
+    monkeypatch.setattr(story, "_LATE_S", 0.0)
+    async with staged(tmp_path, slots=1, elects=True) as stage:
+        ear = Ear()
+        stage.dispatcher.story.listen(ear)
+        await stage.store.submit([Task("k", id=i) for i in ("a", "b")])
+        stage.store.ring()
+        await until(lambda: "a" in stage.engine.live)
+        await stage.store.record([])
+        disk = Full(stage)
+        stage.engine.finish("a", DONE)
+        await until(lambda: dict(stage.dispatcher._scheduler.running()) == {"b": 1})
+        await until(lambda: stage.store.trouble)
+        room_at = stage.dispatcher.now
+        disk.make_room()
+        await until(lambda: "b" in stage.engine.live)
+        began_by = stage.dispatcher.now
+        stage.engine.finish("b", DONE)
+        await until(lambda: not stage.dispatcher.statistics.live)
+        await stage.store.record([])
+        async with penstock.open(stage.config, dispatch=False) as client:
+            first, last = await client.result("a"), await client.result("b")
+            (attempt,) = await client.attempts("b")
+            told = [event for event in await stage.store.events(task="b") if event.type == "began"]
+        assert last.started_at == attempt.started_at
+        assert room_at <= attempt.started_at <= began_by
+        assert last.waits[-1].reason == "store-down"
+        assert [wait.start for wait in last.waits if wait.reason == "store-down"] == [first.ended_at]
+        assert sum(wait.seconds for wait in last.waits) == pytest.approx(attempt.started_at - last.queued_at)
+        assert [(event.at, event.data) for event in told] == [(attempt.started_at, {"since": first.ended_at})]
+        (begun,) = [fact for fact in ear.facts if isinstance(fact, Started) and fact.task == "b"]
+        (over,) = [fact for fact in ear.facts if isinstance(fact, Over) and fact.task == "b"]
+        assert room_at <= begun.at <= began_by
+        assert begun.wait is not None
+        assert begun.wait.end == begun.at
+        assert over.started_at == attempt.started_at
 
 
 async def test_a_caller_is_not_told_what_may_never_be_recorded(tmp_path: Path) -> None:

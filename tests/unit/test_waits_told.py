@@ -198,3 +198,33 @@ def test_what_is_paused_while_the_store_is_away_waits_for_that() -> None:
     scheduler.apply_all([m.PauseSet("lane", "x", True), m.StoreAway("it is full")], 1.0)
     scheduler.apply(m.Submitted([Task("k", id="a", queued_at=1.0), Task("k", id="b", lane="x")]), 1.0)
     assert (scheduler.waiting_reason("a"), scheduler.waiting_reason("b")) == ("store-down", "paused")
+
+
+def test_what_began_late_waited_until_then() -> None:
+    """And has run since, to those who learn how long such attempts take; its room was taken all along."""
+    plant = Plant((Host("h", "x", slots=2),))
+    scheduler = Scheduler(plant)
+    tasks = [Task("k", id=i, queued_at=1.0) for i in ("a", "b", "c")]
+    told = scheduler.apply(m.Submitted(tasks), 2.0)
+    begun = [m.Began(i, 1, 9.0, "store-down", "to be recorded") for i in ("a", "b")]
+    told += (
+        late := scheduler.apply_all([*begun, m.Began("a", 2, 9.0, "", ""), m.Began("z", 1, 9.0, "", "")], 9.0)
+    )
+    assert [d for d in late if isinstance(d, m.Begin)] == [m.Begin(i, 1, "h", 9.0, 2.0) for i in ("a", "b")]
+    assert len(of_type(late, m.WaitChange)) == 1, "those that began together waited together"
+    told += scheduler.apply(m.Finished("a", 1, Outcome(Verdict.DONE)), 12.0)
+    assert scheduler.statistics().hosts["h"].mean_s == 3.0
+    record = TaskRecord(tasks[0], 1, State.DONE, 1, started_at=9.0, ended_at=12.0)
+    history = History(
+        records=[record],
+        attempts=[Attempt("a", 1, "h", "default", 9.0, 1, 12.0, Verdict.DONE)],
+        others=(),
+        dependencies={},
+        routes=[d for d in told if isinstance(d, m.Route)],
+        moves=[d for d in told if isinstance(d, m.Move) and d.task == "a"],
+        stretches=[d for d in told if isinstance(d, m.WaitChange)],
+        epochs=[Epoch(1, NOBODY, 0.0, 12.0)],
+    )
+    waits = Explainer(history, 12.0).waits(record)
+    assert [(w.reason, w.start, w.end) for w in waits] == [("order", 1.0, 2.0), ("store-down", 2.0, 9.0)]
+    assert waits[-1].detail == "to be recorded"

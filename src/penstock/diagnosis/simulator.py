@@ -23,6 +23,7 @@ from penstock.lifecycle import ENDED
 from penstock.model import Attempt, Outcome, Plant, State, Task, TaskRecord, Verdict
 from penstock.scheduling.messages import (
     AllChange,
+    Begin,
     Decision,
     End,
     Event,
@@ -289,6 +290,9 @@ class _Ledger:
                 case Start(task, number, host, lane, work_class, at):
                     self.open[task] = Attempt(task, number, host, lane, at, work_class)
                     self._change(task, state=State.RUNNING, attempts=number, host=host, started_at=at)
+                case Begin(task, _, _, at):
+                    self.open[task] = replace(self.open[task], started_at=at)
+                    self._change(task, started_at=at)
                 case End(task, number, state, _, at, outcome, error):
                     if number:
                         self._close(task, at, None if outcome is None else outcome.verdict, error, None)

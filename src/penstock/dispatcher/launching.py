@@ -15,7 +15,10 @@ from penstock.dispatcher.payloads import Payloads
 from penstock.engine.base import Engine
 from penstock.hosts.base import Job
 from penstock.model import Outcome, Verdict
-from penstock.scheduling.messages import Event, Finished, PutBack, Start
+from penstock.scheduling.messages import Began, Event, Finished, PutBack, Start
+
+_LATE_S = 1.0  # a start that waited longer for the store has begun when it did, not when it was decided
+_RECORDED_FIRST = "its start had to be recorded first"
 
 
 class Launcher:
@@ -26,12 +29,14 @@ class Launcher:
         tell: Callable[[Event], None],
         own: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         begun: Callable[[Iterable[str]], None],
+        now: Callable[[], float],
     ) -> None:
         self.pending: set[asyncio.Task[None]] = set()  # those that wait for the store
         self._engine = engine
         self._payloads = payloads
         self._tell = tell
         self._own = own
+        self._now = now
         self._begun = begun  # hears of tasks just before their attempts begin
         self._unbegun: dict[tuple[str, int], None] = {}  # attempts that wait for the disk before they begin
 
@@ -48,7 +53,7 @@ class Launcher:
         if careful or unknown:
             self._unbegun |= dict.fromkeys((job.task, job.attempt) for job in careful)
             self._unbegun |= dict.fromkeys((start.task, start.attempt) for start in unknown)
-            launching = self._own(self._launch_later(careful, unknown, written))
+            launching = self._own(self._launch_later(careful, unknown, written, starts[0].at))
             self.pending.add(launching)
             launching.add_done_callback(self.pending.discard)
 
@@ -62,20 +67,23 @@ class Launcher:
         self._tell(PutBack(task, attempt) if put_back else Finished(task, attempt, stopped))
 
     async def _launch_later(
-        self, careful: list[Job], unknown: list[Start], written: asyncio.Future[None]
+        self, careful: list[Job], unknown: list[Start], written: asyncio.Future[None], decided_at: float
     ) -> None:
         if unknown:
             jobs, more = await self._payloads.fetch(unknown)
             careful += more
-            self._begin_those_still_wanted(jobs)
+            self._begin_those_still_wanted(jobs, decided_at)
         if careful:
             await written
-            self._begin_those_still_wanted(careful)
+            self._begin_those_still_wanted(careful, decided_at)
 
-    def _begin_those_still_wanted(self, jobs: Sequence[Job]) -> None:
+    def _begin_those_still_wanted(self, jobs: Sequence[Job], decided_at: float) -> None:
         wanted = [job for job in jobs if (job.task, job.attempt) in self._unbegun]
+        now = self._now()
         for job in wanted:
             del self._unbegun[job.task, job.attempt]
+            if now - decided_at > _LATE_S:
+                self._tell(Began(job.task, job.attempt, now, "store-down", _RECORDED_FIRST))
         if wanted:
             self._begin(wanted)
 

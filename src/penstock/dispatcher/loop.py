@@ -110,10 +110,12 @@ class Dispatcher:
         self._unwritten = Unwritten(store, self._tell, self._poke, self._fail)
         self._took_over = False  # before that nothing is decided
         self._awaiting_step: list[asyncio.Future[None]] = []
-        self.story = Story(self.task, lambda task: self._scheduler.met_at(task))
+        self.story = Story(self.task, lambda task: self._scheduler.met_at(task), self._clock.now)
         if traces is not None:
             self.story.listen(traces)
-        self._launcher = Launcher(self._engine, self._payloads, self._tell, self._own, self.story.begun)
+        self._launcher = Launcher(
+            self._engine, self._payloads, self._tell, self._own, self.story.begun, self._clock.now
+        )
         self._probes: Probes | None = None
         self._bell: Bell | None = None
         self._closing = False

@@ -43,6 +43,16 @@ class Finished(NamedTuple):
     chance: float = 0.5
 
 
+class Began(NamedTuple):
+    """An attempt began only now, though it was decided before: what it waited for until then."""
+
+    task: str
+    attempt: int
+    at: float
+    reason: str
+    detail: str
+
+
 class PutBack(NamedTuple):
     """A running attempt was stopped so that its task can run later, at no cost to it; what it used is counted.
 
@@ -135,6 +145,7 @@ Event: TypeAlias = (
     Submitted
     | Restored
     | Finished
+    | Began
     | PutBack
     | CancelAsked
     | RetryAsked
@@ -161,6 +172,16 @@ class Start(NamedTuple):
     lane: str
     work_class: int
     at: float
+
+
+class Begin(NamedTuple):
+    """This attempt began only at `at`: from `since` on, when it was decided, its task still waited."""
+
+    task: str
+    attempt: int
+    host: str
+    at: float
+    since: float
 
 
 class Adopt(NamedTuple):
@@ -301,6 +322,7 @@ class Spend(NamedTuple):
 
 Decision: TypeAlias = (
     Start
+    | Begin
     | Adopt
     | Stop
     | Requeue

@@ -17,6 +17,7 @@ from typing import Any
 from penstock.model import Plant, Task
 from penstock.scheduling.agenda import Agenda
 from penstock.scheduling.arrivals import Arrivals
+from penstock.scheduling.begins import Begins
 from penstock.scheduling.budget import Budget, Costs
 from penstock.scheduling.capacity import DOWN, LIMITED
 from penstock.scheduling.conditions import Conditions
@@ -26,6 +27,7 @@ from penstock.scheduling.figures import Statistics, statistics_of
 from penstock.scheduling.forecast import Ask, competing, predicted_wait_s
 from penstock.scheduling.messages import (
     AllChange,
+    Began,
     CancelAsked,
     Decision,
     Drain,
@@ -81,6 +83,7 @@ class Scheduler:
             Restored: arrivals.restored,
             RetryAsked: arrivals.retry_asked,
             Finished: outcomes.finished,
+            Began: Begins(world, roster, out).began,
             PutBack: outcomes.put_back,
             CancelAsked: endings.cancel_asked,
             PriorityAsked: Urgency(roster, agenda, timers, aging_s, out).priority_asked,

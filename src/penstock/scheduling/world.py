@@ -141,9 +141,13 @@ class World:
     def variant(self, shape: Shape, opened: int) -> WorkClass:
         """The class of a shape's tasks for which that many fallback tiers have opened."""
         while len(shape.variants) <= opened:
-            shape.variants.append(WorkClass(self._next_class, shape, len(shape.variants)))
-            self._next_class += 1
+            shape.variants.append(WorkClass(self.new_class(), shape, len(shape.variants)))
         return shape.variants[opened]
+
+    def new_class(self) -> int:
+        """The number of a class that there has not been yet."""
+        number, self._next_class = self._next_class, self._next_class + 1
+        return number
 
     def _tier(self, hosts: list[HostState], needs: Needs, lane: str, after_s: float | None) -> Tier:
         # Where nothing is reserved every lane sees the same room and may share the tier.

@@ -15,6 +15,7 @@ from penstock.model import Outcome
 from penstock.scheduling.messages import (
     Adopt,
     AllChange,
+    Begin,
     Decision,
     End,
     GateChange,
@@ -61,6 +62,7 @@ class Fold:
         self.tasks: dict[str, list[Any]] = {}
         self.attempts: list[list[Any]] = []
         self.attempt_ends: list[Any] = []  # flat
+        self.begins: list[tuple[Any, ...]] = []  # task, number, started_at: of attempts that began late
         self.events: list[Any] = []  # flat
         self.routes: list[tuple[Any, ...]] = []
         self.moves: list[tuple[Any, ...]] = []
@@ -285,6 +287,15 @@ class Fold:
         task, attempt, host, at = decision
         self._event(at, "adopted", task, attempt, host, None)
 
+    def _begin(self, decision: Begin) -> None:
+        task, attempt, host, at, since = decision
+        begun = self._open.get(task)
+        if begun is not None and begun[1] == attempt:
+            begun[4] = self.tasks[task][STARTED_AT] = at
+        else:
+            self.begins.append((task, attempt, at))
+        self._event(at, "began", task, attempt, host, {"since": since})
+
     def _stop(self, decision: Stop) -> None:
         task, attempt, host, at, why = decision
         self._event(at, "stopping", task, attempt, host, {"why": why})
@@ -344,6 +355,7 @@ class Fold:
 
 _OTHERS: Mapping[type[Decision], Callable[[Fold, Any], None]] = {
     Adopt: Fold._adopt,
+    Begin: Fold._begin,
     Requeue: Fold._requeue,
     Revive: Fold._revive,
     Reprioritize: Fold._reprioritize,

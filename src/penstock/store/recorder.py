@@ -99,6 +99,9 @@ def _write_rest(session: Session, fold: Fold) -> None:
         session.bulk("add_attempts", ATTEMPT_WIDTH, list(chain.from_iterable(fold.attempts)))
     if fold.attempt_ends:
         session.bulk("end_attempts", ATTEMPT_END_WIDTH, fold.attempt_ends)
+    if fold.begins:
+        session.many("begin_tasks", fold.begins)
+        session.many("begin_attempts", fold.begins)
     if fold.priorities:
         changed = list(chain.from_iterable(fold.priorities.items()))
         session.bulk("set_priorities", 2, changed)

@@ -19,6 +19,7 @@ from penstock.model import State, Task, TaskRecord, Verdict
 from penstock.scheduling.messages import (
     Adopt,
     AllChange,
+    Begin,
     Decision,
     End,
     GateChange,
@@ -40,6 +41,7 @@ from penstock.telemetry.stretches import EARLIER, Piece, QueueTime, Stretches
 _DOWN = "dispatcher-down"
 _NOBODY = "no dispatcher was running"
 _BEFORE = "under an earlier dispatcher"
+_LATE_S = 1.0  # between what was decided and its being told
 _MOST_MOVED = 100_000  # tasks whose way from class to class is known
 
 
@@ -56,6 +58,10 @@ class Started(NamedTuple):
     at: float
     known: Task | None
     wait: QueueTime | None  # None where the task is not known
+
+    def until(self, at: float) -> Started:
+        """It began only then."""
+        return self._replace(at=at, wait=None if self.wait is None else self.wait.until(at))
 
 
 class Over(NamedTuple):
@@ -158,9 +164,13 @@ class _Tries(NamedTuple):
 
 class Story:
     def __init__(
-        self, task: Callable[[str], Task | None], met_at: Callable[[str], float | None] = lambda task: None
+        self,
+        task: Callable[[str], Task | None],
+        met_at: Callable[[str], float | None] = lambda task: None,
+        now: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._task = task
+        self._now = now
         self._met_at = met_at  # when the last task was done that this one waits after
         self._listeners: list[Listener] = []
         self._born = 0.0
@@ -174,6 +184,7 @@ class Story:
         self._facts: list[Fact] = []
         self._folds: dict[type, Callable[[Any], None]] = {
             Start: self._started,
+            Begin: self._began,
             End: self._ended,
             Requeue: self._requeued,
             Revive: self._revived,
@@ -240,7 +251,7 @@ class Story:
             self._tell()
         elif self._facts:
             facts, self._facts = self._facts, []
-            later(lambda: self._pass(facts))
+            later(lambda: self._pass_late(facts))
 
     def begun(self, task_ids: Iterable[str]) -> None:
         """These attempts begin; tasks that had to be read first are known now."""
@@ -259,6 +270,14 @@ class Story:
         if self._facts:
             facts, self._facts = self._facts, []
             self._pass(facts)
+
+    def _pass_late(self, facts: list[Fact]) -> None:
+        """What began has waited until now."""
+        now = self._now()
+        late = now - _LATE_S
+        if facts[0].at < late:
+            facts = [f.until(now) if isinstance(f, Started) and f.at < late else f for f in facts]
+        self._pass(facts)
 
     def _pass(self, facts: list[Fact]) -> None:
         for listener in self._listeners:
@@ -288,6 +307,11 @@ class Story:
         if known is not None:
             wait = self._queue_time(known, running.tries, start.at, start.work_class)
         self._facts.append(Started(start.task, start.attempt, start.host, start.lane, start.at, known, wait))
+
+    def _began(self, begin: Begin) -> None:
+        running = self._running.get(begin.task)
+        if running is not None and running.attempt == begin.attempt:
+            running.at = begin.at
 
     def _requeued(self, again: Requeue) -> None:
         running = self._running.pop(again.task, None)

@@ -113,6 +113,16 @@ SET host = excluded.host,
     retry_at = excluded.retry_at,
     imported = NULL
 
+-- name: begin_attempts
+UPDATE attempts SET started_at = v.started_at
+FROM unnest($1::text[], $2::bigint[], $3::float8[]) AS v (task, number, started_at)
+WHERE attempts.task = v.task AND attempts.number = v.number
+
+-- name: begin_tasks
+UPDATE tasks SET started_at = v.started_at
+FROM unnest($1::text[], $2::bigint[], $3::float8[]) AS v (task, number, started_at)
+WHERE tasks.id = v.task AND tasks.attempts = v.number
+
 -- name: end_attempts
 UPDATE attempts
 SET ended_at = v.ended_at, verdict = v.verdict, error = v.error, retry_at = v.retry_at

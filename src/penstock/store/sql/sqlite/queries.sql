@@ -83,6 +83,12 @@ SELECT id, state, attempts, ended_at FROM tasks WHERE id IN (SELECT value FROM j
 INSERT OR REPLACE INTO attempts (task, number, host, lane, started_at, work_class, ended_at, verdict, error, retry_at)
 VALUES {rows}
 
+-- name: begin_attempts
+UPDATE attempts SET started_at = ?3 WHERE task = ?1 AND number = ?2
+
+-- name: begin_tasks
+UPDATE tasks SET started_at = ?3 WHERE id = ?1 AND attempts = ?2
+
 -- name: end_attempts
 UPDATE attempts
 SET ended_at = v.ended_at, verdict = v.verdict, error = v.error, retry_at = v.retry_at
