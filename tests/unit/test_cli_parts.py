@@ -279,6 +279,17 @@ def test_every_change_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert told.failures == 1
 
 
+def test_what_is_told_late_says_when_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    """After a takeover: no line is older than the one above it."""
+    _, story = log()
+    again = Requeue("t1", 1, 2.5, 3.5, 1, 0, Verdict.HOST, "the dispatcher was lost")
+    story.decided([START, HostChange("here", 5.0, "up", 2, ""), again, HostChange("here", 4.96, "up", 2, "")])
+    lines = capsys.readouterr().err.splitlines()
+    clocks = [line.split()[0][-6:] for line in lines]
+    assert clocks == ["01.000", "05.000", "05.000", "05.000"]
+    assert [line.partition(" at=")[2][-6:] for line in lines] == ["", "", "02.500", ""]
+
+
 def test_json_lines_can_be_read_back(capsys: pytest.CaptureFixture[str]) -> None:
     _, story = log(as_json=True)
     story.decided([End("t9", 0, State.BLOCKED, "block", 4.0, None, 'a "quoted"\nword')])

@@ -3,6 +3,9 @@
 12:00:01.123 started  1m7f kind=summarize host=here lane=default run=nightly attempt=1
 12:00:02.345 done     1m7f kind=summarize host=here lane=default run=nightly attempt=1 ran_s=1.2
 12:00:02.345 failed   1m7g kind=summarize host=here lane=default run=nightly attempt=1 ran_s=0.1 error="no file"
+
+What is told later than it happened, after a takeover or a time without its store, says so: `at=11:59:48.120`. Lines
+of JSON have the time when it happened.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from penstock.telemetry.logs import handled
 from penstock.telemetry.story import Ended, Fact, Over, Started
 from penstock.trace import trace_id
 
+_OLD_S = 0.05  # what happened so long before the line above says when
 _LOUD = ("failed", "blocked", "retry", "warning", "note", "stopping")  # also told when quiet
 
 
@@ -41,6 +45,7 @@ class Log:
         self._as_json = as_json
         self._traced = traced  # every task has a trace; else those that brought one
         self._quiet = quiet
+        self._last = 0.0  # the time of the last line
         self.failures = 0
 
     # ---- what is told
@@ -50,7 +55,8 @@ class Log:
 
     def line(self, what: str, task: str | None = None, **fields: Any) -> None:
         if not self._quiet or what in _LOUD:
-            self._write([self._formed(what, time.time(), task, fields)])
+            self._last = now = time.time()
+            self._write([self._formed(what, now, task, fields)])
 
     def warning(self, text: str) -> None:
         self.line("warning", detail=text)
@@ -122,11 +128,13 @@ class Log:
         if self._as_json:
             named = {} if task is None else {"task": task}
             return msgspec.json.encode({"at": round(at, 6), "event": what} | named | told).decode()
-        clock = time.strftime("%H:%M:%S", time.localtime(at)) + f".{int(at % 1 * 1000):03}"
+        if at < self._last - _OLD_S:
+            told["at"] = _clock(at)
+        self._last = max(at, self._last)
         detail = told.pop("detail", None)
         parts = [f"{name}={_shown(value)}" for name, value in told.items()]
         words = [
-            clock,
+            _clock(self._last),
             f"{what:<8}",
             *([task] if task else []),
             *parts,
@@ -139,6 +147,10 @@ class Log:
             with suppress(OSError):
                 sys.stderr.write("\n".join(lines) + "\n")
                 sys.stderr.flush()
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at)) + f".{int(at % 1 * 1000):03}"
 
 
 def _error(error: str | None) -> dict[str, Any]:
