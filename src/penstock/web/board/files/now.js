@@ -19,6 +19,11 @@ function figure(label, value, look = "", href = null) {
   return h(href ? "a" : "div", { class: ["figure", look], href, "data-figure": label.toLowerCase() }, [h("span", { class: "figure-label" }, label), shown]);
 }
 
+function named(process) {
+  const where = process.url ? ` at ${process.url}` : "";
+  return `${process.command}, process ${process.pid} on ${process.machine}${where}`;
+}
+
 export default {
   props: { mayAct: Boolean, live: String },
   emits: ["act"],
@@ -76,10 +81,12 @@ export default {
           ...["blocked", "cancelled"].filter((state) => totals[state]).map((state) =>
             figure(state[0].toUpperCase() + state.slice(1), totals[state], "", `/board/queue?state=${state}`)),
         ]),
-        h("p", { class: "cluster" }, [
-          by ? h("span", { class: "soft", title: exactMoment(by.since) }, `Dispatched by ${by.command}, process ${by.pid} on ${by.machine}, since ${shortMoment(by.since)}`) : null,
-          ...(who.standbys ?? []).map((one) => h("span", { key: `${one.machine} ${one.pid}`, class: "soft", title: exactMoment(one.since) },
-            `${one.here ? "This server stands by" : "Standing by"}: ${one.command}, process ${one.pid} on ${one.machine}${one.url ? ` at ${one.url}` : ""}`)),
+        h("div", { class: "cluster" }, [
+          h("ul", { class: "crew soft" }, [
+            by ? h("li", { key: "leads", title: exactMoment(by.since) }, `Dispatched by ${named(by)}, since ${shortMoment(by.since)}`) : null,
+            ...(who.standbys ?? []).map((one) => h("li", { key: `${one.machine} ${one.pid}`, title: exactMoment(one.since) },
+              `${one.here ? "This server stands by" : "Standing by"}: ${named(one)}`)),
+          ]),
           this.mayAct ? actButton(who.paused ? "▶ Resume everything" : "‖ Pause everything", who.paused ? "Resume everything" : "Pause everything", () => this.act({ do: all, scope: "all", name: "" }), { kind: "plain", disabled: !live }) : null,
         ]),
       ]);
