@@ -17,7 +17,7 @@ WITH_DOCS := .venv/.installed-docs
 RESEARCHER := .venv-researcher/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench soak docs clean system-packages
+.PHONY: help install demo postgres test check format bench soak docs clean system-packages
 # `make check test` says first what is quick to know, also under -j.
 .NOTPARALLEL:
 
@@ -28,6 +28,9 @@ install: $(DEV) ## make .venv with the penstock command
 
 demo: $(DEV) ## watch Penstock at work, and a real model answer
 	$(BIN)/penstock demo
+
+postgres: $(DEV) ## a PostgreSQL to try a store in, until Ctrl-C
+	@$(BIN)/python -m tools.postgres_server
 
 test: $(DEV) $(RESEARCHER) system-packages ## run the tests
 	$(PYTEST)

@@ -3,10 +3,13 @@
 It lives in a folder of its own, listens on a socket in that folder and on a port of loopback, and
 goes with the process that made it, however that ends; the folder goes too. Root may start one: it then runs as
 another user, since PostgreSQL refuses root.
+
+    python -m tools.postgres_server     prints where one is, as `store` of a config, and keeps it until Ctrl-C
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 import pwd
@@ -14,7 +17,9 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -70,10 +75,11 @@ class PostgresServer:
         hba: Sequence[str] = (),
         within: Path | None = None,
         standby_of: PostgresServer | None = None,
+        port: int | None = None,
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-pg-", dir=within))
         self.data = self.folder / "data"
-        self.port = _free_port()
+        self.port = _free_port() if port is None else port
         self._account = _account()
         if self._account is not None:
             os.chown(self.folder, self._account.pw_uid, self._account.pw_gid)
@@ -271,3 +277,20 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="A PostgreSQL server to try things with, until Ctrl-C.")
+    parser.add_argument("--port", type=int, help="on loopback; else one that is free")
+    port: int | None = parser.parse_args().port
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    with PostgresServer(port=port) as server:
+        print(f'store = "{server.url()}"', flush=True)
+        print("Ctrl-C ends it, and all that was kept in it is gone", file=sys.stderr, flush=True)
+        stopped.wait()
+
+
+if __name__ == "__main__":
+    main()
