@@ -166,7 +166,9 @@ async def test_who_loses_the_lease_while_it_starts_one_leaves_no_container(
 
 async def test_the_engine_decides_which_lock_it_is(store: Store) -> None:
     assert start_lock_for("unix:///run/podman/podman.sock", store) is FileStartLock
-    assert start_lock_for("tcp://engine:2375", None) is FileStartLock
+    assert start_lock_for("tcp://localhost:2375", None) is FileStartLock
+    with pytest.raises(AgentError, match="give each node an engine of its own"):
+        start_lock_for("tcp://engine:2375", None)
     lock = start_lock_for("tcp://engine:2375", store)("agents/reports")
     assert await lock.take()
     assert await store.lease_of("start reports on tcp://engine:2375") is not None

@@ -31,6 +31,7 @@ pip = ["numpy==2.3.0"]
 env = { TZ = "UTC" }
 pass_env = ["HF_TOKEN"]
 runtime_env = { image_uri = "x", config = { setup_timeout_seconds = 60 } }
+calls_url = "http://front:8787/"
 start_s = 20
 idle_s = 0
 """
@@ -60,6 +61,7 @@ def test_every_key_is_read_and_written_back(tmp_path: Path) -> None:
         20,
         0,
     )
+    assert engine.calls_url == "http://front:8787"
     assert engine.working_dir == str(tmp_path / "code")
     assert engine.py_modules == (str(tmp_path / "lib/mine"),)
     assert (engine.excludes, engine.pip, engine.pass_env) == (("data/",), ("numpy==2.3.0",), ("HF_TOKEN",))

@@ -105,6 +105,24 @@ def test_a_host_that_no_node_can_serve(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
+    ("engine", "state", "detail"),
+    [
+        ("tcp://engine:2375", "wrong", "give each node an engine of its own"),
+        ("tcp://127.0.0.1:2375", "well", "the Ray cluster runs it"),
+        ("unix:///run/docker.sock", "well", "the Ray cluster runs it"),
+    ],
+)
+def test_nodes_share_no_engine_of_containers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, state: str, detail: str
+) -> None:
+    agent = '[agents.yard]\nimage = "i"\nhandlers = { a = ["a"] }\n[hosts.yard]\ntype = "agent"\nray = {}\n'
+    more = f'env = {{ DOCKER_HOST = "{engine}" }}\n{agent}'
+    told = examined(tmp_path, monkeypatch, Driver(SLOW), more)["host yard"]
+    assert told[0] == state
+    assert detail in told[1]
+
+
+@pytest.mark.parametrize(
     ("driver", "more", "detail"),
     [
         (

@@ -44,6 +44,14 @@ def test_nodes_are_told_an_address_that_they_reach(
         assert entrance.url == f"http://127.0.0.1:{port}/v1"
 
 
+def test_what_leads_to_whoever_leads_is_told_to_nodes_alone() -> None:
+    (bound,) = bind("127.0.0.1", 0)
+    with bound:
+        entrance = OwnEntrance([bound], tokens(), "http://10.0.0.5:8787", "http://front:8787")
+        assert entrance.node_urls == ("http://front:8787/v1", "http://front:8787/v1")
+        assert entrance.url == f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
+
+
 def test_a_key_made_of_a_root_is_known_again_by_who_has_the_root() -> None:
     dead, leader = tokens(), tokens()
     key = dead.invite(GUEST, b"root")

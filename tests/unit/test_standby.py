@@ -17,6 +17,7 @@ import pytest
 from penstock.dispatcher.leadership import Heard, Leadership
 from penstock.dispatcher.loop import Dispatcher
 from penstock.errors import AlreadyOwned, StoreRefused
+from penstock.hosts.own_door import Guest
 from penstock.model import State, Task
 from penstock.store.base import Owner
 from penstock.store.sqlite import SQLiteStore
@@ -166,6 +167,22 @@ async def test_calls_are_passed_on_with_their_tokens(tmp_path: Path) -> None:
         assert (refused.status_code, refused.json()["error"]["code"]) == (404, "model_not_found")
         wrong = await standby.http.post(URL, json=BODY, headers={"Authorization": "Bearer wrong"})
         assert wrong.status_code == 401
+
+
+async def test_the_key_of_an_attempt_is_for_the_leader_to_know(tmp_path: Path) -> None:
+    """An attempt on a node may come to any server: those that stand by have never heard of it."""
+    given, secret = token("one", "submit", "read")
+    async with (
+        wire(answer) as upstream,
+        two(tmp_path, HOST.format(url=upstream.url), tokens=[given], secret=secret) as (leader, standby),
+    ):
+        key = leader.parts.tokens.invite(Guest("t", 1, "fast", 2, "v1-nightly"))
+        guest = {"Authorization": f"Bearer {key}"}
+        told = await standby.http.post(URL, json=BODY, headers=guest)
+        assert told.status_code == 200, told.text
+        assert (await standby.http.get("/api/tasks", headers=guest)).status_code == 401
+        leader.parts.tokens.dismiss(key)
+        assert (await standby.http.post(URL, json=BODY, headers=guest)).status_code == 401
 
 
 async def test_a_stream_comes_through_a_standby_piece_by_piece(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from penstock.config import keys
 from penstock.config.manifests import read_env, variable_problem
 from penstock.config.problems import kind_of, quoted
+from penstock.config.server import read_root_url
 from penstock.config.tables import Table
 from penstock.errors import ConfigError
 from penstock.model import Host, RayNodes
@@ -45,6 +46,7 @@ class EngineSettings:
     env: Mapping[str, str] = field(default_factory=dict)
     pass_env: tuple[str, ...] = ()  # variables that go there as they are here
     runtime_env: Mapping[str, Any] = field(default_factory=dict)  # what else Ray's takes, in its words
+    calls_url: str | None = None  # where attempts reach whoever leads, for their calls of models
     start_s: float = 300.0  # a worker that has not begun by then is a fault of its host
     idle_s: float = 60.0  # a worker with nothing to do ends after so long
 
@@ -74,6 +76,7 @@ def read_engine(top: Table, folder: Path) -> EngineSettings:
         env=read_env(table),
         pass_env=_pass_env(table),
         runtime_env=_runtime_env(table),
+        calls_url=read_root_url(table, "calls_url", "all servers together", "http://penstock.example:8787"),
         start_s=table.number("start_s", _DEFAULT.start_s, keys.SECONDS),
         idle_s=table.number("idle_s", _DEFAULT.idle_s, keys.DELAY),
     )

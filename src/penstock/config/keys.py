@@ -156,6 +156,7 @@ ENGINE = (
     "env",
     "pass_env",
     "runtime_env",
+    "calls_url",
     "start_s",
     "idle_s",
 )

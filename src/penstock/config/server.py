@@ -49,12 +49,13 @@ def read_server(top: Table) -> Server:
         cors=table.texts("cors", (), most=keys.MAX_ORIGINS),
         record_bodies=table.flag("record_bodies", default.record_bodies),
         board=table.flag("board", default.board),
-        advertise=_read_advertise(table),
+        advertise=read_root_url(table, "advertise", "this server", "http://10.0.0.5:8787"),
     )
 
 
-def _read_advertise(table: Table) -> str | None:
-    given = table.text("advertise", "")
+def read_root_url(table: Table, key: str, whose: str, example: str) -> str | None:
+    """The address of a server as a whole, without a path."""
+    given = table.text(key, "")
     if not given:
         return None
     try:
@@ -63,9 +64,7 @@ def _read_advertise(table: Table) -> str | None:
     except ValueError:
         is_url = False
     if not is_url or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
-        table.refuse(
-            f"{quoted(given)} must be the address of this server, such as http://10.0.0.5:8787", "advertise"
-        )
+        table.refuse(f"{quoted(given)} must be the address of {whose}, such as {example}", key)
         return None
     return given.rstrip("/")
 

@@ -6,6 +6,7 @@ What such hosts need besides (modules, programs) is the nodes' own, and is not l
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -13,13 +14,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from penstock.agents.engine.engine_socket import DOCKER_VARIABLE, SOCKET_VARIABLE, is_shared
+from penstock.agents.starts.store_lock import cannot_agree
 from penstock.config import Config
 from penstock.config.engine import EngineSettings
 from penstock.engine.cluster.driver_letters import Joined, Joining, Node
 from penstock.engine.cluster.frames import Ask
 from penstock.engine.cluster.link import Link, Spawn, spawned, why_not
 from penstock.engine.cluster.reach import nobody_at
-from penstock.engine.cluster.remote import RemoteHost, fits_nowhere
+from penstock.engine.cluster.remote import RemoteHost, fits_nowhere, runtime_env
 from penstock.errors import DispatcherError
 from penstock.setup.agent_checkup import WARNING, WELL, WRONG
 
@@ -52,10 +55,14 @@ async def look(config: Config, time_limit_s: float, spawn: Spawn = spawned) -> S
         f"{settings.address} is reached: {count}, Ray {joined.version}, Python {platform.python_version()}"
     )
     there = [RemoteHost(host, "") for host in config.plant.hosts if host.name in names]
-    return Seen((WELL, reached), {remote.host.name: _served(remote, nodes) for remote in there})
+    given = runtime_env(settings, os.environ).get("env_vars", {})
+    return Seen((WELL, reached), {remote.host.name: _served(remote, nodes, given) for remote in there})
 
 
-def _served(remote: RemoteHost, nodes: list[Node]) -> tuple[str, str]:
+def _served(remote: RemoteHost, nodes: list[Node], given: Mapping[str, str]) -> tuple[str, str]:
+    engine = next((given[name] for name in (SOCKET_VARIABLE, DOCKER_VARIABLE) if given.get(name)), "")
+    if remote.host.type == "agent" and is_shared(engine):
+        return WRONG, cannot_agree(engine)
     fit = sum(remote.fits(node.resources, node.labels) for node in nodes)
     if not fit:
         return WRONG, fits_nowhere(remote, len(nodes))

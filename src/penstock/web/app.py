@@ -131,8 +131,9 @@ def build_app(parts: Parts) -> App:
     """What uvicorn serves: the door, behind it the board, calls, and for all else the framework."""
     server = parts.config.server
     app: App = Shortcuts(framework(parts), openai_api.calls(parts), agents.calls(parts))
+    passing_on = None
     if parts.lookout is not None:
-        app = parts.passing_on = PassingOn(app, parts)
+        app = parts.passing_on = passing_on = PassingOn(app, parts)
     entry = None
     if parts.board is not None:
         app = parts.board_door = BoardDoor(
@@ -146,6 +147,7 @@ def build_app(parts: Parts) -> App:
         body_limit_bytes=server.body_limit_bytes,
         metrics=parts.metrics,
         entry=entry,
+        is_passed_on=None if passing_on is None else passing_on.is_passed_on,
     )
     if not server.cors:
         return door

@@ -82,6 +82,9 @@ class Caller:
         return asked
 
 
+STRANGER = Caller("", frozenset(), 0)  # with a key that is not ours to know: he may do nothing here
+
+
 @dataclass(slots=True)
 class _Opened:
     """What a caller has open."""
@@ -238,6 +241,11 @@ class Tokens:
 
 def has_secret(headers: Mapping[bytes, bytes]) -> bool:
     return _secret(headers) is not None
+
+
+def may_be_guest(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether he brings a key that may be that of an attempt."""
+    return (secret := _secret(headers)) is not None and id_of(secret) is not None
 
 
 def _secret(headers: Mapping[bytes, bytes]) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.telemetry.metrics import Metrics
-from penstock.web.auth import Caller, Origins, Tokens, has_secret
+from penstock.web.auth import STRANGER, Caller, Origins, Tokens, has_secret, may_be_guest
 from penstock.web.refusals import JSON, Refused
 from penstock.web.sessions import Sessions, must_be_meant
 
@@ -45,8 +45,10 @@ class Door:
         body_limit_bytes: int,
         metrics: Metrics,
         entry: Entry | None = None,
+        is_passed_on: Callable[[Scope], bool] | None = None,
     ) -> None:
         self._metrics = metrics
+        self._is_passed_on = is_passed_on
         self._entry = entry
         self._open = OPEN if entry is None else OPEN | entry.paths
         self._app = app
@@ -92,9 +94,12 @@ class Door:
             if caller.guest is not None and not scope["path"].startswith(_CALLS):
                 raise Refused(403, "forbidden", "the key of an attempt opens /v1 and nothing else")
         except Refused:
-            if scope["type"] != "http" or scope["path"] not in self._open:
+            if may_be_guest(headers) and self._is_for_leader(scope):
+                state["caller"] = STRANGER
+            elif scope["type"] == "http" and scope["path"] in self._open:
+                state["caller"] = None
+            else:
                 raise
-            state["caller"] = None
         length = headers.get(b"content-length", b"")
         if not length.isdigit() or b"transfer-encoding" in headers:
             return False
@@ -102,6 +107,11 @@ class Door:
         if len(digits) > _MOST_DIGITS or int(digits or b"0") > self._limit:
             raise self._too_long()
         return True
+
+    def _is_for_leader(self, scope: Scope) -> bool:
+        """Whether it is a call that is passed on: who leads knows the keys of attempts, and looks for himself."""
+        is_passed_on = self._is_passed_on is not None and self._is_passed_on(scope)
+        return is_passed_on and scope["path"].startswith(_CALLS)
 
     def _caller(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Caller:
         """A token in a header comes before a cookie: whoever sends one means it."""

@@ -13,16 +13,20 @@ from penstock.web.auth import Tokens
 
 
 class OwnEntrance:
-    """`advertise` is what the config says of how others reach it."""
+    """`advertise` is what the config says of how others reach it, `calls_url` of how nodes reach whoever leads."""
 
     def __init__(
-        self, sockets: Sequence[socket.socket], tokens: Tokens, advertise: str | None = None
+        self,
+        sockets: Sequence[socket.socket],
+        tokens: Tokens,
+        advertise: str | None = None,
+        calls_url: str | None = None,
     ) -> None:
         self._tokens = tokens
-        near, far = near_url(sockets[0]), advertised(advertise, sockets[0])
+        near, far = near_url(sockets[0]), calls_url or advertised(advertise, sockets[0])
         self.url = f"{near}/v1"
-        # What is advertised may lead to whoever leads, also to the next one.
-        self.node_urls = (f"{advertise or near}/v1", None if _is_loopback(far) else f"{far}/v1")
+        # What is named may lead to whoever leads, also to the next one.
+        self.node_urls = (f"{calls_url or advertise or near}/v1", None if _is_loopback(far) else f"{far}/v1")
 
     def let_in(self, guest: Guest, root: bytes | None = None) -> str:
         return self._tokens.invite(guest, root)

@@ -1,8 +1,8 @@
 """What only the dispatcher that leads can answer, passed on to it by a server that stands by.
 
 Calls of models and agents run in the leader's process, and what is told of a question while it is answered is told
-there. Bodies and streams pass as they come, with the caller's own token: it is in the same store. Everything else
-(reading, submitting, cancelling) a standby does by itself.
+there. Bodies and streams pass as they come, with the caller's own token: it is in the same store, or the key of an
+attempt, which the leader alone knows. Everything else (reading, submitting, cancelling) a standby does by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from yarl import URL
 
 from penstock.diagnosis.history import Epoch
 from penstock.hosts.model_stream import error_event
-from penstock.web.auth import Caller, is_same_origin
+from penstock.web.auth import STRANGER, Caller, is_same_origin
 from penstock.web.door import App, Receive, Scope, Send, refuse
 from penstock.web.proxy import (
     OF_A_HANDSHAKE,
@@ -64,7 +64,7 @@ class PassingOn:
             await self._http.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket") or not self._is_passed_on(scope):
+        if scope["type"] not in ("http", "websocket") or not self.is_passed_on(scope):
             await self._app(scope, receive, send)
             return
         scope["route"] = _ROUTE
@@ -75,7 +75,7 @@ class PassingOn:
         except Refused as refused:
             await refuse(refused, scope, send)
 
-    def _is_passed_on(self, scope: Scope) -> bool:
+    def is_passed_on(self, scope: Scope) -> bool:
         return self._parts.stands_by and is_for_leader(scope["path"])
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,10 +89,9 @@ class PassingOn:
         passing = Passing()
         parts = self._parts
         assert parts.lookout is not None
-        forgets = [
-            parts.lookout.when_another_leads(lambda: passing.end(_RESTARTED)),
-            parts.tokens.when_gone(caller, passing.end),
-        ]
+        forgets = [parts.lookout.when_another_leads(lambda: passing.end(_RESTARTED))]
+        if caller is not STRANGER:
+            forgets.append(parts.tokens.when_gone(caller, passing.end))
         way = Way(self._opened(), _url(leader, scope), _headers(leader, scope))
         one: Exchange | Socket
         if scope["type"] == "websocket":

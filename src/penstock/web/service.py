@@ -284,7 +284,12 @@ class Service:
                     on_ready=begin,
                     on_decisions=parts.limits.decided,
                     on_tokens=self._read_tokens,
-                    entrance=OwnEntrance(self._sockets, parts.tokens, parts.config.server.advertise),
+                    entrance=OwnEntrance(
+                        self._sockets,
+                        parts.tokens,
+                        parts.config.server.advertise,
+                        parts.config.engine.calls_url,
+                    ),
                 )
             finally:
                 parts.dispatcher = None

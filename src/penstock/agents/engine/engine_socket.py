@@ -21,6 +21,7 @@ HOW_TO_START = (
 )
 _PROBE_S = 2.0
 _REMOTE = ("tcp://", "http://", "https://")
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def find_socket(environ: Mapping[str, str]) -> str:
@@ -53,6 +54,11 @@ def find_socket(environ: Mapping[str, str]) -> str:
 def is_remote(url: str) -> bool:
     """Whether the engine may see other files than we do."""
     return url.startswith(_REMOTE)
+
+
+def is_shared(url: str) -> bool:
+    """Whether other machines may use the engine too."""
+    return is_remote(url) and remote_host(url) not in _LOOPBACK
 
 
 def remote_host(url: str) -> str:

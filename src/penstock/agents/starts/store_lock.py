@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from penstock.agents.engine.engine_socket import is_remote
+from penstock.agents.engine.engine_socket import is_remote, is_shared
 from penstock.agents.starts.start_lock import (
     FileStartLock,
     MakeStartLock,
@@ -31,13 +31,23 @@ TTL_S = 15.0
 
 def start_lock_for(engine_url: str, store: Store | None) -> MakeStartLock:
     """A lock of the kernel where the engine is this machine's, a lease where other machines may use it too."""
-    if store is None or not is_remote(engine_url):
+    if not is_remote(engine_url) or (store is None and not is_shared(engine_url)):
         return FileStartLock
+    if store is None:
+        raise AgentError(f"containers: {cannot_agree(engine_url)}")
 
     def made(folder: str) -> StartLock:
         return StoreStartLock(store, f"start {os.path.basename(folder)} on {engine_url}")
 
     return made
+
+
+def cannot_agree(engine_url: str) -> str:
+    """Of nodes of a cluster, which have no store."""
+    return (
+        f"the engine at {engine_url} may be other machines' too: they agree by the store who starts an agent, and "
+        "nodes do not reach it; give each node an engine of its own, such as unix:///run/podman/podman.sock"
+    )
 
 
 class StoreStartLock:

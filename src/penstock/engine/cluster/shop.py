@@ -224,13 +224,14 @@ def _placed(hired: Hiring, folder: str, door: GivenDoor) -> Host:
     if hired.agent is not None:
         from penstock.hosts.agent import Placement
 
-        options["placement"] = Placement(msgspec.convert(hired.agent, Agent), _agents_dir(hired))
+        beside = agents_dir(hired.tag.rpartition(":")[0])
+        options["placement"] = Placement(msgspec.convert(hired.agent, Agent), beside)
     return replace(hired.host, options=options)
 
 
-def _agents_dir(hired: Hiring) -> str:
-    """One for all workers of the store on this machine, one after the other: containers outlive them."""
-    store = hashlib.sha256(hired.tag.rpartition(":")[0].encode()).hexdigest()[:16]
+def agents_dir(store_tag: str) -> str:
+    """One for all workers of a store on this machine: containers outlive them."""
+    store = hashlib.sha256(store_tag.encode()).hexdigest()[:16]
     return os.path.join(tempfile.gettempdir(), f"penstock-agents-{os.getuid()}-{store}")
 
 
