@@ -79,7 +79,8 @@ async def browsers(url: str, kind: str) -> None:
 
 async def measure() -> None:
     from penstock.config import parse
-    from penstock.web.service import Service, bind, urls
+    from penstock.web.service import Service
+    from penstock.web.sockets import bind, urls
     from penstock.wiring import make_dispatcher, open_store
 
     with tempfile.TemporaryDirectory() as folder:

@@ -243,7 +243,7 @@ def test_a_terminal_that_cannot_show_a_sign_is_no_error(cli: Cli) -> None:
 # ---- what it costs to start
 
 
-def loaded_by(folder: Path, *arguments: str) -> set[str]:
+def loaded_by(folder: Path, *arguments: str, status: int = 0) -> set[str]:
     """The modules in memory when a command has ended."""
     code = (
         "import sys\n"
@@ -258,14 +258,27 @@ def loaded_by(folder: Path, *arguments: str) -> set[str]:
         capture_output=True,
         text=True,
         timeout=60,
-        check=True,
+        check=False,
     )
+    assert told.returncode == status, told.stderr
     return set(told.stderr.split())
 
 
 def test_version_loads_nothing(cli: Cli) -> None:
     loaded = loaded_by(cli.folder, "--version")
     assert not loaded & {"typer", "asyncio", "dataclasses", "msgspec", "rich", "sqlite3"}
+
+
+@pytest.mark.parametrize(
+    ("options", "status"), [(("--host", "0.0.0.0"), 2), (("--set", "store=/no/such/folder/x.db"), 3)]
+)
+def test_serve_refuses_before_it_loads_what_takes_long(
+    cli: Cli, options: tuple[str, ...], status: int
+) -> None:
+    """No token, or a store that cannot be opened: whoever corrects it need not wait for the server's parts."""
+    loaded = loaded_by(cli.folder, "serve", "--port", "0", *options, status=status)
+    assert "penstock.web.sockets" in loaded
+    assert not loaded & {"fastapi", "uvicorn", "aiohttp", "penstock.web.service"}
 
 
 def test_submit_loads_no_engine_and_no_terminal(cli: Cli) -> None:

@@ -11,7 +11,7 @@ from penstock.hosts.own_door import Guest
 from penstock.web.auth import Tokens
 from penstock.web.own_entrance import OwnEntrance
 from penstock.web.refusals import Refused
-from penstock.web.service import bind
+from penstock.web.sockets import bind
 
 GUEST = Guest("t1", 1, "calls", 2, "nightly")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from penstock.web.calls import STALLED_S
-from penstock.web.service import bind
+from penstock.web.sockets import STALLED_S, bind
 
 
 def test_connections_will_have_no_nagle_delay() -> None:

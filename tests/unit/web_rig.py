@@ -21,7 +21,8 @@ from penstock.store.sqlite_owner import FileOwnerLock
 from penstock.store.tokens import digest_of, new_secret
 from penstock.web.app import Timing
 from penstock.web.own_entrance import advertised
-from penstock.web.service import Service, bind, urls
+from penstock.web.service import Service
+from penstock.web.sockets import bind, urls
 from penstock.wiring import make_dispatcher, open_store
 
 PATIENCE_S = 30.0

@@ -69,9 +69,8 @@ def read_options(
 async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
     from penstock.cli.logs import Log, telling
     from penstock.config.budgets import blind_budgets
-    from penstock.intake.agent_queues import AgentQueues
     from penstock.web.own_entrance import advertised
-    from penstock.web.service import Service, bind, urls
+    from penstock.web.sockets import bind, must_be_guarded, urls
     from penstock.wiring import are_traced, end_forsaken, make_dispatcher, open_store
 
     with ExitStack() as stack:
@@ -81,17 +80,12 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
         store = open_store(config)
         log = Log(as_json=as_json, quiet=quiet, traced=are_traced(config))
 
-        def make() -> Dispatcher:
+        def made() -> Dispatcher:
             dispatcher = make_dispatcher(
                 config, store, "penstock serve", url=advertised(config.server.advertise, sockets[0])
             )
             dispatcher.story.listen(log)
             return dispatcher
-
-        service = Service(
-            config, store, make, sockets, partial(tell_standby, log, store), partial(end_forsaken, config)
-        )
-        queues = AgentQueues(service.parts.client, log.warning)
 
         def stop_all() -> None:
             queues.hold()
@@ -114,13 +108,27 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
             for blind in blind_budgets(config.plant):
                 log.warning(f"{blind.place} {blind.detail}")
 
+        first = [made()]  # at once: what is wrong with the config is told before anything is changed
         interrupts = stack.enter_context(hearing_interrupts())
         stack.enter_context(telling(log.warning))
         await store.open()
-        if store.elects:  # which may be away just when this one takes over
-            interrupts.tell(stop)
         try:
-            await service.check()
+            await must_be_guarded(sockets, config.server.host, store)
+            # What can be refused has been: these take long to load.
+            from penstock.intake.agent_queues import AgentQueues
+            from penstock.web.service import Service
+
+            service = Service(
+                config,
+                store,
+                lambda: first.pop() if first else made(),
+                sockets,
+                partial(tell_standby, log, store),
+                partial(end_forsaken, config),
+            )
+            queues = AgentQueues(service.parts.client, log.warning)
+            if store.elects:  # which may be away just when this one takes over
+                interrupts.tell(stop)
             async with queues.watched():
                 await service.run(on_ready=ready, on_lead=leads)
             left = await last_word(stop, store)

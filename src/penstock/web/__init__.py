@@ -17,5 +17,6 @@ health.py      /health and /metrics
 pages.py       /docs
 records.py     what comes out
 shapes.py      the same, for the OpenAPI document
-service.py     sockets, uvicorn and the dispatcher in one loop
+sockets.py     where it listens
+service.py     uvicorn and the dispatcher in one loop
 """

@@ -22,8 +22,9 @@ from penstock.hosts.agent_answers import end_line, last_line
 from penstock.hosts.relay import AGENT_CALL, ClientStalled, Headers, Relay
 from penstock.scheduling.messages import End
 from penstock.web.agent_door import Admitted, refusal_record
-from penstock.web.calls import STALLED_S, why_ended
+from penstock.web.calls import why_ended
 from penstock.web.refusals import Refused, refusal_of, stopping, taken_over
+from penstock.web.sockets import STALLED_S
 
 if TYPE_CHECKING:
     from penstock.dispatcher.loop import Dispatcher

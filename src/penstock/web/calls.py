@@ -21,6 +21,7 @@ from penstock.model import State, Task, Verdict
 from penstock.scheduling.messages import End
 from penstock.web.recording import KeptAnswer
 from penstock.web.refusals import JSON, RETRY_LATER_S, Refused, refusal_of, stopping, taken_over
+from penstock.web.sockets import STALLED_S
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -35,7 +36,6 @@ OUR_HEADERS = (
     "X-Penstock-Queue-Seconds",
 )
 _DAY_S = 86_400.0
-STALLED_S = 120.0  # a client that reads nothing for so long has left
 
 
 class ConnectionRelay(Relay):

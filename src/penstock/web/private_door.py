@@ -23,7 +23,8 @@ from penstock.web.app import Parts, build_private_app
 from penstock.web.auth import Tokens
 from penstock.web.events import Feed
 from penstock.web.own_entrance import OwnEntrance
-from penstock.web.service import Faults, HttpServer, bind
+from penstock.web.service import Faults, HttpServer
+from penstock.web.sockets import bind
 
 LOOPBACK = "127.0.0.1"
 

@@ -9,8 +9,6 @@ streams and the connections. Told again, what runs is put back first.
 from __future__ import annotations
 
 import asyncio
-import errno
-import ipaddress
 import logging
 import socket
 import traceback
@@ -28,93 +26,24 @@ from penstock.config.own_files import agents_dir
 from penstock.diagnosis.history import Epoch
 from penstock.dispatcher.leadership import Heard, Leadership, OnStandby, Tidy
 from penstock.dispatcher.loop import Dispatcher
-from penstock.errors import UsageError
 from penstock.store.base import Store
 from penstock.telemetry.logs import handled
 from penstock.telemetry.metrics import Metrics
 from penstock.web.app import Parts, build_app
 from penstock.web.auth import Tokens
 from penstock.web.board_process import BoardProcess
-from penstock.web.calls import STALLED_S
 from penstock.web.connections import Connection
 from penstock.web.door import App
 from penstock.web.events import Feed
 from penstock.web.lookout import Lookout
 from penstock.web.own_entrance import OwnEntrance, near_url
+from penstock.web.sockets import BACKLOG, is_loopback
 
 _GRACE_S = 5  # for answers under way when all work is done
 _TICK_S = 1.0
-_BACKLOG = 2048
 _WAITING_MESSAGES = 4  # on one WebSocket, until they are read
 
 log = logging.getLogger("penstock.web")
-
-
-# ---- sockets
-
-
-def bind(host: str, port: int) -> list[socket.socket]:
-    """A socket for each address of a name; connections wait there until they are served."""
-    where = f"{host}:{port}" if ":" not in host else f"[{host}]:{port}"
-    try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        raise UsageError(
-            f"{host!r} is no address of this machine; choose another with --host or `host` of [server]"
-        ) from None
-    addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
-    sockets: list[socket.socket] = []
-    try:
-        for family, address in addresses[:1] if port == 0 else addresses:
-            sockets.append(_bound(family, address))
-    except OSError as error:
-        for one in sockets:
-            one.close()
-        raise UsageError(f"{where} {_cannot_bind(error)}") from None
-    return sockets
-
-
-def _bound(family: int, address: object) -> socket.socket:
-    # The protocol must be named: asyncio turns Nagle's delay off only where it reads TCP there.
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections have it from here: one that reads nothing ends
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(STALLED_S * 1000))
-        made.bind(address)  # type: ignore[arg-type] # as getaddrinfo gave it
-        # Only one that listens keeps the address for itself.
-        made.listen(_BACKLOG)
-    except BaseException:
-        made.close()
-        raise
-    return made
-
-
-def _cannot_bind(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            "is in use by another program; stop that one, or choose another port with --port or "
-            "`port` of [server]"
-        )
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return "may not be used by you; choose a port from 1024 on with --port or `port` of [server]"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return "is no address of this machine; choose another with --host or `host` of [server]"
-    return f"cannot be listened on ({error.strerror}); choose another with --host and --port"
-
-
-def is_loopback(sockets: Sequence[socket.socket]) -> bool:
-    return all(ipaddress.ip_address(one.getsockname()[0]).is_loopback for one in sockets)
-
-
-def urls(sockets: Sequence[socket.socket]) -> list[str]:
-    named = [one.getsockname()[:2] for one in sockets]
-    return [f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}" for host, port in named]
-
-
-# ---- the server
 
 
 class HttpServer(uvicorn.Server):
@@ -133,7 +62,7 @@ class HttpServer(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=_GRACE_S,
-                backlog=_BACKLOG,
+                backlog=BACKLOG,
                 ws_max_size=message_limit_bytes,
                 ws_max_queue=_WAITING_MESSAGES,
                 ws_per_message_deflate=False,  # it would cost the dispatcher's loop more than it saves
@@ -207,14 +136,6 @@ class Service:
         )
         self._serving = asyncio.Event()  # it may answer
         self._server = HttpServer(build_app(parts), config.server.body_limit_bytes)
-
-    async def check(self) -> None:
-        """Promise 8: nothing listens beyond loopback without a token."""
-        if not self._loopback and not await self.parts.store.tokens():
-            raise UsageError(
-                f"{self.parts.config.server.host} can be reached from other machines and there is no token; "
-                "make one with `penstock token add NAME`, or listen on 127.0.0.1"
-            )
 
     @property
     def stands_by(self) -> bool:
