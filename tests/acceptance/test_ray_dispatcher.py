@@ -14,10 +14,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 import penstock
 from penstock.wiring import read_config
+from tests.conformance.host_phone import Phone
 from tools.ray_cluster import ray_cluster
 
 PATIENCE_S = 120.0
@@ -36,6 +38,15 @@ CONFIG = """
     type = "python"
     serves = ["look"]
     call = "remotework:look"
+"""
+
+MEETING = """
+[hosts.meeting]
+type = "python"
+serves = ["meet"]
+call = "tests.conformance.host_functions:on_loop"
+slots = 2
+ray = { per_worker = 2 }
 """
 
 WORK = """
@@ -87,6 +98,40 @@ async def test_code_and_packages_reach_the_nodes(folder: Path) -> None:
         process.send_signal(signal.SIGTERM)
         await process.communicate()
         assert process.returncode == 0
+
+
+async def test_a_driver_that_is_killed_loses_nothing_and_nothing_runs_twice(folder: Path) -> None:
+    """The connection breaks under running attempts; the next driver finds them, and what ended in between."""
+    text = (folder / "penstock.toml").read_text()
+    (folder / "penstock.toml").write_text(f"{text}\n{MEETING}")
+    names = ["early", "late"]
+    async with (
+        Phone() as phone,
+        penstock.open(folder / "penstock.toml", dispatch=False) as client,
+        dispatching(folder) as process,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        payloads = [{"act": "meet", "port": phone.port, "name": name} for name in names]
+        await client.submit_many([penstock.Task("meet", given, id=given["name"]) for given in payloads])
+        callers = await phone.callers(2, PATIENCE_S)
+        (driver,) = drivers_of(process.pid)
+        driver.kill()
+        await asyncio.to_thread(driver.wait)
+        early, late = await phone.caller("early"), await phone.caller("late")
+        early.say("while nobody listened")
+        assert (await client.wait("early")).value == "while nobody listened"
+        late.say("to the next driver")
+        results = [await client.wait(name) for name in names]
+        assert [(result.value, result.attempts) for result in results] == [
+            ("while nobody listened", 1),
+            ("to the next driver", 1),
+        ]
+        assert await phone.callers(2) == callers
+
+
+def drivers_of(pid: int) -> list[psutil.Process]:
+    children = psutil.Process(pid).children()
+    return [child for child in children if "penstock.engine.cluster.driver" in child.cmdline()]
 
 
 async def test_calls_of_models_stay_with_the_dispatcher(folder: Path) -> None:
