@@ -175,7 +175,7 @@ async def test_a_line_to_a_cluster_says_why_there_is_none_and_what_to_do() -> No
     """Once, whatever was said before; and nobody starts a driver for an address where nothing listens."""
     whys: list[str] = []
     changed = asyncio.Event()
-    drivers = [Driver(), Driver(fault="RuntimeError: no")]
+    drivers = [Driver(fault="RuntimeError: no"), Driver()]
 
     def told() -> None:
         whys.append(link.why_down)
@@ -195,7 +195,7 @@ async def test_a_line_to_a_cluster_says_why_there_is_none_and_what_to_do() -> No
         "the Ray cluster at auto cannot be reached",
         "check that Ray runs there, and engine.address",
     )
-    assert whys[:2] == [f"{cannot}: its driver ended; {remedy}", f"{cannot}: RuntimeError: no; {remedy}"]
+    assert whys[:2] == [f"{cannot}: RuntimeError: no; {remedy}", f"{cannot}: its driver ended; {remedy}"]
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     whys.clear()

@@ -139,6 +139,11 @@ class Rig:
         await self.driver.until(lambda: task in self.ended)
         return self.ended[task]
 
+    async def settle(self) -> None:
+        """Let what has ended be reported."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+
     def reported(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
         for one, outcome in ended:
             assert one.task not in self.ended
@@ -220,6 +225,7 @@ async def test_what_no_node_can_serve_goes_back_and_a_node_is_asked_for_while_it
             "waits for a Ray node with GPU = 1; the one there is has not: start one, or change hosts.gpu.ray"
         )
         health = await rig.engine.check("gpu")
+        await rig.settle()
         assert (health.up, health.detail, rig.ended) == (False, wants, {})
         assert not (await rig.engine.check("gpu")).up
         outcome = await rig.outcome("t")
@@ -274,6 +280,7 @@ async def test_a_lost_driver_costs_nothing_that_runs_and_what_waits_goes_back_wh
         driver.die()
         await driver.until(lambda: not rig.engine._link.is_up)
         first = await rig.engine.check("tools")
+        await rig.settle()
         assert not first.up
         assert rig.ended == {"runs": DONE}
         await rig.engine.check("tools")
