@@ -111,8 +111,9 @@ async def test_a_driver_that_is_killed_loses_nothing_and_nothing_runs_twice(fold
         dispatching(folder) as process,
         asyncio.timeout(PATIENCE_S),
     ):
-        payloads = [{"act": "meet", "port": phone.port, "name": name} for name in names]
-        await client.submit_many([penstock.Task("meet", given, id=given["name"]) for given in payloads])
+        for name in names:
+            meeting = {"act": "meet", "port": phone.port, "name": name}
+            await client.submit(penstock.Task("meet", meeting, id=name))
         callers = await phone.callers(2, PATIENCE_S)
         (driver,) = drivers_of(process.pid)
         driver.kill()

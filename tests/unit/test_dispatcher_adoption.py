@@ -81,6 +81,8 @@ class FarEngine:
         self._near: dict[Key, Job] = {}
         self._waiting: dict[Key, Job] = {}
 
+    async def prepare(self) -> None: ...
+
     async def open(self, term: int = 0) -> None:
         self._cluster.report = self._report
 

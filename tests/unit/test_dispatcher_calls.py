@@ -64,6 +64,8 @@ class ByHand:
         self.stopped: list[str] = []
         self.begun = asyncio.Event()
 
+    async def prepare(self) -> None: ...
+
     async def open(self, term: int = 0) -> None: ...
 
     async def close(self, *, at_once: bool = False) -> None:

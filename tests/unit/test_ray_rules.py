@@ -14,6 +14,7 @@ import pytest
 from penstock.clock import SystemClock
 from penstock.config.engine import EngineSettings
 from penstock.engine import ray as ray_engine
+from penstock.engine.base import Report
 from penstock.engine.cluster.driver_letters import Joined, Node
 from penstock.engine.cluster.frames import GONE, REFUSED, Answer, Ask, Frames, frame
 from penstock.engine.cluster.letters import Attempt, Hello, Over, Standing
@@ -36,6 +37,9 @@ class StandIn:
         self.nodes = list(nodes)
         self.has_room = True
         self.is_away = False
+        self.is_dead = False  # the process of the first that was started
+        self.spawned = 0
+        self.ended = 0
         self.asked: list[Ask] = []
         self.workers: dict[str, Hello | None] = {}  # None: it does not answer
         self.runs: dict[
@@ -50,7 +54,8 @@ class StandIn:
         serving = asyncio.ensure_future(self._serve(its))
         self._serving.add(serving)
         serving.add_done_callback(self._serving.discard)
-        return Line(ours)
+        self.spawned += 1
+        return _Line(ours, self) if self.spawned == 1 else Line(ours)
 
     async def _serve(self, its: socket.socket) -> None:
         reader, line = await asyncio.open_connection(sock=its)
@@ -65,6 +70,8 @@ class StandIn:
                     self.say(ask.number, answer)
             self.changed.set()
         line.close()
+        self.ended += 1
+        self.changed.set()
 
     def say(self, number: int, body: Any = b"", **fault: str) -> None:
         assert self._line is not None
@@ -126,6 +133,16 @@ class StandIn:
         return b"" if ask.method in ("close", "recorded") else None
 
 
+class _Line(Line):
+    def __init__(self, ours: socket.socket, driver: StandIn) -> None:
+        super().__init__(ours)
+        self._driver = driver
+
+    @property
+    def is_alive(self) -> bool:
+        return not self._driver.is_dead
+
+
 class Rig:
     def __init__(self, driver: StandIn, engine: RayEngine) -> None:
         self.driver = driver
@@ -162,8 +179,7 @@ def worker(name: str, host: str = "tools") -> str:
 HOSTS = (Host("tools", "python", 4), Host("gpu", "python", 4, ray=RayNodes({"GPU": 1.0})))
 
 
-@asynccontextmanager
-async def opened(driver: StandIn, **settings: Any) -> AsyncIterator[Rig]:
+def engine_of(driver: StandIn, report: Report = lambda ended: None, **settings: Any) -> RayEngine:
     there = {host.name: remote_host(host, "penstock.hosts.python:make") for host in HOSTS}
 
     async def secret() -> bytes:
@@ -171,10 +187,13 @@ async def opened(driver: StandIn, **settings: Any) -> AsyncIterator[Rig]:
 
     look_s = settings.pop("look_s", PATIENCE_S)
     cluster = Cluster(EngineSettings(type="ray", **settings), there, secret, {}, 10.0, look_s, driver.spawn)
+    return RayEngine(cluster, {}, {}, report, lambda stall: None, SystemClock(), None, "tag")
+
+
+@asynccontextmanager
+async def opened(driver: StandIn, **settings: Any) -> AsyncIterator[Rig]:
     rig: Rig
-    engine = RayEngine(
-        cluster, {}, {}, lambda ended: rig.reported(ended), lambda stall: None, SystemClock(), None, "tag"
-    )
+    engine = engine_of(driver, lambda ended: rig.reported(ended), **settings)
     rig = Rig(driver, engine)
     await engine.open(1)
     try:
@@ -201,6 +220,33 @@ async def test_who_stops_puts_back_what_no_worker_has() -> None:
         await rig.driver.until(lambda: ("needed", 1) in rig.driver.runs)
         rig.driver.end("needed")
         assert [await rig.outcome("runs"), await rig.outcome("needed")] == [DONE, DONE]
+
+
+async def test_one_that_stands_by_has_a_driver_which_joins_when_it_leads() -> None:
+    """It says nothing to the cluster before; one that died meanwhile is replaced, and who never leads ends it."""
+    driver = StandIn(PLAIN)
+    made = engine_of(driver)
+    await made.prepare()
+    await made.prepare()
+    assert (driver.spawned, driver.asked) == (1, [])
+    await made.open(1)
+    await driver.until(lambda: [ask.verb for ask in driver.asked] == ["join"])
+    assert driver.spawned == 1
+    await made.close()
+
+    dead, never = StandIn(PLAIN), StandIn(PLAIN)
+    made = engine_of(dead)
+    await made.prepare()
+    dead.is_dead = True
+    await made.open(1)
+    await dead.until(lambda: dead.asked)
+    assert dead.spawned == 2
+    await made.close()
+    made = engine_of(never)
+    await made.prepare()
+    await made.close()
+    await never.until(lambda: never.ended)
+    assert never.asked == []
 
 
 async def test_hosts_are_down_until_the_cluster_is_reached() -> None:

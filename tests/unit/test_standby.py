@@ -381,6 +381,44 @@ async def test_who_is_to_stop_while_it_takes_over_does_not_wait_for_a_store_that
         await store.close()
 
 
+async def test_who_stands_by_has_its_engine_prepared_and_forgoes_that_at_its_end(tmp_path: Path) -> None:
+    """What takes long to begin has begun when it is to lead."""
+    (tmp_path / "penstock.toml").write_text('[hosts.h]\ntype = "simulated"\nserves = ["k"]\n')
+    config = read_config(tmp_path / "penstock.toml")
+    store = SQLiteStore(str(tmp_path / "penstock.db"))
+    await store.open()
+    heard: list[str] = []
+    prepared = asyncio.Event()
+
+    def make() -> Dispatcher:
+        dispatcher = make_dispatcher(config, store, "test")
+
+        async def prepare() -> None:
+            heard.append("prepare")
+            prepared.set()
+
+        async def forgo() -> None:
+            heard.append("forgo")
+
+        dispatcher.prepare, dispatcher.forgo = prepare, forgo  # type: ignore[method-assign]
+        return dispatcher
+
+    async def lead(dispatcher: Dispatcher, ready: Any) -> None:
+        raise AlreadyOwned("by another")
+
+    leadership = Leadership(store, make, Heard(on_standby=lambda epoch: None), takes_turns=True)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            running = asyncio.create_task(leadership.run(lead))
+            await prepared.wait()
+            leadership.stop()
+            await running
+    finally:
+        await store.close()
+    assert heard[0] == "prepare"
+    assert heard[-1] == "forgo"
+
+
 class Strict(SQLiteStore):
     """A store that lets somebody write for a while."""
 

@@ -110,6 +110,8 @@ class Leadership:
                     await self._take_turns(lead)
                 finally:
                     showing.cancel()
+                    if self._next is not None:
+                        await self._next.forgo()
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
 
@@ -182,6 +184,9 @@ class Leadership:
         self._take_role(leads=False)
         if not self._is_able:
             await self._try_out()
+        if self._next is None:
+            self._next = self._make()
+        await self._next.prepare()
         while not self._stopped.is_set():
             try:
                 epoch = await self._store.owned_by()

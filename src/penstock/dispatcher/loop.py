@@ -207,6 +207,13 @@ class Dispatcher:
         if self._failure is not None:
             raise self._failure
 
+    async def prepare(self) -> None:
+        """It stands by, and may be told to run at any moment; or never, and then it is told to `forgo` that."""
+        await self._engine.prepare()
+
+    async def forgo(self) -> None:
+        await self._engine.close()
+
     @asynccontextmanager
     async def _opened_desk(self) -> AsyncIterator[None]:
         if self._inner is None or self._doorway.desk is None:

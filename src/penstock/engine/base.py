@@ -4,7 +4,7 @@ Attempts may run where they outlive the dispatcher that began them. The engine o
 those that the store has as running: `adopt`. What it finds again goes on as if nothing had happened; that is why an
 outcome is kept where the attempt ran until the store has it: `recorded`.
 
-    open ─► adopt ─► sweep ─► start, stop, recorded … ─► (withdraw) ─► (leave) ─► close
+    (prepare) ─► open ─► adopt ─► sweep ─► start, stop, recorded … ─► (withdraw) ─► (leave) ─► close
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ Report: TypeAlias = Callable[[Ended], None]
 
 class Engine(Protocol):
     """`report` and `on_stall` are called on the loop that opened the engine, never from another thread."""
+
+    async def prepare(self) -> None:
+        """Its dispatcher stands by: what takes long to begin, and is nothing to others, begins. May be left out."""
 
     async def open(self, term: int = 0) -> None:
         """`term` is the number of its dispatcher's epoch: what outlives one obeys the latest, and nobody before."""

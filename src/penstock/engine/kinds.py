@@ -36,6 +36,9 @@ class KindThreads:
         self._left: set[Key] = set()  # whose ends are not ours to tell any more
         self._open = False
 
+    async def prepare(self) -> None:
+        await self._engine.prepare()
+
     async def open(self, term: int = 0) -> None:
         self._loop = asyncio.get_running_loop()
         await self._engine.open(term)

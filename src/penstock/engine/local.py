@@ -86,6 +86,8 @@ class LocalEngine:
         self._awaited = False  # a look into the inbox is on its way
         self._open = False
 
+    async def prepare(self) -> None: ...
+
     async def open(self, term: int = 0) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()

@@ -24,7 +24,7 @@ from penstock.engine.cluster.crew import Terms
 from penstock.engine.cluster.driver_letters import Joining, Node
 from penstock.engine.cluster.frames import CUT, GONE, Ask
 from penstock.engine.cluster.letters import VERSION, Hello
-from penstock.engine.cluster.link import Link, Spawn, spawned
+from penstock.engine.cluster.link import Line, Link, Spawn, spawned
 from penstock.engine.cluster.pool import WorkerPool
 from penstock.engine.cluster.remote import RemoteHost, fits_nowhere
 from penstock.engine.cluster.worker import likeness
@@ -71,10 +71,25 @@ class RayEngine(LocalEngine):
         self._adopting = True  # until it is said which attempts go on
         self._looking: asyncio.Task[int] | None = None
         self._silent: dict[str, float] = {}  # workers that do not answer, and since when
+        self._spare: Line | None = None
         self._withdrawn = False
         self._nodes: list[Node] | None = None  # as they were told first
         self._told_down: set[str] = set()  # hosts that were by their last check,
         self._unfit: set[str] = set()  # and those that no node could serve
+
+    async def prepare(self) -> None:
+        """A driver that has not joined the cluster: to start it takes the longest of a takeover."""
+        if self._spare is None:
+            with contextlib.suppress(OSError):  # told when it is needed and still cannot be started
+                self._spare = await self._cluster.spawn()
+
+    async def _spawn(self) -> Line:
+        spare, self._spare = self._spare, None
+        if spare is not None and spare.is_alive:
+            return spare
+        if spare is not None:
+            await spare.close()
+        return await self._cluster.spawn()
 
     async def open(self, term: int = 0) -> None:
         await super().open(term)
@@ -88,7 +103,7 @@ class RayEngine(LocalEngine):
             names=self._names,
             term=term,
         )
-        self._link = Link(joining, self._relinked, cluster.spawn)
+        self._link = Link(joining, self._relinked, self._spawn)
         terms = Terms(
             secret, self._names, self._tag, self._limits, settings.start_s, settings.idle_s, self._chores
         )
@@ -101,6 +116,9 @@ class RayEngine(LocalEngine):
         self._link.open()
 
     async def close(self, *, at_once: bool = False) -> None:
+        if self._spare is not None:
+            await self._spare.close()
+            self._spare = None
         if not self._open:
             return
         if self._looking is not None:
@@ -207,20 +225,24 @@ class RayEngine(LocalEngine):
         unwanted = 0
         answer, body = await self._link.wait(Ask(number=0, verb="nodes"))
         self._nodes = None if answer.fault else msgspec.json.decode(body, type=list[Node])
-        names: list[str] | None = None
-        while names is None or names:
-            if names is None:
-                answer, body = await self._link.wait(Ask(number=0, verb="list", worker=self._names))
-                names = None if answer.fault else msgspec.json.decode(body, type=list[str])
-            else:
-                told = await asyncio.gather(*(self._meet(name) for name in names))
-                unwanted += sum(count or 0 for count in told)
-                names = [name for name, count in zip(names, told, strict=True) if count is None]
-            if names is not None:
-                self._give_up_claims({self._host_of(name) for name in names})
-            if names is None or names:
+        names = await self._listed()
+        while names:
+            told = await asyncio.gather(*(self._meet(name) for name in names))
+            unwanted += sum(count or 0 for count in told)
+            names = [name for name, count in zip(names, told, strict=True) if count is None]
+            self._give_up_claims({self._host_of(name) for name in names})
+            if names:
                 await asyncio.sleep(_AGAIN_S)
+        self._give_up_claims()
         return unwanted
+
+    async def _listed(self) -> list[str]:
+        """The names of all workers of this store."""
+        while True:
+            answer, body = await self._link.wait(Ask(number=0, verb="list", worker=self._names))
+            if not answer.fault:
+                return msgspec.json.decode(body, type=list[str])
+            await asyncio.sleep(_AGAIN_S)
 
     def _host_of(self, worker: str) -> str:
         return worker.removeprefix(self._names).rpartition("/")[0]
@@ -260,7 +282,7 @@ class RayEngine(LocalEngine):
             _log.error("a Ray worker of an earlier dispatcher does not answer, and is killed: %s", name)
             self._link.ask(Ask(number=0, verb="kill", worker=name), b"", lambda answer, body: None)
 
-    def _give_up_claims(self, silent: Collection[str]) -> None:
+    def _give_up_claims(self, silent: Collection[str] = ()) -> None:
         """Nobody has these, but on hosts that have silent workers. Known in time, they were never adopted; later,
         they were lost: one fault of a host."""
         claimed = {key: run for key, run in self._claimed.items() if run.job.host not in silent}

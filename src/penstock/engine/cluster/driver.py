@@ -281,7 +281,13 @@ _SIGNS = (
 )
 
 
+def _load() -> None:
+    """To import Ray takes seconds: the driver of a dispatcher that stands by has done so when it is to join."""
+    import ray  # noqa: F401
+
+
 def main() -> None:
+    threading.Thread(target=_load, name="load", daemon=True).start()
     line = socket.socket(fileno=int(sys.argv[1]))
     Session(line).serve()
     os._exit(0)  # Ray's own ways of ending take seconds, and the workers are not its business

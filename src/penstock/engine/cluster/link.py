@@ -41,6 +41,14 @@ class Line:
         self.ours = ours
         self._process = process
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process is None or self._process.returncode is None
+
+    async def close(self) -> None:
+        self.ours.close()
+        await self.end()
+
     async def end(self) -> None:
         """It ends by itself when our end is closed; a driver that hangs in Ray is killed."""
         if self._process is None:
@@ -168,8 +176,7 @@ class Link(asyncio.Protocol):
             finally:
                 if self._transport is not None:
                     self._transport.abort()
-                line.ours.close()
-                await line.end()
+                await line.close()
             await asyncio.sleep(_BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)])
             tries += 1
 
