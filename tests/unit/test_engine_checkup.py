@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import socket
 import threading
 from pathlib import Path
@@ -105,6 +106,28 @@ def test_a_host_that_no_node_can_serve(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
+    ("node", "more", "state"),
+    [
+        ("far", "", "warning"),
+        ("far", '[server]\nadvertise = "http://localhost:8787"\n', "warning"),
+        ("far", '[server]\nhost = "0.0.0.0"\n', "well"),
+        ("far", '[server]\nadvertise = "http://10.0.0.5:8787"\n', "well"),
+        ("far", 'calls_url = "http://front:8787"\n', "well"),
+        (platform.node(), "", "well"),
+    ],
+)
+def test_reports_need_a_way_back_from_other_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: str, more: str, state: str
+) -> None:
+    model = '[hosts.model]\ntype = "openai"\nurl = "http://127.0.0.1:9/v1"\nmodel = "m"\nserves = ["chat"]\n'
+    reports = f'{model}[hosts.reports]\ntype = "researcher"\nserves = ["gptr"]\n'
+    there = Node(node_id="a", name=node, resources={"CPU": 4.0}, labels={})
+    told = examined(tmp_path, monkeypatch, Driver(there), more + reports)["host reports"]
+    assert told[0] == state
+    assert ("which node far does not reach" in told[1]) is (state == "warning")
+
+
+@pytest.mark.parametrize(
     ("engine", "state", "detail"),
     [
         ("tcp://engine:2375", "wrong", "give each node an engine of its own"),
@@ -115,11 +138,16 @@ def test_a_host_that_no_node_can_serve(tmp_path: Path, monkeypatch: pytest.Monke
 def test_nodes_share_no_engine_of_containers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, state: str, detail: str
 ) -> None:
-    agent = '[agents.yard]\nimage = "i"\nhandlers = { a = ["a"] }\n[hosts.yard]\ntype = "agent"\nray = {}\n'
+    mounts = 'mounts = [{ source = "data", target = "/data" }]\n'
+    agent = f'[agents.yard]\nimage = "i"\nhandlers = {{ a = ["a"] }}\n{mounts}'
+    agent += '[hosts.yard]\ntype = "agent"\nray = {}\n'
     more = f'env = {{ DOCKER_HOST = "{engine}" }}\n{agent}'
-    told = examined(tmp_path, monkeypatch, Driver(SLOW), more)["host yard"]
+    found = examined(tmp_path, monkeypatch, Driver(SLOW), more)
+    told = found["host yard"]
     assert told[0] == state
     assert detail in told[1]
+    there = f"mounts: there is no {tmp_path / 'data'} here; it must be on the nodes that run it"
+    assert found["agent yard"] == ("warning", there)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,12 @@ def is_this_machine(name: str) -> bool:
     return address.is_loopback or address.is_unspecified or address in _of_network_cards()
 
 
+def is_loopback(name: str) -> bool:
+    """Whether a host of a url is reached from its own machine alone."""
+    address = numeric(name)
+    return name == "localhost" if address is None else address.is_loopback
+
+
 def numeric(name: str) -> Address | None:
     """The address that digits stand for, also short, octal, hexadecimal or mapped; None for a name."""
     try:

@@ -27,8 +27,10 @@ SYS_MODULE SYS_NICE SYS_PACCT SYS_PTRACE SYS_RAWIO SYS_RESOURCE SYS_TIME SYS_TTY
 
 def oddities(config: Config, environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """The agent's name, how bad it is, and what it is with what to do."""
+    hosts = [host for host in config.plant.hosts if host.name in config.plant.outliving]
+    on_nodes = {host.options.get("agent", host.name) for host in hosts if host.type == "agent"}
     for agent in config.agents.values():
-        for state, detail in _of(agent, environ):
+        for state, detail in _of(agent, environ, agent.name in on_nodes):
             yield agent.name, state, detail
         keeper = keeper_note.found(os.path.join(agents_dir(config), agent.name))
         if keeper is not None and keeper.fingerprint != fingerprint(agent):
@@ -36,14 +38,16 @@ def oddities(config: Config, environ: Mapping[str, str]) -> Iterator[tuple[str, 
             yield agent.name, WARNING, detail
 
 
-def _of(agent: Agent, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _of(agent: Agent, environ: Mapping[str, str], on_nodes: bool) -> Iterator[tuple[str, str]]:
     yield from _of_manifest(agent)
     for mount in agent.mounts:
-        if not os.path.exists(mount.source):
-            yield (
-                WRONG,
-                f"mounts: there is no {mount.source}; create it, or correct agents.{agent.name}.mounts",
-            )
+        if os.path.exists(mount.source):
+            continue
+        if on_nodes:
+            yield WARNING, f"mounts: there is no {mount.source} here; it must be on the nodes that run it"
+        else:
+            remedy = f"create it, or correct agents.{agent.name}.mounts"
+            yield WRONG, f"mounts: there is no {mount.source}; {remedy}"
     if unset := [name for name in agent.pass_env if name not in environ]:
         yield WARNING, f"pass_env: {', '.join(unset)} is not set here; set it where Penstock is started"
     names = [name.removeprefix("CAP_") for name in agent.privileges.capabilities]

@@ -11,6 +11,7 @@ import platform
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -18,6 +19,8 @@ from penstock.agents.engine.engine_socket import DOCKER_VARIABLE, SOCKET_VARIABL
 from penstock.agents.starts.store_lock import cannot_agree
 from penstock.config import Config
 from penstock.config.engine import EngineSettings
+from penstock.config.own_address import is_loopback
+from penstock.config.own_calls import needs_door
 from penstock.engine.cluster.driver_letters import Joined, Joining, Node
 from penstock.engine.cluster.frames import Ask
 from penstock.engine.cluster.link import Link, Spawn, spawned, why_not
@@ -56,17 +59,28 @@ async def look(config: Config, time_limit_s: float, spawn: Spawn = spawned) -> S
     )
     there = [RemoteHost(host, "") for host in config.plant.hosts if host.name in names]
     given = runtime_env(settings, os.environ).get("env_vars", {})
-    return Seen((WELL, reached), {remote.host.name: _served(remote, nodes, given) for remote in there})
-
-
-def _served(remote: RemoteHost, nodes: list[Node], given: Mapping[str, str]) -> tuple[str, str]:
     engine = next((given[name] for name in (SOCKET_VARIABLE, DOCKER_VARIABLE) if given.get(name)), "")
+    near = _is_near(config)
+    return Seen((WELL, reached), {one.host.name: _served(one, nodes, engine, near) for one in there})
+
+
+def _served(remote: RemoteHost, nodes: list[Node], engine: str, near: bool) -> tuple[str, str]:
+    """`engine`: that of containers, if nodes are told one; `near`: models are reached from this machine alone."""
     if remote.host.type == "agent" and is_shared(engine):
         return WRONG, cannot_agree(engine)
-    fit = sum(remote.fits(node.resources, node.labels) for node in nodes)
+    fit = [node for node in nodes if remote.fits(node.resources, node.labels)]
     if not fit:
         return WRONG, fits_nowhere(remote, len(nodes))
-    return WELL, f"the Ray cluster runs it: {fit} of {len(nodes)} nodes can"
+    away = [node.name for node in fit if node.name != platform.node()]
+    if near and needs_door(remote.host) and away:
+        why = f"it calls models through the dispatcher, which node {away[0]} does not reach"
+        return WARNING, f"{why}; set `host` and `advertise` of [server], or keep it off such nodes with `ray`"
+    return WELL, f"the Ray cluster runs it: {len(fit)} of {len(nodes)} nodes can"
+
+
+def _is_near(config: Config) -> bool:
+    told = config.engine.calls_url or config.server.advertise
+    return is_loopback(config.server.host if told is None else urlsplit(told).hostname or "")
 
 
 async def _asked(settings: EngineSettings, spawn: Spawn) -> tuple[Joined, list[Node]]:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+from penstock.config.own_address import is_loopback
 from penstock.hosts.own_door import Guest
 from penstock.web.auth import Tokens
 
@@ -26,7 +27,10 @@ class OwnEntrance:
         near, far = near_url(sockets[0]), calls_url or advertised(advertise, sockets[0])
         self.url = f"{near}/v1"
         # What is named may lead to whoever leads, also to the next one.
-        self.node_urls = (f"{calls_url or advertise or near}/v1", None if _is_loopback(far) else f"{far}/v1")
+        self.node_urls = (
+            f"{calls_url or advertise or near}/v1",
+            None if is_loopback(urlsplit(far).hostname or "") else f"{far}/v1",
+        )
 
     def let_in(self, guest: Guest, root: bytes | None = None) -> str:
         return self._tokens.invite(guest, root)
@@ -43,14 +47,6 @@ def advertised(advertise: str | None, bound: socket.socket) -> str:
     if ipaddress.ip_address(host.partition("%")[0]).is_unspecified:
         return f"http://{platform.node()}:{port}"
     return near_url(bound)
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def near_url(bound: socket.socket) -> str:
