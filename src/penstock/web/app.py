@@ -54,6 +54,7 @@ from penstock.web.lookout import Lookout
 from penstock.web.passing import PassingOn
 from penstock.web.refusals import JSON, Refused, of_status, refusal_of, stopping, taken_over
 from penstock.web.sessions import Sessions
+from penstock.web.shapes import error_schemas
 from penstock.web.shortcuts import Shortcuts
 from penstock.web.standing import Standing
 
@@ -211,8 +212,9 @@ def _describe(app: FastAPI) -> None:
         fresh = app.openapi_schema is None
         document = made()
         if fresh:
-            schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
-            schemes["token"] = {
+            components = document.setdefault("components", {})
+            components.setdefault("schemas", {}).update(error_schemas())
+            components.setdefault("securitySchemes", {})["token"] = {
                 "type": "http",
                 "scheme": "bearer",
                 "description": "`penstock token add NAME`",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass  # these know their schema; it is asked for by every route
 
 
@@ -19,6 +20,7 @@ class ErrorRecord:
     error: ErrorDetail
 
 
+_SCHEMAS = "#/components/schemas/"
 _ERRORS = {
     400: "The body is not JSON.",
     401: "There is no token, or it is not known.",
@@ -37,8 +39,24 @@ _ERRORS = {
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The refusals that a route documents."""
-    return {status: {"model": ErrorRecord, "description": _ERRORS[status]} for status in statuses}
+    """The refusals that a route documents.
+
+    They name the shape that `error_schemas` tells: of a model the framework would prepare to write each of them,
+    and there are hundreds.
+    """
+    return {
+        status: {
+            "description": _ERRORS[status],
+            "content": {"application/json": {"schema": {"$ref": f"{_SCHEMAS}ErrorRecord"}}},
+        }
+        for status in statuses
+    }
+
+
+def error_schemas() -> dict[str, Any]:
+    """For the document: what refusals look like."""
+    schema = TypeAdapter(ErrorRecord).json_schema(ref_template=f"{_SCHEMAS}{{model}}")
+    return {**schema.pop("$defs"), ErrorRecord.__name__: schema}
 
 
 # ---- /health
