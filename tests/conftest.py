@@ -1,10 +1,12 @@
-"""What holds for the whole suite: which skips are allowed, that bytecode is kept, that examples may take long.
+"""What holds for the whole suite: which skips are allowed, that bytecode is kept, that examples may take long, and
+that what stays for the whole run is not looked through for garbage again and again.
 
 With PENSTOCK_REQUIRE_ALL=1 a test that would be skipped fails: CI proves everything or says so.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Generator
@@ -26,7 +28,25 @@ settings.register_profile(
 )
 settings.load_profile("patient")
 
+# Thousands of tests and all that they import stay until the end: what is looked for is what a test leaves.
+gc.disable()
+
 REQUIRE_ALL = os.environ.get("PENSTOCK_REQUIRE_ALL") == "1"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
+    told = getattr(config, "workerinput", None)  # where xdist shares the tests out
+    if told is not None:
+        from tests.dealing import dealt
+
+        items[:] = dealt(items, told["workercount"])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
