@@ -13,7 +13,7 @@ import argparse
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -96,32 +96,37 @@ def _act(page: Page, name: str) -> None:
 
 def take(out: Path, wanted: Collection[str]) -> list[Path]:
     """The files of these names, each as small as the docs want them."""
-    out.mkdir(parents=True, exist_ok=True)
-    taken = []
     has_agent = any(name.startswith("agents") for name in wanted)
     with (
         tempfile.TemporaryDirectory() as folder,
         at_work(Path(folder), has_agent=has_agent) as plant,
         _browser() as browser,
     ):
-        for look in LOOKS:
-            context = browser.new_context(
-                viewport={"width": look.width, "height": look.height},
-                color_scheme=look.scheme,
-                reduced_motion="reduce",
-            )
-            page = context.new_page()
-            for name in PAGES:
-                file = out / f"{name}-{look.name}.png"
-                if file.name not in wanted:
-                    continue
-                page.goto(f"{plant.url}/board{_path(plant, name)}")
-                page.locator("header [data-state=live]").wait_for()
-                _act(page, name)
-                page.wait_for_timeout(_SETTLE_MS)
-                page.screenshot(path=file)
-                taken.append(file)
-            context.close()
+        return pictures(browser, lambda name: f"{plant.url}/board{_path(plant, name)}", out, wanted)
+
+
+def pictures(browser: Browser, url: Callable[[str], str], out: Path, wanted: Collection[str]) -> list[Path]:
+    """Of the board that has its pages at these addresses."""
+    out.mkdir(parents=True, exist_ok=True)
+    taken = []
+    for look in LOOKS:
+        context = browser.new_context(
+            viewport={"width": look.width, "height": look.height},
+            color_scheme=look.scheme,
+            reduced_motion="reduce",
+        )
+        page = context.new_page()
+        for name in PAGES:
+            file = out / f"{name}-{look.name}.png"
+            if file.name not in wanted:
+                continue
+            page.goto(url(name))
+            page.locator("header [data-state=live]").wait_for()
+            _act(page, name)
+            page.wait_for_timeout(_SETTLE_MS)
+            page.screenshot(path=file)
+            taken.append(file)
+        context.close()
     return taken
 
 

@@ -22,7 +22,7 @@ import psutil
 
 PATIENCE_S = 60.0
 _READY = re.compile(r'ready.* at (http://[^\s"]+)')
-_LOOK_S = 0.03
+_LOOK_S = (0.03, 0.2)  # at first, and at the most: each look is work for the server, too
 
 
 class Figures(NamedTuple):
@@ -178,9 +178,11 @@ def until(condition: Callable[[], bool], told: Callable[[], str], timeout_s: flo
     """Looks at another process until it is as it should be."""
     end = time.monotonic() + timeout_s
     pause = threading.Event()
+    look_s, longest_s = _LOOK_S
     while not condition():
         assert time.monotonic() < end, told()
-        pause.wait(_LOOK_S)
+        pause.wait(look_s)
+        look_s = min(look_s * 1.3, longest_s)
 
 
 @contextmanager

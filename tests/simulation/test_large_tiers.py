@@ -9,7 +9,7 @@ import pytest
 from penstock.scheduling import tiers
 from tests.simulation.worlds import play
 
-LIVES = 2000 if os.environ.get("PENSTOCK_SOAK") else 40
+LIVES = 2000 if os.environ.get("PENSTOCK_SOAK") else 20
 
 
 @pytest.mark.parametrize("block", range(2))

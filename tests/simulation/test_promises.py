@@ -13,7 +13,7 @@ from tests.simulation.worlds import play
 
 BLOCKS = 20
 SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
-PER_BLOCK = 2500 if SOAK else 15  # 300 lives in `make test`, 50,000 in `make soak`
+PER_BLOCK = 2500 if SOAK else 10  # 200 lives in `make test`, 50,000 in `make soak`
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
