@@ -7,7 +7,7 @@ and hold no behaviour beyond reading themselves.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -104,6 +104,25 @@ class Outcome:
     known_fault: bool = False  # another attempt has told of the very same fault: its breaker counts it once
     unbegun: bool = False  # nothing of it has run: its task is queued again, and it costs nothing
     orphaned: bool = False  # it was lost with the dispatcher that began it: what `on_crash` says is done
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOutcome(Outcome):
+    """One that nobody heard of when it happened: when the attempt began and ended, as far as its engine knows."""
+
+    began_at: float | None = None
+    ended_at: float | None = None
+
+    @classmethod
+    def of(cls, outcome: Outcome, began_at: float | None, ended_at: float | None) -> TimedOutcome:
+        return cls(**_told(outcome), began_at=began_at, ended_at=ended_at)
+
+    def plain(self) -> Outcome:
+        return Outcome(**_told(self))
+
+
+def _told(outcome: Outcome) -> dict[str, Any]:
+    return {one.name: getattr(outcome, one.name) for one in fields(Outcome)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from penstock.hosts.openai import OpenAIAdapter
 from penstock.hosts.python import PythonAdapter
 from penstock.hosts.researcher import ResearcherAdapter
 from penstock.hosts.simulated import SimulatedAdapter
-from penstock.model import Host, Outcome
+from penstock.model import Host, Outcome, TimedOutcome
 from tests.conformance import host_agent, host_program
 from tests.conformance.host_phone import PATIENCE_S
 
@@ -245,6 +245,8 @@ class Rig:
 
     def _report(self, reports: Sequence[tuple[Job, Outcome]]) -> None:
         for job, outcome in reports:
+            if isinstance(outcome, TimedOutcome):  # when it was is another matter
+                outcome = outcome.plain()
             self.reports.setdefault((job.task, job.attempt), []).append(outcome)
         self._news.set()
 

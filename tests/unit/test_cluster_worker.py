@@ -9,11 +9,12 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.engine.base import Stall
 from penstock.engine.cluster import fence, worker
-from penstock.engine.cluster.letters import Hello, Hiring, Listening, News, read, written
+from penstock.engine.cluster.letters import Errand, Hello, Hiring, Listening, News, Standing, read, written
 from penstock.engine.local import EngineLimits
 from penstock.model import Host
 
@@ -50,6 +51,23 @@ def test_stalls_are_told_once_whoever_dispatches(hired: worker.Worker) -> None:
     assert told is not None
     assert [stall.task for stall in read(told, News).stalls] == ["new"]
     assert hired.close(fence.stamp(2)) == b""
+
+
+def test_how_long_an_attempt_has_been_over_is_told(hired: worker.Worker) -> None:
+    """Whoever asks later knows when it ended, whatever the clocks of the two machines say."""
+    errand = Errand(task="t", attempt=1, kind="k", payload=msgspec.Raw(b"1"), lane="default")
+    over = hired.run(fence.stamp(1) + written(errand))
+    assert over is not None
+    told: list[Standing] = []
+    for _ in range(2):
+        said = hired.hello(fence.stamp(1))
+        assert said is not None
+        told += read(said, Hello).attempts
+    first, second = told
+    assert (first.task, first.is_over) == ("t", True)
+    assert 0 < first.over_s < second.over_s
+    assert first.over_s < first.for_s
+    assert hired.close(fence.stamp(1)) == b""
 
 
 KILLED = """

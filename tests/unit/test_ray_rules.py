@@ -15,6 +15,7 @@ from penstock.clock import SystemClock
 from penstock.config.engine import EngineSettings
 from penstock.engine import ray as ray_engine
 from penstock.engine.base import Report
+from penstock.engine.cluster import pool
 from penstock.engine.cluster.driver_letters import Joined, Node
 from penstock.engine.cluster.frames import GONE, REFUSED, Answer, Ask, Frames, frame
 from penstock.engine.cluster.letters import Attempt, Hello, Over, Standing
@@ -22,7 +23,7 @@ from penstock.engine.cluster.link import Line
 from penstock.engine.cluster.remote import remote_host
 from penstock.engine.ray import Cluster, RayEngine, names_of
 from penstock.hosts.base import Job
-from penstock.model import Host, Outcome, RayNodes, Verdict
+from penstock.model import Host, Outcome, RayNodes, TimedOutcome, Verdict
 
 PATIENCE_S = 30.0
 PLAIN = Node(node_id="n", name="n", resources={"CPU": 4.0}, labels={})
@@ -148,6 +149,7 @@ class Rig:
         self.driver = driver
         self.engine = engine
         self.ended: dict[str, Outcome] = {}
+        self.times: dict[str, tuple[float | None, float | None]] = {}  # where they are told
 
     def start(self, *tasks: str, host: str = "tools") -> None:
         self.engine.start([job(task, host) for task in tasks])
@@ -164,6 +166,9 @@ class Rig:
     def reported(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
         for one, outcome in ended:
             assert one.task not in self.ended
+            if isinstance(outcome, TimedOutcome):
+                self.times[one.task] = outcome.began_at, outcome.ended_at
+                outcome = outcome.plain()
             self.ended[one.task] = outcome
         self.driver.changed.set()
 
@@ -249,6 +254,48 @@ async def test_one_that_stands_by_has_a_driver_which_joins_when_it_leads() -> No
     assert never.asked == []
 
 
+async def test_what_is_adopted_began_and_ended_when_its_worker_says() -> None:
+    """By seconds until now, since clocks of machines differ."""
+    driver = StandIn(PLAIN)
+    standing = [Standing("over", 1, True, 30.0, 12.0), Standing("runs", 1, False, 5.0)]
+    driver.workers[worker("w")] = Hello(node="n", node_id="n", attempts=standing)
+    clock = SystemClock()
+    async with opened(driver) as rig:
+        before = clock.now()
+        await rig.engine.adopt([job("over"), job("runs")])
+        after = clock.now()
+        await driver.until(lambda: len(driver.runs) == 2)
+        for task in ("over", "runs"):
+            driver.end(task)
+            assert await rig.outcome(task) == DONE
+        began_at, ended_at = rig.times["over"]
+        assert before - 30.01 <= (began_at or 0) <= after - 29.99
+        assert before - 12.01 <= (ended_at or 0) <= after - 11.99
+        began_at, ended_at = rig.times["runs"]
+        assert before - 5.01 <= (began_at or 0) <= after - 4.99
+        assert ended_at is None, "it ended when that was heard"
+
+
+async def test_what_waited_for_a_worker_began_when_it_had_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = StandIn(PLAIN)
+    clock = SystemClock()
+    async with opened(driver) as rig:
+        await rig.engine.adopt([])
+        rig.start("at once")
+        await driver.until(lambda: driver.runs)
+        driver.end("at once")
+        await rig.outcome("at once")
+        monkeypatch.setattr(pool, "_WAITED_S", 0.0)
+        before = clock.now()
+        rig.start("late", "later")
+        await driver.until(lambda: len(driver.runs) == 3)
+        driver.end("later")
+        await rig.outcome("later")
+        began_at, ended_at = rig.times["later"]
+        assert before - 0.01 <= (began_at or 0) <= clock.now() + 0.01
+        assert ended_at is None
+
+
 async def test_hosts_are_down_until_the_cluster_is_reached() -> None:
     driver = StandIn(PLAIN)
     async with opened(driver, look_s=0.0) as rig:
@@ -315,6 +362,7 @@ async def test_a_lost_driver_costs_nothing_that_runs_and_what_waits_goes_back_wh
         driver.has_room = False
         rig.start("waits")
         asked = len(driver.asked)
+        driver.workers[name] = Hello(node="n", node_id="n", attempts=[Standing("runs", 1, True, 9.0, 4.0)])
         driver.die()
         await driver.until(lambda: any(ask.method == "run" for ask in driver.asked[asked:]))
         assert [ask.worker for ask in driver.asked[asked:] if ask.method == "run"] == [name]
@@ -329,6 +377,7 @@ async def test_a_lost_driver_costs_nothing_that_runs_and_what_waits_goes_back_wh
         await rig.settle()
         assert not first.up
         assert rig.ended == {"runs": DONE}
+        assert rig.times["runs"][1] is not None, "it ended while nobody could ask"
         await rig.engine.check("tools")
         assert (await rig.outcome("next")).unbegun
         driver.is_away = False

@@ -105,7 +105,14 @@ class RayEngine(LocalEngine):
         )
         self._link = Link(joining, self._relinked, self._spawn)
         terms = Terms(
-            secret, self._names, self._tag, self._limits, settings.start_s, settings.idle_s, self._chores
+            secret,
+            self._names,
+            self._tag,
+            self._limits,
+            settings.start_s,
+            settings.idle_s,
+            self._chores,
+            self._clock.now,
         )
         for name, remote in cluster.hosts.items():
             self._pools[name] = WorkerPool(

@@ -5,7 +5,8 @@ Rule 5 of the rules of order, as far as tasks go; what the host learns from it i
 
 from __future__ import annotations
 
-from penstock.model import Outcome, RetryRule, Verdict
+from penstock.model import Outcome, RetryRule, TimedOutcome, Verdict
+from penstock.scheduling.begins import Begins
 from penstock.scheduling.capacity import OK, HostState
 from penstock.scheduling.endings import DONE, Endings
 from penstock.scheduling.experience import Experience
@@ -14,6 +15,9 @@ from penstock.scheduling.order import GONE, PENDING, RUNNING, Entry
 from penstock.scheduling.placing import Placer
 from penstock.scheduling.retry import backoff_s
 from penstock.scheduling.roster import Roster
+
+_LATE_S = 1.0  # what began later than so long after it was decided has waited until then
+_NO_WORKER = "what was to run it had not begun"
 
 
 class Outcomes:
@@ -24,6 +28,7 @@ class Outcomes:
         placer: Placer,
         experience: Experience,
         endings: Endings,
+        begins: Begins,
         out: list[Decision],
     ) -> None:
         self._rule = rule
@@ -31,10 +36,14 @@ class Outcomes:
         self._placer = placer
         self._experience = experience
         self._endings = endings
+        self._begins = begins
         self._out = out
 
     def finished(self, event: Finished, now: float) -> None:
         task, attempt, outcome, chance = event
+        if type(outcome) is TimedOutcome:
+            self._finished_before(event, outcome, now)
+            return
         entry = self._roster.tasks.get(task)
         if entry is None or entry.status != RUNNING or entry.attempt != attempt:
             self._out.append(Refuse(task, attempt, now, "this attempt no longer counts"))
@@ -56,6 +65,28 @@ class Outcomes:
             self._endings.end(entry, "cancel", now, outcome, stopped)
         else:
             self._failed(entry, host, outcome, chance, now)
+
+    def _finished_before(self, event: Finished, outcome: TimedOutcome, now: float) -> None:
+        """It ended a while ago, and perhaps began later than was known. Its room is free now."""
+        task = event.task
+        entry = self._roster.tasks.get(task)
+        place, ended_at = len(self._out), now
+        if entry is not None and entry.status == RUNNING and entry.attempt == event.attempt:
+            host = entry.host
+            assert host is not None
+            began_at = outcome.began_at
+            if began_at is not None and began_at - host.live[task][2] > _LATE_S:
+                self._begins.late(entry, host, min(began_at, now), f"slots:{host.name}", _NO_WORKER)
+                place = len(self._out)
+            needs, lane, since = host.live[task]
+            if outcome.ended_at is not None:  # by the clock of nobody who would let it end before it began
+                ended_at = min(max(since, outcome.ended_at), now)
+            host.live[task] = needs, lane, since + now - ended_at  # so long it has run, when it is over now
+        self.finished(event._replace(outcome=outcome.plain()), now)
+        for i in range(place, len(self._out)):
+            decision = self._out[i]
+            if isinstance(decision, End | Requeue) and decision.task == task:
+                self._out[i] = decision._replace(at=ended_at)
 
     def put_back(self, event: PutBack, now: float) -> None:
         entry = self._roster.tasks.get(event.task)

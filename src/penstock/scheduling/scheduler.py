@@ -75,7 +75,9 @@ class Scheduler:
         self._queueing = queueing = Queueing(world, roster, agenda, timers, out)
         self._endings = endings = Endings(roster, agenda, queueing, out)
         arrivals = Arrivals(world, roster, agenda, placer, queueing, endings, out)
-        outcomes = Outcomes(plant.retry, roster, placer, Experience(conditions, out), endings, out)
+        begins = Begins(world, roster, out)
+        experience = Experience(conditions, out)
+        outcomes = Outcomes(plant.retry, roster, placer, experience, endings, begins, out)
         self._now = 0.0
         self._opened = False
         self._handlers: dict[type, Callable[[Any, float], None]] = {
@@ -83,7 +85,7 @@ class Scheduler:
             Restored: arrivals.restored,
             RetryAsked: arrivals.retry_asked,
             Finished: outcomes.finished,
-            Began: Begins(world, roster, out).began,
+            Began: begins.began,
             PutBack: outcomes.put_back,
             CancelAsked: endings.cancel_asked,
             PriorityAsked: Urgency(roster, agenda, timers, aging_s, out).priority_asked,

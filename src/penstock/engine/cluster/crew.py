@@ -46,6 +46,13 @@ class State(Enum):
     LEAVING = "leaving"  # it takes nothing more
 
 
+class Times(NamedTuple):
+    """When an attempt began, and when it was over, if it was before anybody asked."""
+
+    began_at: float
+    ended_at: float | None = None
+
+
 @dataclass(slots=True, eq=False)
 class Hand:
     """A worker, as its host's pool knows it."""
@@ -56,6 +63,7 @@ class Hand:
     node_id: str = ""
     runs: dict[Key, Run] = field(default_factory=dict)
     letters: dict[Key, bytes] = field(default_factory=dict)  # errands, to be sent again; none of adopted ones
+    times: dict[Key, Times] = field(default_factory=dict)  # where they are not those of what is heard
     recorded: list[Key] = field(default_factory=list)  # what it has not been told yet
     unrecorded: int = 0
     idle_since: float = 0.0
@@ -74,6 +82,7 @@ class Terms(NamedTuple):
     start_s: float
     idle_s: float
     chores: Executor
+    now: Callable[[], float]
 
 
 class Heard(NamedTuple):
@@ -81,7 +90,7 @@ class Heard(NamedTuple):
 
     ready: Callable[[], None]  # one more has room, or one less is to come
     not_hired: Callable[[str], None]  # there will be none for now, and why
-    found: Callable[[Hand], None]  # it is there, and a driver that knew nothing of it knows it now
+    found: Callable[[Hand, Hello], None]  # it is there, and a driver that knew nothing of it knows it now
     lost: Callable[[Hand, str], None]  # it is dead, and why
 
 
@@ -221,7 +230,7 @@ class Crew:
         elif hand.state is State.HIRED:
             self._hired(hand, answer, body)
         else:
-            self._heard.found(hand)
+            self._heard.found(hand, read(body, Hello))
 
     # ---- ending
 

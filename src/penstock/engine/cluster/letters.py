@@ -37,12 +37,16 @@ class Hiring(msgspec.Struct, kw_only=True):
 
 
 class Standing(msgspec.Struct):
-    """An attempt that a worker has, whether it is over, and for how long it has had it."""
+    """An attempt that a worker has, whether it is over, for how long it has had it, and has been over.
+
+    Times are told as seconds until now: the clocks of machines differ.
+    """
 
     task: str
     attempt: int
     is_over: bool
     for_s: float = 0.0
+    over_s: float = 0.0
 
 
 class Hello(msgspec.Struct, kw_only=True):

@@ -19,21 +19,32 @@ import msgspec
 from penstock.engine.attempts import Finished, Reason, Run
 from penstock.engine.base import Key, Stall
 from penstock.engine.cluster import nets
-from penstock.engine.cluster.crew import AGAIN_S, Crew, Hand, Heard, State, Terms
+from penstock.engine.cluster.crew import AGAIN_S, Crew, Hand, Heard, State, Terms, Times
 from penstock.engine.cluster.frames import AWAY, CUT, REFUSED, Answer
-from penstock.engine.cluster.letters import Attempt, Errand, Hello, Over, Stopped, Stopping, read, written
+from penstock.engine.cluster.letters import (
+    Attempt,
+    Errand,
+    Hello,
+    Over,
+    Standing,
+    Stopped,
+    Stopping,
+    read,
+    written,
+)
 from penstock.engine.cluster.link import Link
 from penstock.engine.cluster.news import Listener
 from penstock.engine.cluster.remote import RemoteHost
 from penstock.engine.outcomes import failure, timed_out
 from penstock.engine.threads import UNKILLABLE
 from penstock.errors import AttemptError
-from penstock.model import Outcome, Verdict
+from penstock.model import Outcome, TimedOutcome, Verdict
 
 _DEAF_S = 15.0  # a worker that does not even answer a request to stop is killed
 _LATE_S = 10.0  # beyond the time a worker said it needs to end an attempt
 _LARGE_BYTES = 200_000  # what takes the loop over a millisecond to read is read in a thread
 _MOST_ENDED = 20_000
+_WAITED_S = 1.0  # what waited longer for a worker has begun when it had one
 _SAME_FAULT_S = 60.0
 
 _log = logging.getLogger("penstock.engine")
@@ -62,7 +73,7 @@ class WorkerPool:
         self._loop = asyncio.get_running_loop()
         # The time limit is kept by the worker; a process of its own must start before its time runs.
         self._slack_s = 30.0 if remote.host.options.get("isolation") == "process" else 0.0
-        self._waiting: dict[Run, None] = {}
+        self._waiting: dict[Run, float] = {}  # since when
         heard = Heard(self._fill, self._not_hired, self._found, self._lose)
         self.crew = Crew(remote, link, terms, heard)
         self._ended: dict[Key, Hand] = {}  # whose ends are not recorded yet
@@ -74,7 +85,7 @@ class WorkerPool:
     # ---- as a place
 
     def begin(self, runs: Sequence[Run]) -> None:
-        self._waiting.update(dict.fromkeys(runs))
+        self._waiting.update(dict.fromkeys(runs, self._terms.now()))
         self._fill()
 
     def stop(self, run: Run) -> None:
@@ -135,6 +146,7 @@ class WorkerPool:
             if run is not None and run.reason is None:  # else it was ended before anybody knew where it runs
                 hand.runs[key] = run
                 run.where = hand
+                self._note_times(hand, standing)
                 self._begun(run, self._slack_s - standing.for_s)
                 self._ask_after(hand, run)
                 self._listen(hand)
@@ -146,6 +158,12 @@ class WorkerPool:
             hand.state = State.LEAVING
         self.crew.enlist(hand)
         return unwanted
+
+    def _note_times(self, hand: Hand, standing: Standing) -> None:
+        """As the worker tells them. What is over when it is asked after has ended before."""
+        now = self._terms.now()
+        over_at = now - standing.over_s if standing.is_over else None
+        hand.times[standing.task, standing.attempt] = Times(now - standing.for_s, over_at)
 
     def linked(self) -> None:
         """There is a driver again, which knows none of the workers yet."""
@@ -161,8 +179,10 @@ class WorkerPool:
         free = self.crew.free
         while self._waiting and free:
             run = next(iter(self._waiting))
-            del self._waiting[run]
+            waited_s = self._terms.now() - self._waiting.pop(run)
             self._send(free[-1], run)
+            if waited_s > _WAITED_S and run.where is not None:
+                run.where.times[run.job.task, run.job.attempt] = Times(self._terms.now())
         if self._waiting and self._withdrawn_but is not None:
             self.withdraw(self._withdrawn_but)
         if self._waiting:
@@ -265,12 +285,16 @@ class WorkerPool:
         key = (run.job.task, run.job.attempt)
         if hand.runs.get(key) is not run:
             return
+        times = hand.times.get(key)
         self._release(hand, run)
         if len(self._ended) >= _MOST_ENDED:
             del self._ended[next(iter(self._ended))]
         self._ended[key] = hand
         hand.unrecorded += 1
-        self._finished(run, self._judged(hand, run, over))
+        outcome = self._judged(hand, run, over)
+        if times is not None and outcome is not None:
+            outcome = TimedOutcome.of(outcome, *times)
+        self._finished(run, outcome)
         self._fill()
 
     def _judged(self, hand: Hand, run: Run, over: Over) -> Outcome | None:
@@ -285,6 +309,7 @@ class WorkerPool:
         key = (run.job.task, run.job.attempt)
         hand.runs.pop(key, None)
         hand.letters.pop(key, None)
+        hand.times.pop(key, None)
         run.where = None
         if not hand.runs:
             hand.idle_since = time.monotonic()
@@ -336,7 +361,10 @@ class WorkerPool:
         error = f"the Ray worker of host {self._host}{on} is gone: {why}"
         return Outcome(Verdict.HOST, error=error, known_fault=known)
 
-    def _found(self, hand: Hand) -> None:
+    def _found(self, hand: Hand, hello: Hello) -> None:
+        for standing in hello.attempts:
+            if standing.is_over and (standing.task, standing.attempt) in hand.runs:
+                self._note_times(hand, standing)
         for run in list(hand.runs.values()):
             self._ask_after(hand, run)
         if hand.listener is not None:

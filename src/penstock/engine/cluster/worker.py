@@ -73,6 +73,7 @@ class _Record:
     told: bool = False  # somebody has been given its end
     waiter: SimpleQueue[bytes] | None = None
     since: float = field(default_factory=time.monotonic)
+    over_at: float = 0.0
 
 
 class Worker:
@@ -99,7 +100,7 @@ class Worker:
         with self._news:
             now = time.monotonic()
             attempts = [
-                Standing(*key, record.over is not None, now - record.since)
+                Standing(*key, record.over is not None, now - record.since, now - (record.over_at or now))
                 for key, record in self._records.items()
             ]
         return written(
@@ -260,6 +261,7 @@ class Worker:
             if record is None or record.over is not None:
                 return
             record.over = over
+            record.over_at = time.monotonic()
             self._kept_bytes += len(over)
             waiter, record.waiter = record.waiter, None
             if len(self._records) > _MOST_KEPT or self._kept_bytes > _MOST_KEPT_BYTES:
