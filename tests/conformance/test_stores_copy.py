@@ -174,7 +174,7 @@ async def everything(store: Store) -> dict[str, Any]:
         "ended": await store.ended_in_run("other", 0),
         "states": await store.states([*ids, "far"]),
         "outputs": await store.makers_of_outputs(["out.md"]),
-        "live": await store.live(),
+        "live": await store.arrivals(0),
         "requests": await store.requests(),
         "answer": await store.answer_to(1),
         "tokens": await store.tokens(),

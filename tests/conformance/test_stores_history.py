@@ -356,7 +356,7 @@ async def test_a_live_task_is_queued_where_it_is_imported(store: Store, elsewher
     bell = elsewhere.wake_bell()
     await elsewhere.import_run(await exported(store, "r"))
     assert await bell.wait(PATIENCE_S) is True
-    live = await elsewhere.live()
+    live = await elsewhere.arrivals(0)
     assert [(arrival.record.task.id, arrival.record.state) for arrival in live] == [
         ("a", State.QUEUED),
         ("b", State.QUEUED),

@@ -440,9 +440,6 @@ class Store(Protocol):
     async def spending(self, day: int) -> list[Spending]:
         """The ledger of a day: every cost ever recorded for it, whether or not the task is still known."""
 
-    async def live(self) -> list[Arrival]:
-        """Every task that has not ended, in order of arrival."""
-
     async def arrivals(self, after: int, limit: int = 10_000) -> list[Arrival]:
         """Live tasks whose number is beyond `after`, in order of arrival."""
 

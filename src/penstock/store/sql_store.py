@@ -79,7 +79,6 @@ T = TypeVar("T")
 # A caller's loop is let go on after so many tasks, or so much JSON, of a long submit.
 _SLICE_TASKS = 200
 _SLICE_BYTES = 256 * 1024
-_PAGE = 10_000
 _VACANCY_POLL_S = 0.25
 _VACANCY_PAUSE_S = 0.1
 
@@ -476,12 +475,6 @@ class SqlStore:
 
     async def spending(self, day: int) -> list[Spending]:
         return await self._read_as_owner(partial(read_spending, day=day))
-
-    async def live(self) -> list[Arrival]:
-        arrivals: list[Arrival] = []
-        while page := await self.arrivals(arrivals[-1].record.number if arrivals else 0, _PAGE):
-            arrivals += page
-        return arrivals
 
     async def arrivals(self, after: int, limit: int = 10_000) -> list[Arrival]:
         return await self._read_as_owner(partial(read_arrivals, after=after, limit=limit))
