@@ -94,15 +94,21 @@ async def killed(rig: Rig) -> None:
 async def test_a_node_that_dies_takes_its_own_attempts_and_no_others(phone: Phone) -> None:
     """Rule 5: they are its host's fault, told once; afterwards every slot is there again.
 
-    Programs there end with all they have started.
+    Programs there end with all they have started. Before it is there a worker waits for it, so that clusters grow.
     """
     cluster = ray_cluster()
     mark = f"victim{os.getpid()}"
-    node = await asyncio.to_thread(cluster.add_node, resources={mark: 10})
     doomed = placed(python_host("doomed", "on_loop", 4), resources={mark: 1}, per_worker=2)
     safe = placed(python_host("safe", "on_loop", 4), resources={"second": 1})
     tree = placed(command_host("tree", 1), resources={mark: 1})
     async with Rig(doomed, safe, tree, make=on_ray(per_worker=2)) as rig:
+        assert isinstance(rig.engine, RayEngine)
+        assert not (await rig.engine.check("doomed")).up
+        rig.engine.want("doomed")
+        node = await asyncio.to_thread(cluster.add_node, resources={mark: 10})
+        staff = rig.engine._pools["doomed"].crew
+        await until(lambda: len(staff.free) == 1)
+        assert (await rig.engine.check("doomed")).up
         rig.start("tree", {"act": "daemon", "port": phone.port, "stay": True}, "tree")
         programs = await phone.callers(2)
         for number in range(4):

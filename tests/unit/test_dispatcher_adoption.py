@@ -612,4 +612,8 @@ async def test_nothing_starts_on_a_host_that_is_known_to_be_down(tmp_path: Path)
         )
         assert scheduler.wanted("far")
         assert not scheduler.wanted("near")
+        told = [e.data for e in await stage.store.events() if e.type == "host" and e.host == "far"]
+        assert [(one["state"], one["detail"]) for one in told] == [("down", "nothing answers")], (
+            "it was never up"
+        )
         stage.engine.end_near("b")

@@ -49,7 +49,6 @@ from penstock.scheduling.messages import (
     End,
     Event,
     Finished,
-    HostHealth,
     PauseSet,
     PutBack,
     Refuse,
@@ -332,7 +331,8 @@ class Dispatcher:
         )
         first += [e for e in events if not isinstance(e, PauseSet) or self._has(e)]
         self.health.down = self._engine.down()
-        first += [HostHealth(host, False, why[:DETAIL_CHARS]) for host, why in self.health.down.items()]
+        for host, why in self.health.down.items():
+            scheduler.begins_down(host, why[:DETAIL_CHARS])
         if self._inner is not None:
             first += self._inner.restored([e for e in events if isinstance(e, Restored)])
         self._events[:0] = first  # what was adopted may have ended already

@@ -101,6 +101,11 @@ class Scheduler:
 
     # ---- the outside
 
+    def begins_down(self, host: str, why: str) -> None:
+        """Before the first event: a host that has not been up yet."""
+        state = self._world.hosts[host]
+        state.up, state.detail = False, why
+
     def apply(self, event: Event, now: float) -> list[Decision]:
         """What follows from one event at this time."""
         return self.apply_all((event,), now)
