@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.model import Host, Outcome, Plant, RetryRule, State, Task, TaskRecord, TimedOutcome, Verdict
+from penstock.diagnosis.finders import turns
+from penstock.model import (
+    Host,
+    Outcome,
+    Plant,
+    RetryRule,
+    State,
+    Task,
+    TaskRecord,
+    TimedOutcome,
+    Verdict,
+    Wait,
+)
 from penstock.scheduling import messages as m
+from penstock.scheduling.begins import NO_WORKER
 from penstock.scheduling.scheduler import Scheduler
 
 DONE = Outcome(Verdict.DONE, 7, tokens=3.0)
@@ -43,10 +56,17 @@ def test_it_began_when_it_did() -> None:
     (begin,) = [d for d in decisions if isinstance(d, m.Begin)]
     assert begin == m.Begin("a", 1, "h", 22.0, 10.0)
     (wait,) = [d for d in decisions if isinstance(d, m.WaitChange) and d.at == 10.0]
-    assert wait.reason == "slots:h"
+    assert (wait.reason, wait.detail) == ("slots:h", NO_WORKER)
     assert [d.at for d in decisions if isinstance(d, m.Move)] == [10.0, 22.0]
     assert [d.at for d in decisions if isinstance(d, m.End)] == [30.0]
     assert scheduler.statistics().hosts["h"].mean_s == 8.0
+
+
+def test_who_waited_for_a_worker_missed_no_room() -> None:
+    """A host whose workers begin slowly is no dispatcher that leaves slots idle."""
+    waits = [Wait("slots:h", "held by 1 task of lane x (a)", 1.0, 4.0), Wait("slots:h", NO_WORKER, 4.0, 9.0)]
+    assert turns._eligible(waits, 9.0) == 9.0
+    assert turns._eligible(waits[:1], 4.0) == 1.0
 
 
 def test_it_began_as_good_as_at_once() -> None:

@@ -12,6 +12,8 @@ from penstock.scheduling.order import RUNNING, Entry
 from penstock.scheduling.roster import Roster
 from penstock.scheduling.world import World
 
+NO_WORKER = "what was to run it had not begun"
+
 
 class Begins:
     def __init__(self, world: World, roster: Roster, out: list[Decision]) -> None:

@@ -6,7 +6,7 @@ Rule 5 of the rules of order, as far as tasks go; what the host learns from it i
 from __future__ import annotations
 
 from penstock.model import Outcome, RetryRule, TimedOutcome, Verdict
-from penstock.scheduling.begins import Begins
+from penstock.scheduling.begins import NO_WORKER, Begins
 from penstock.scheduling.capacity import OK, HostState
 from penstock.scheduling.endings import DONE, Endings
 from penstock.scheduling.experience import Experience
@@ -17,7 +17,6 @@ from penstock.scheduling.retry import backoff_s
 from penstock.scheduling.roster import Roster
 
 _LATE_S = 1.0  # what began later than so long after it was decided has waited until then
-_NO_WORKER = "what was to run it had not begun"
 
 
 class Outcomes:
@@ -76,7 +75,7 @@ class Outcomes:
             assert host is not None
             began_at = outcome.began_at
             if began_at is not None and began_at - host.live[task][2] > _LATE_S:
-                self._begins.late(entry, host, min(began_at, now), f"slots:{host.name}", _NO_WORKER)
+                self._begins.late(entry, host, min(began_at, now), f"slots:{host.name}", NO_WORKER)
                 place = len(self._out)
             needs, lane, since = host.live[task]
             if outcome.ended_at is not None:  # by the clock of nobody who would let it end before it began

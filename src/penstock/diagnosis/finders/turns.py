@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from penstock.diagnosis.attempts import Lived
 from penstock.diagnosis.recording import Recording
 from penstock.model import Task, TaskRecord, Wait
+from penstock.scheduling.begins import NO_WORKER
 
 # Reasons that mean: it could have run, had there been room for it.
 _ELIGIBLE = ("slots", "order", "lane")
@@ -108,7 +109,9 @@ def _eligible(waits: Sequence[Wait], start: float) -> float:
     for wait in reversed(waits):
         if wait.start >= start:
             continue
-        if min(wait.end, start) < begin - _ROUNDING_S or wait.reason.partition(":")[0] not in _ELIGIBLE:
+        # What was given a slot, and waited for its worker there, missed no room.
+        for_room = wait.reason.partition(":")[0] in _ELIGIBLE and not wait.detail.endswith(NO_WORKER)
+        if min(wait.end, start) < begin - _ROUNDING_S or not for_room:
             break
         begin = wait.start
     return begin
