@@ -569,7 +569,7 @@ def test_a_dispatcher_without_rights_leaves_at_once(
         return capsys.readouterr().err.splitlines()[-1]
 
     place = url.replace("postgres@", "onlooker@")
-    assert ends("work", place).endswith("; GRANT CREATE ON DATABASE postgres TO onlooker")
+    assert ends("work", place).endswith("; GRANT CONNECT, CREATE ON DATABASE postgres TO onlooker")
     assert main(["-c", str(config), "--set", f"store={url}", "status"]) == 0
     server.sql(f"GRANT USAGE ON SCHEMA {schema} TO onlooker")
     server.sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO onlooker")
@@ -578,6 +578,8 @@ def test_a_dispatcher_without_rights_leaves_at_once(
     )
     for command in ("work", "serve", "submit k"):
         assert ends(command, place).endswith(grant)
+    assert main(["-c", str(config), "--set", f"store={place}", "check"]) == 1
+    assert grant in " ".join(capsys.readouterr().out.split())
     leading = subprocess.Popen(
         [sys.executable, "-m", "penstock", "-c", str(config), "--set", f"store={url}", "work"],
         stderr=subprocess.PIPE,

@@ -69,7 +69,7 @@ def test_what_is_wrong_with_a_statement_is_a_defect(code: str) -> None:
 @pytest.mark.parametrize(
     ("words", "remedy"),
     [
-        ("permission denied for database lab", 'GRANT CREATE ON DATABASE lab TO "Anna"'),
+        ("permission denied for database lab", 'GRANT CONNECT, CREATE ON DATABASE lab TO "Anna"'),
         (
             "permission denied for table heads",
             'GRANT ALL ON SCHEMA queue TO "Anna"; GRANT ALL ON ALL TABLES IN SCHEMA queue TO "Anna"',

@@ -175,6 +175,8 @@ async def _store(config: Config) -> _Kept:
         try:
             snapshot = await store.snapshot(SystemClock().now())
             has_tokens = bool(await store.tokens())
+            if store.elects:  # its user may read, and not write: that changes nothing, and needs the right
+                await store.end_lease("check", "nobody")
         finally:
             await store.close()
     except PenstockError as error:

@@ -51,7 +51,7 @@ _ALL_IN_SCHEMA = (
     "GRANT ALL ON SCHEMA {schema} TO {user}; GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {user}"
 )
 _GRANTS = {
-    "permission denied for database": "GRANT CREATE ON DATABASE {database} TO {user}",
+    "permission denied for database": "GRANT CONNECT, CREATE ON DATABASE {database} TO {user}",
     "must be owner": "only the owner of the tables can bring them up to date: open the store as that user once",
     "permission denied to create": _ALL_IN_SCHEMA,
     "permission denied to": "dispatch as the same user everywhere, or GRANT pg_signal_backend TO {user}",
