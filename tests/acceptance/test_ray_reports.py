@@ -1,7 +1,8 @@
 """Reports by GPT-Researcher itself on a node of a Ray cluster: its calls come back to whoever leads, in its name.
 
-Models and search engine are simulated, the rest is real. Two runs are begun at once, for their imports alone take
-seconds of a core; both hang in their first call of a model. One is cancelled, the other outlives its dispatcher.
+Models and search engine are simulated, the rest is real. Of two runs one is cancelled while it begins, for their
+imports alone take seconds of a core; the other hangs in its first call of a model when the leader is killed. Their
+calls go to the one that stands by, as through a balancer: it passes them on, and then leads itself.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from penstock.store.base import TaskFilter
 from penstock.testing import Fault, ModelBehaviour, ModelRequest, ModelServer
 from tests.acceptance.deployed_rig import free_port
 from tests.acceptance.serve_rig import Serve, until
+from tests.postgres_rig import fresh_url
 from tools.ray_cluster import ROOT, ray_cluster
 from tools.report_lanes import PYTHON, QUERY, VECTORS, WRITER, answer, search_engine, write_plant
 
 PATIENCE_S = 300.0
 MORE = """
+work_dir = "work"
 ray = {{ resources = {{ second = 1 }}, per_worker = 2 }}
 
 [engine]
 type = "ray"
 address = "{address}"
-
-[server]
-port = {port}
+calls_url = "{calls_url}"
 
 [lanes.calls]
 budget_usd_per_day = 50.0
@@ -64,7 +65,7 @@ SERVE = """
     # A line to a driver that is there: one of its own takes seconds to start.
     cluster, spawn = wiring._cluster, RayCluster("", Path(sys.argv[1]), 0).spawn
     wiring._cluster = lambda *given: replace(cluster(*given), spawn=spawn)
-    sys.exit(main(["serve"]))
+    sys.exit(main(["serve", "--port", sys.argv[2]]))
 """
 
 
@@ -77,10 +78,10 @@ def _one_at_a_time(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Serve]:
+def serving(folder: Path, port: int = 0) -> Iterator[Serve]:
     (folder / "serve.py").write_text(textwrap.dedent(SERVE))
     process = subprocess.Popen(
-        [sys.executable, "serve.py", str(ray_cluster().folder)],
+        [sys.executable, "serve.py", str(ray_cluster().folder), str(port)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
         stderr=subprocess.PIPE,
@@ -109,6 +110,21 @@ def processes(door: str, run: str) -> list[psutil.Process]:
     return sorted(found, key=lambda process: process.name() == "sleep")
 
 
+def begun(door: str, run: str, server: Serve) -> list[psutil.Process]:
+    """Its two processes, once they are there."""
+    until(lambda: len(processes(door, run)) == 2, lambda: server.log, PATIENCE_S)
+    return processes(door, run)
+
+
+def task(id: str) -> penstock.Task:
+    return penstock.Task("gptr", QUERY, id=id)
+
+
+def said(folder: Path, run: str) -> str:
+    """What has come back of its log."""
+    return "".join(path.read_text() for path in folder.rglob(f"{run}.log"))
+
+
 def is_let_in(door: str, key: str) -> bool:
     answered = httpx.get(f"{door}/models", headers={"Authorization": f"Bearer {key}"}, verify=False)
     assert answered.status_code in (200, 401)
@@ -128,48 +144,45 @@ def is_of_node(process: psutil.Process, place: str, dispatcher: int) -> bool:
 async def test_reports_run_on_nodes_and_outlive_their_dispatcher(tmp_path: Path) -> None:
     """A9, E6: on a node, not below the dispatcher; its lane, budget and key; a cancel ends the whole tree."""
 
-    def first_hang(request: ModelRequest) -> Fault | None:
-        return Fault.hang() if request.number < 2 else None
+    leaders = [1]
+
+    def hang_with_the_first(request: ModelRequest) -> Fault | None:
+        return Fault.hang() if leaders == [1] else None
 
     family = tmp_path / "family"
     family.write_text(FAMILY.format(python=PYTHON))
     family.chmod(0o755)
     port = free_port()
     door = f"http://127.0.0.1:{port}/v1"
-    behaviour = ModelBehaviour(models=(WRITER, VECTORS), slots=4, answer=answer, faults=first_hang)
+    behaviour = ModelBehaviour(models=(WRITER, VECTORS), slots=4, answer=answer, faults=hang_with_the_first)
     with search_engine() as search_url:
         async with ModelServer(behaviour) as models, asyncio.timeout(PATIENCE_S):
-            more = MORE.format(address=ray_cluster().address, port=port)
+            more = MORE.format(address=ray_cluster().address, calls_url=f"http://127.0.0.1:{port}")
             config = write_plant(tmp_path, models.url, search_url, lanes=False, more=more, python=family)
+            config.write_text(config.read_text().replace("penstock.db", fresh_url()))
             async with penstock.open(config, dispatch=False) as client:
-                with serving(tmp_path) as first:
-                    await client.submit_many(
-                        [penstock.Task("gptr", QUERY, id=id) for id in ("long", "cancelled")], run="reports"
-                    )
-                    await models.wait_for(lambda stats: stats.received == 2, PATIENCE_S)
-                    long, cancelled = processes(door, "long.1"), processes(door, "cancelled.1")
-                    assert [len(long), len(cancelled)] == [2, 2]
+                with serving(tmp_path) as first, serving(tmp_path, port) as second:
+                    await client.submit_many([task("cancelled"), task("long")], run="reports")
+                    cancelled, long = [begun(door, f"{id}.1", first) for id in ("cancelled", "long")]
                     assert is_of_node(long[0], "second", first.pid)
-                    keys = [run[0].environ()["OPENAI_API_KEY"] for run in (long, cancelled)]
-                    assert keys[0] != keys[1]
-                    assert all(is_let_in(door, key) for key in keys)
-                    log = tmp_path / "penstock.db.work" / "reports" / "long.1.log"
-                    until(lambda: log.is_file() and log.stat().st_size > 0, lambda: first.log)
-
+                    keys = [run[0].environ()["OPENAI_API_KEY"] for run in (cancelled, long)]
+                    assert [is_let_in(door, key) for key in keys] == [True, True]
                     await client.cancel("cancelled")
                     assert (await client.wait("cancelled")).state is State.CANCELLED
                     assert not any(is_alive(process.pid) for process in cancelled)
-                    assert [is_let_in(door, key) for key in keys] == [True, False]
+                    assert [is_let_in(door, key) for key in keys] == [False, True]
+
+                    await models.wait_for(lambda stats: stats.in_flight == 1, PATIENCE_S)
+                    until(lambda: said(tmp_path, "long.1") != "", lambda: first.log)
+                    leaders.append(2)
                     first.kill()
-                assert all(is_alive(process.pid) for process in long)
-                with serving(tmp_path) as second:
                     result = await client.wait("long")
                     assert result.error is None, second.log
                     assert result.attempts == 1
                     assert result.value["text"].startswith("# Sand")
                     until(lambda: not any(is_alive(process.pid) for process in long), lambda: second.log)
-                    assert not is_let_in(door, keys[0])
-                    assert "HTTP/1.1 200 OK" in log.read_text()
+                    assert not is_let_in(door, keys[1])
+                    assert "HTTP/1.1 200 OK" in said(tmp_path, "long.1")
                     calls = await client.tasks(TaskFilter(run="v1-reports"))
                     snapshot = await client.snapshot()
                     assert second.stop() == 0, second.log
