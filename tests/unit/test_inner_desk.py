@@ -23,7 +23,7 @@ from penstock.hosts.base import Job
 from penstock.hosts.inner_desk import Asked, InnerDesk
 from penstock.hosts.relay import Relay
 from penstock.model import Outcome, State, Task, TaskRecord, Verdict
-from penstock.scheduling.messages import CancelAsked, HostHealth
+from penstock.scheduling.messages import Began, CancelAsked, HostHealth
 from penstock.store.base import Request, Store, TaskFilter
 from penstock.store.ids import new_ids
 from penstock.wiring import open_store
@@ -171,6 +171,17 @@ async def test_a_task_is_kept_started_and_its_end_is_told_with_what_it_used(tmp_
         assert (end.host, end.attempts) == ("m", 1)
         assert end.started_at is not None
         assert end.queued_at == asked.queued_at <= end.started_at <= end.ended_at
+
+
+async def test_a_step_that_began_late_has_started_then(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        question = await stage.question()
+        (asked,) = await stage.ask(question, "member/A")
+        await stage.started(asked.id)
+        now = stage.dispatcher.now
+        stage.dispatcher._tell(Began(asked.id, 1, now, "store-down", "to be recorded"))
+        stage.engine.finish(asked.id, Outcome(Verdict.DONE, "x"))
+        assert (await stage.ear.end_of(asked.id)).started_at == now
 
 
 async def test_what_failed_attempts_used_is_counted_too(tmp_path: Path) -> None:

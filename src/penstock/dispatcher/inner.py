@@ -25,6 +25,7 @@ from penstock.hosts.inner_desk import Asked, InnerDesk, Listener
 from penstock.lifecycle import ENDED
 from penstock.model import CALL_KINDS, State, Task, TaskRecord
 from penstock.scheduling.messages import (
+    Begin,
     CancelAsked,
     Decision,
     End,
@@ -282,6 +283,9 @@ class Inner:
                     watch.host, watch.attempts = decision.host, decision.attempt
                     watch.started_at, watch.is_running = decision.at, True
                     watch.listener.started(decision.task, decision.host, decision.attempt, decision.at)
+            elif isinstance(decision, Begin):
+                if (watch := watched.get(decision.task)) is not None:
+                    watch.started_at = decision.at
             elif isinstance(decision, Spend):
                 if (watch := watched.get(decision.task)) is not None:
                     watch.cost_usd = _more(watch.cost_usd, decision.usd)
