@@ -33,6 +33,7 @@ postgres: $(DEV) ## a PostgreSQL to try a store in, until Ctrl-C
 	@$(BIN)/python -m tools.postgres_server
 
 test: $(DEV) $(RESEARCHER) system-packages ## run the tests
+	@$(BIN)/python -m compileall -q -j 0 src # or each process of the tests would compile all of it
 	$(PYTEST)
 
 check: $(DEV) ## format, lint, types, layers

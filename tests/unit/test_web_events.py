@@ -143,10 +143,10 @@ async def test_heartbeats_move_the_place_on_past_what_is_not_wanted(tmp_path: Pa
                     break
 
 
-@pytest.mark.parametrize("id", ["x", "-1", "1.5", "9" * 30, "0" * 25 + "9" * 20, "9" * 5000, "²"])
-async def test_an_id_that_is_no_number_is_refused(web: Web, id: str) -> None:
-    headers = [(b"Last-Event-ID", id.encode())]
-    assert "Last-Event-ID" in (await web.get("/api/events", 422, headers=headers))["message"]
+async def test_an_id_that_is_no_number_is_refused(web: Web) -> None:
+    for id in ("x", "-1", "1.5", "9" * 30, "0" * 25 + "9" * 20, "9" * 5000, "²"):
+        headers = [(b"Last-Event-ID", id.encode())]
+        assert "Last-Event-ID" in (await web.get("/api/events", 422, headers=headers))["message"], id
 
 
 async def test_zeros_before_an_id_do_not_count(web: Web) -> None:
