@@ -24,7 +24,7 @@ from tests.acceptance.serve_rig import Serve, until
 pytestmark = pytest.mark.slow
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 IN_TURN, AT_ONCE = "in turn", "at once"
-COLD = [(20, IN_TURN), (10, AT_ONCE), (50, AT_ONCE), *[(200, AT_ONCE)] * 10] if SOAK else [(24, AT_ONCE)]
+COLD = [(20, IN_TURN), (10, AT_ONCE), (50, AT_ONCE), *[(200, AT_ONCE)] * 10] if SOAK else [(12, AT_ONCE)]
 MIXED = 50 if SOAK else 8
 UNDER_FAULT = 60 if SOAK else 8
 HOLD_S = "1"  # what a command takes, so that a fault finds many under way

@@ -19,8 +19,8 @@ from penstock.testing import ModelBehaviour, ModelServer
 from tests.acceptance.serve_rig import PATIENCE_S, Serve, host, raise_file_limit, serving, until
 
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
-CALLS = 10_000 if SOAK else 250
-CROWD = 1_000 if SOAK else 300
+CALLS = 10_000 if SOAK else 120
+CROWD = 1_000 if SOAK else 120
 SLOTS = 50
 SOCKETS_BESIDE = 500  # files of the test and the server that are no calls
 LONG_S = (20 if SOAK else 1) * PATIENCE_S

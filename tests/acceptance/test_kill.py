@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-KILLS = 100 if os.environ.get("PENSTOCK_SOAK") else 20
+KILLS = 100 if os.environ.get("PENSTOCK_SOAK") else 10
 SUBMITTERS = 3
 PYTHON = sys.executable
 

@@ -31,7 +31,7 @@ from schemathesis.specs.openapi.checks import (
 
 from penstock.web.door import OPEN
 
-CASES = 100 if os.environ.get("PENSTOCK_SOAK") else 8
+CASES = 100 if os.environ.get("PENSTOCK_SOAK") else 5
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
