@@ -404,3 +404,22 @@ async def test_a_worker_that_is_silent_delays_only_what_it_may_have(monkeypatch:
         await driver.until(lambda: ("found", 1) in driver.runs)
         driver.end("found")
         assert await rig.outcome("found") == DONE
+
+
+async def test_a_worker_is_dead_when_the_cluster_says_so_and_not_because_an_answer_did() -> None:
+    """A driver that loses the cluster says the same of all its calls, and what runs there goes on."""
+    driver = StandIn(PLAIN)
+    async with opened(driver) as rig:
+        await rig.engine.adopt([])
+        rig.start("t")
+        await driver.until(lambda: driver.runs)
+        dead = Answer(number=0, fault=GONE, error="its process died")
+        asked = len(driver.asked)
+        driver.say(driver.runs["t", 1][1], dead)
+        await driver.until(lambda: any(ask.method == "run" for ask in driver.asked[asked:]))
+        assert rig.ended == {}
+        driver.workers.clear()
+        driver.say(driver.runs["t", 1][1], dead)
+        outcome = await rig.outcome("t")
+        assert outcome.verdict is Verdict.HOST
+        assert (outcome.error or "").endswith("is gone: its process died")

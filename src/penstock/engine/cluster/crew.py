@@ -68,6 +68,7 @@ class Hand:
     unrecorded: int = 0
     idle_since: float = 0.0
     is_listed: bool = False
+    doubt: str = ""  # why it may be dead, until the cluster has said whether it is
     listener: Listener | None = None
     stalls: int = 0  # of the time before us
 
@@ -196,6 +197,7 @@ class Crew:
         if (
             not hand.is_listed
             and hand.state is State.READY
+            and not hand.doubt
             and len(hand.runs) < self._remote.per_worker
             and self.hands.get(hand.name) is hand
         ):
@@ -213,6 +215,14 @@ class Crew:
         for hand in list(self.hands.values()):
             self._find(hand)
 
+    def doubt(self, hand: Hand, why: str) -> None:
+        """An answer says that it is dead. So do all answers of a driver that loses its cluster, and what runs there
+        goes on: the cluster itself has the last word."""
+        if not hand.doubt:
+            hand.doubt = why
+            self.unlist(hand)
+            self._find(hand)
+
     def _find(self, hand: Hand) -> None:
         """Whether a worker is still there, for a driver that does not know it."""
         if self.hands.get(hand.name) is hand:
@@ -226,9 +236,13 @@ class Crew:
         elif answer.fault and hand.state is State.HIRED:
             self._not_hired(hand, answer.error, again=True)
         elif answer.fault:
-            self._heard.lost(hand, answer.error)
+            self._heard.lost(hand, hand.doubt or answer.error)
         elif hand.state is State.HIRED:
             self._hired(hand, answer, body)
+        elif hand.doubt:
+            hand.doubt = ""
+            self.enlist(hand)
+            self._loop.call_later(AGAIN_S, self._heard.found, hand, read(body, Hello))
         else:
             self._heard.found(hand, read(body, Hello))
 

@@ -259,10 +259,11 @@ class WorkerPool:
             return
         if answer.fault == AWAY:
             self._loop.call_later(AGAIN_S, self._ask_after, hand, run)
-        elif answer.fault:
-            if answer.fault == REFUSED:  # it lives, and nobody knows how: what it runs must end
-                self.crew.kill(hand)
+        elif answer.fault == REFUSED:  # it lives, and nobody knows how: what it runs must end
+            self.crew.kill(hand)
             self._lose(hand, answer.error)
+        elif answer.fault:
+            self.crew.doubt(hand, answer.error)
         elif len(body) > _LARGE_BYTES:
             reading = self._loop.run_in_executor(self._terms.chores, read, body, Over)
             reading.add_done_callback(lambda done: self._over(hand, run, done.result()))
