@@ -16,7 +16,7 @@ import pytest
 
 from penstock.dispatcher.leadership import Heard, Leadership
 from penstock.dispatcher.loop import Dispatcher
-from penstock.errors import AlreadyOwned, StoreRefused
+from penstock.errors import AlreadyOwned, StoreCorrupt, StoreRefused
 from penstock.hosts.own_door import Guest
 from penstock.model import State, Task
 from penstock.store.base import Owner
@@ -460,5 +460,30 @@ async def test_a_standby_that_may_not_write_leaves_unless_it_once_could(
             await until(lambda: store.refusals >= 2)
             leadership.stop()
             await running
+    finally:
+        await store.close()
+
+
+async def test_a_standby_of_a_store_that_is_damaged_leaves(tmp_path: Path) -> None:
+    """It could never lead, and nobody would hear of it until it had to."""
+    (tmp_path / "penstock.toml").write_text('[hosts.h]\ntype = "simulated"\nserves = ["k"]\n')
+    config = read_config(tmp_path / "penstock.toml")
+    store: Any = SQLiteStore(str(tmp_path / "penstock.db"))
+    await store.open()
+
+    async def lead(dispatcher: Dispatcher, ready: Any) -> None:
+        raise AlreadyOwned("by another")
+
+    async def damaged() -> None:
+        raise StoreCorrupt("its files are damaged; restore a copy")
+
+    store.owned_by = damaged
+
+    heard = Heard(on_standby=lambda epoch: None)
+    leadership = Leadership(store, lambda: make_dispatcher(config, store, "test"), heard, takes_turns=True)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(StoreCorrupt):
+                await leadership.run(lead)
     finally:
         await store.close()

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from penstock.diagnosis.history import Epoch
 from penstock.dispatcher.loop import Dispatcher
-from penstock.errors import AlreadyOwned, DispatcherError, StoreError, StoreRefused
+from penstock.errors import AlreadyOwned, DispatcherError, StoreCorrupt, StoreError, StoreRefused
 from penstock.store.base import Store
 from penstock.store.standbys import PREFIX
 
@@ -127,7 +127,7 @@ class Leadership:
             except StoreError as error:
                 if self._running is not None and self._running.epoch is not None:
                     raise
-                if isinstance(error, StoreRefused) and not self._is_able:
+                if isinstance(error, StoreCorrupt) or (isinstance(error, StoreRefused) and not self._is_able):
                     raise  # it can never lead
                 self._complain(error)
                 await self._pause(_AWAY_S)
@@ -197,6 +197,8 @@ class Leadership:
                 if await self._unless_stopped(self._store.wait_vacant(_LOOK_S)):
                     return
                 self._complained = ""
+            except StoreCorrupt:
+                raise
             except StoreError as error:
                 self._complain(error)
                 await self._pause(_AWAY_S)
