@@ -20,6 +20,9 @@ from penstock.trace import context_of
 MAX_PAYLOAD_BYTES = 1 << 20
 MAX_TEXT = 200  # characters of a key, kind, lane, run, host or model
 INLINE_BYTES = 512  # longer payloads are kept apart from the task's row
+# A caller's loop is let go on after so many tasks, or so much JSON, of a long submit.
+SLICE_TASKS = 200
+SLICE_BYTES = 256 * 1024
 _ROW_BYTES = 200  # about, of all but payload and lists
 _MAX_INT = 1 << 31
 _HUGE = 1e15  # beyond any time or amount; not-a-number is not below it either

@@ -1,42 +1,35 @@
-"""The store in an SQL database: what `base.Store` promises, through three threads.
+"""The store in an SQL database: what `base.Store` promises to clients.
 
-One thread owns the writing session and commits in groups (`writer.py`), one reads what a dispatcher waits for, one
-what may take long (`reader.py`). Which database it is only its sessions know (`session.py`, `database.py`).
+What it promises a dispatcher is in `owner_store.py`, its threads are in `store_threads.py`. Which database it is
+only its sessions know (`session.py`, `database.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from penstock.errors import DispatcherError, StoreError, TaskError, UsageError
-from penstock.lifecycle import ENDED
-from penstock.model import Attempt, OnCrash, Plant, State, Task, TaskRecord
-from penstock.scheduling.messages import Decision
-from penstock.store.admission import Admission
+from penstock.errors import TaskError, UsageError
+from penstock.model import Attempt, OnCrash, State, Task, TaskRecord
+from penstock.store.admission import SLICE_BYTES, SLICE_TASKS, Admission
 from penstock.store.base import (
     MOST_COUNTED,
     Ahead,
     Answer,
-    Arrival,
     Bell,
     Epoch,
     History,
     Lately,
     Lease,
     Maker,
-    Owner,
     Queue,
-    Queued,
     Request,
     RunCount,
     Snapshot,
-    Spending,
     StoredEvent,
     TaskCount,
     TaskFilter,
@@ -44,115 +37,33 @@ from penstock.store.base import (
     Token,
 )
 from penstock.store.bell import Ring
-from penstock.store.database import Database
-from penstock.store.fold import EVENT_WIDTH, event_data
 from penstock.store.keys import KeyedTask, one_of_them
 from penstock.store.newest_runs import read_newest_runs
 from penstock.store.now import Now, WaitsFor
-from penstock.store.ownership import already_owned, begin_epoch, last_epoch
+from penstock.store.owner_store import OwnerStore
 from penstock.store.queries import printable
-from penstock.store.reader import Reader
 from penstock.store.reads import (
-    read_again,
-    read_arrivals,
     read_bare_tasks,
-    read_conditions,
     read_ended,
     read_events,
-    read_incoming,
     read_owner,
-    read_queued,
-    read_requests,
     read_snapshot,
-    read_spending,
     read_task,
     read_tasks,
 )
 from penstock.store.rows import NOT_JSON, STATES, attempt_of, decode, json_text, token_of, token_row
 from penstock.store.session import Session
-from penstock.store.settling import settle
-from penstock.store.writer import Writer
-from penstock.store.writing import CallJob, SubmitJob
-
-T = TypeVar("T")
-
-# A caller's loop is let go on after so many tasks, or so much JSON, of a long submit.
-_SLICE_TASKS = 200
-_SLICE_BYTES = 256 * 1024
-_VACANCY_POLL_S = 0.25
-_VACANCY_PAUSE_S = 0.1
+from penstock.store.writing import SubmitJob
 
 
-class SqlStore:
-    """See `base.Store`. `grace_s` is how long `close` goes on trying to write what is not yet kept."""
-
-    def __init__(self, database: Database, *, max_payload_bytes: int, grace_s: float) -> None:
-        self._database = database
-        self._max_payload_bytes = max_payload_bytes
-        self._grace_s = grace_s
-        self._bells = database.bells
-        self._ownership = database.ownership
-        self._writer: Writer | None = None
-        self._reader: Reader | None = None  # for what a dispatcher waits for
-        self._scanner: Reader | None = None  # for what may take long
-
-    @property
-    def name(self) -> str:
-        return self._database.name
-
-    @property
-    def elects(self) -> bool:
-        return self._database.elects
-
-    @property
-    def trouble(self) -> str | None:
-        return None if self._writer is None else self._writer.trouble
-
-    async def open(self) -> None:
-        if self._writer is not None:
-            raise StoreError(f"{self.name}: the store is open already")
-        writer = Writer(self._database, self._grace_s)
-        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        writer.start(opened)
-        try:
-            await opened
-        except BaseException:
-            writer.stop()
-            raise
-        self._writer = writer
-        self._reader = Reader(self._database)
-        self._scanner = Reader(self._database)
-
-    async def close(self) -> None:
-        """Write what is queued, then let go of everything. Fails when decisions could not be kept."""
-        writer, readers = self._writer, (self._reader, self._scanner)
-        if writer is None:
-            return
-        self._writer = self._reader = self._scanner = None
-
-        def end() -> None:
-            writer.stop()
-            writer.join()
-            for reader in readers:
-                if reader is not None:
-                    reader.stop()
-            self._ownership.free()  # not before the last word is written
-            self._database.close()
-
-        try:
-            await self._in_thread("end", end)
-        finally:
-            self._bells.close()
-        if writer.lost is not None:
-            raise writer.lost
-
-    # ---- clients
+class SqlStore(OwnerStore):
+    """See `base.Store`."""
 
     async def submit(self, tasks: Sequence[Task], run: str = "") -> list[str]:
         if any(task.on_crash is OnCrash.CANCEL for task in tasks):
             raise TaskError('on_crash = "cancel" is for calls, whose callers wait; use "retry" or "block"')
         admission = Admission(tuple(tasks), time.time(), self._max_payload_bytes, run)
-        while admission.advance(_SLICE_TASKS, _SLICE_BYTES):  # noqa: ASYNC110 - lets the loop go on, waits for nothing
+        while admission.advance(SLICE_TASKS, SLICE_BYTES):  # noqa: ASYNC110 - lets the loop go on, waits for nothing
             await asyncio.sleep(0)
         batch = admission.batch()
         if not batch.rows:
@@ -407,184 +318,3 @@ class SqlStore:
         while event < kept.last_event:
             event = await write(partial(prune_events, kept=kept, after=event))
         return forgotten
-
-    # ---- the owner
-
-    async def acquire(
-        self, owner: Owner, now: float, plant: Plant | None = None
-    ) -> tuple[Epoch, Epoch | None]:
-        writer = self._writing
-        taken = False
-
-        def take(session: Session) -> tuple[Epoch, Epoch | None]:
-            nonlocal taken
-            taken = taken or self._ownership.take(session)  # a transaction may be tried twice
-            if not taken:
-                raise already_owned(self.name, last_epoch(session))
-            epochs = begin_epoch(session, owner, now, plant)
-            data = event_data({"pid": owner.pid, "machine": owner.machine, "command": owner.command})
-            session.bulk("add_events", EVENT_WIDTH, (now, "acquired", None, None, None, data))
-            writer.epoch = epochs[0].number
-            return epochs
-
-        try:
-            epochs = await self._write(take, Ring.CLIENTS, alone=True)
-        except StoreError:
-            if taken:  # and the epoch could not be written
-                self._ownership.free()
-                writer.epoch = None
-            raise
-        self._ownership.hold(epochs[0].number)
-        return epochs
-
-    async def wait_vacant(self, timeout_s: float) -> bool:
-        give_up_at = time.monotonic() + timeout_s
-        bell = self._bells.client_bell()  # rung when an owner leaves; one that dies rings nobody
-        try:
-            while await self._read(self._ownership.is_taken):
-                left_s = give_up_at - time.monotonic()
-                if left_s <= 0:
-                    return False
-                await bell.wait(min(left_s, _VACANCY_POLL_S))
-                await asyncio.sleep(min(left_s, _VACANCY_PAUSE_S))  # a busy owner rings all the time
-        finally:
-            bell.close()
-        return True
-
-    async def heartbeat(self, epoch: int, now: float) -> None:
-        def see(session: Session) -> DispatcherError | None:
-            if session.run("see_epoch", now, epoch):
-                return None
-            return DispatcherError(f"{self.name}: another dispatcher took over; this one must stop")
-
-        await self._write(see, kept=True)
-
-    async def release(self, epoch: int, now: float) -> None:
-        writer = self._writing
-
-        def end(session: Session) -> None:
-            if session.run("end_epoch", now, epoch):
-                session.bulk("add_events", EVENT_WIDTH, (now, "released", None, None, None, None))
-
-        try:
-            await self._write(end, Ring.CLIENTS, alone=True)
-        finally:
-            writer.epoch = None
-            await self._in_thread("leave", self._ownership.free)
-            self._bells.ring_clients()  # those who wait for it
-
-    async def spending(self, day: int) -> list[Spending]:
-        return await self._read_as_owner(partial(read_spending, day=day))
-
-    async def arrivals(self, after: int, limit: int = 10_000) -> list[Arrival]:
-        return await self._read_as_owner(partial(read_arrivals, after=after, limit=limit))
-
-    async def incoming(self, after: int, limit: int = 10_000) -> tuple[list[Request], list[Arrival]]:
-        return await self._read_as_owner(partial(read_incoming, after=after, limit=limit))
-
-    async def is_long(self, tasks: int) -> bool:
-        return bool(await self._read_as_owner(lambda c: c.rows("live_beyond", tasks)))
-
-    async def queued(self, after: int, lanes: Collection[str] = (), limit: int = 50_000) -> Queued | None:
-        return await self._read_as_owner(partial(read_queued, after=after, lanes=lanes, limit=limit))
-
-    async def conditions(self, now: float) -> Snapshot:
-        return await self._read_as_owner(partial(read_conditions, at=now, ownership=self._ownership))
-
-    async def fetch(self, ids: Sequence[str]) -> list[Arrival]:
-        return await self._read_as_owner(partial(read_again, ids=ids))
-
-    async def states(self, ids: Iterable[str]) -> dict[str, State]:
-        wanted = json_text(list(ids))
-        foreign, ours = await self._read_as_owner(
-            lambda c: (c.rows("foreign_states", wanted), c.rows("states", wanted))
-        )
-        # A task of the store that a run came from, unfinished there, will never end here.
-        states = {id: STATES[state] if STATES[state] in ENDED else State.FAILED for id, state in foreign}
-        return states | {id: STATES[state] for id, state in ours}
-
-    async def requests(self) -> list[Request]:
-        return await self._read_as_owner(read_requests)
-
-    async def answer(self, number: int, answer: Answer) -> None:
-        row = (time.time(), int(answer.ok), answer.detail, event_data(answer.data), number)
-        await self._write(lambda c: c.many("answer_request", [row]), Ring.CLIENTS, kept=True)
-
-    def accept(self, tasks: Sequence[Task]) -> asyncio.Future[list[str]]:
-        admission = Admission(tuple(tasks), time.time(), self._max_payload_bytes)
-        while admission.advance(_SLICE_TASKS, _SLICE_BYTES):
-            pass
-        batch = admission.batch()
-        batch.given.clear()  # made by chance like our own: two that are the same are found when they are written
-        future: asyncio.Future[list[str]] = self._future()
-        self._writing.put(SubmitJob(future=future, kept=True, size=batch.size, batch=batch))
-        return future
-
-    def record(self, decisions: Sequence[Decision]) -> asyncio.Future[None]:
-        return self._writing.put_records(tuple(decisions), self._future)
-
-    async def note(
-        self, type: str, at: float, task: str | None, attempt: int | None, data: Mapping[str, Any]
-    ) -> None:
-        row = (at, type, task, attempt, None, event_data(data))
-        await self._write(lambda c: c.bulk("add_events", EVENT_WIDTH, row), Ring.CLIENTS, kept=True)
-
-    def wake_bell(self) -> Bell:
-        return self._bells.dispatcher_bell()
-
-    # ---- to the threads and back
-
-    @property
-    def _writing(self) -> Writer:
-        if self._writer is None:
-            raise StoreError(f"{self.name}: the store is not open")
-        return self._writer
-
-    def _future(self) -> asyncio.Future[Any]:
-        return asyncio.get_running_loop().create_future()
-
-    async def _in_thread(self, name: str, call: Callable[[], None]) -> None:
-        """A thread of its own: the loop's executor is shared, and may be busy."""
-        done: asyncio.Future[None] = self._future()
-
-        def run() -> None:
-            try:
-                call()
-            finally:
-                settle([(done, None)])
-
-        threading.Thread(target=run, name=f"{name} of {self.name}", daemon=True).start()
-        await done
-
-    async def _write(
-        self,
-        call: Callable[[Session], T],
-        ring: Ring = Ring.NOBODY,
-        *,
-        kept: bool = False,
-        alone: bool = False,
-        fenced: bool = False,
-    ) -> T:
-        future: asyncio.Future[T] = self._future()
-        self._writing.put(CallJob(future=future, ring=ring, kept=kept, call=call, alone=alone, fenced=fenced))
-        return await future
-
-    async def _read(self, reading: Callable[[Session], T]) -> T:
-        if self._reader is None:
-            raise StoreError(f"{self.name}: the store is not open")
-        return await self._reader.read(reading)
-
-    async def _read_as_owner(self, reading: Callable[[Session], T]) -> T:
-        """A dispatcher cannot go on without it: as long as it owns the store it waits for the database."""
-        writer = self._writing
-        assert self._reader is not None
-        return await self._reader.read(reading, lambda: writer.epoch is not None)
-
-    async def _scan(self, reading: Callable[[Session], T]) -> T:
-        """A reading that may take long: a dispatcher's own do not wait behind it."""
-        if self._scanner is None:
-            raise StoreError(f"{self.name}: the store is not open")
-        return await self._scanner.read(reading)
-
-    async def _rows(self, query: str, *parameters: Any) -> list[Any]:
-        return await self._read(lambda c: c.rows(query, *parameters))
