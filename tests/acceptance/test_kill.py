@@ -19,47 +19,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.noting_rig import plant
+
 KILLS = 100 if os.environ.get("PENSTOCK_SOAK") else 10
 SUBMITTERS = 3
 PYTHON = sys.executable
-
-CONFIG = """
-    store = "queue.db"
-    heartbeat_s = 0.5
-
-    [retry]
-    host_faults = 1000  # a task may be hit by many of the kills; that is not its fault here
-
-    [hosts.functions]
-    type = "python"
-    slots = 4
-    serves = ["note"]
-    call = "work:note"
-    path = ["."]
-
-    [hosts.programs]
-    type = "command"
-    slots = 2
-    serves = ["program"]
-    argv = ["{python}", "-S", "-c", "print('1')"]
-
-    [hosts.pretended]
-    type = "simulated"
-    slots = 4
-    serves = ["sleep"]
-    duration_s = 0.02
-"""
-
-WORK = """
-    import os, time
-
-    def note(payload):
-        with open("ran.txt", "a") as file:
-            file.write(f"{payload['n']}\\n")
-        os.write(1, b"begun\\n")
-        time.sleep(0.005)
-        return payload["n"]
-"""
 
 DISPATCH = """
     import asyncio, sys
@@ -102,12 +66,8 @@ SUBMIT = """
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name, text in (
-        ("penstock.toml", CONFIG.format(python=PYTHON)),
-        ("work.py", WORK),
-        ("dispatch.py", DISPATCH),
-        ("submit.py", SUBMIT),
-    ):
+    plant(tmp_path, kinds=("note",), pretends_s=0.02, works_s=0.005)
+    for name, text in (("dispatch.py", DISPATCH), ("submit.py", SUBMIT)):
         (tmp_path / name).write_text(textwrap.dedent(text))
     return tmp_path
 

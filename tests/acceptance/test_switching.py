@@ -12,60 +12,22 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import textwrap
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.acceptance.noting_rig import plant
+
 SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
 ROUNDS = 60 if SOAK else 6
 TASKS = ROUNDS * 20
 
-CONFIG = """
-    store = "queue.db"
-    heartbeat_s = 0.5
-
-    [retry]
-    host_faults = 1000  # a task may be hit by many of the kills; that is not its fault here
-
-    [hosts.functions]
-    type = "python"
-    slots = 4
-    serves = ["note", "remark"]
-    call = "work:note"
-    path = ["."]
-
-    [hosts.programs]
-    type = "command"
-    slots = 2
-    serves = ["program"]
-    argv = ["{python}", "-S", "-c", "print('1')"]
-
-    [hosts.pretended]
-    type = "simulated"
-    slots = 4
-    serves = ["sleep"]
-    duration_s = 0.05
-"""
-
-WORK = """
-    import os, time
-
-    def note(payload):
-        with open("ran.txt", "a") as file:
-            file.write(f"{payload['n']}\\n")
-        os.write(1, b"begun\\n")
-        time.sleep(0.01)
-        return payload["n"]
-"""
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "penstock.toml").write_text(textwrap.dedent(CONFIG.format(python=sys.executable)))
-    (tmp_path / "work.py").write_text(textwrap.dedent(WORK))
+    plant(tmp_path, kinds=("note", "remark"), pretends_s=0.05, works_s=0.01)
     return tmp_path
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.clock import Clock, SystemClock
 from penstock.config.engine import EngineSettings, is_elsewhere
@@ -33,39 +33,35 @@ QUICK = EngineLimits(term_grace_s=0.1)
 _tags = itertools.count()
 
 OnStall = Callable[[Stall], None]
-# (adapters, hosts, report, on_stall, clock, store tag, limits) -> an engine, not yet open
-MakeEngine = Callable[
-    [Mapping[str, Adapter], Sequence[Host], Report, OnStall, Clock, str, EngineLimits], Engine
-]
 
 
-def local_engine(
-    adapters: Mapping[str, Adapter],
-    hosts: Sequence[Host],
-    report: Report,
-    on_stall: OnStall,
-    clock: Clock,
-    store_tag: str,
-    limits: EngineLimits,
-) -> Engine:
+class Wanted(NamedTuple):
+    """What an engine is made of."""
+
+    adapters: Mapping[str, Adapter]
+    hosts: Sequence[Host]
+    report: Report
+    on_stall: OnStall
+    clock: Clock
+    store_tag: str
+    limits: EngineLimits
+
+
+MakeEngine = Callable[[Wanted], Engine]  # not yet open
+
+
+def local_engine(wanted: Wanted) -> Engine:
+    adapters, hosts, report, on_stall, clock, store_tag, limits = wanted
     return LocalEngine(adapters, slots_of(hosts), report, on_stall, clock, None, store_tag, limits)
 
 
-def threaded_engine(
-    adapters: Mapping[str, Adapter],
-    hosts: Sequence[Host],
-    report: Report,
-    on_stall: OnStall,
-    clock: Clock,
-    store_tag: str,
-    limits: EngineLimits,
-) -> Engine:
+def threaded_engine(wanted: Wanted) -> Engine:
     """One thread per kind over the local one; here every task is a kind of its own, or few would run at once."""
 
     def make(report: Report, on_stall: OnStall) -> Engine:
-        return local_engine(adapters, hosts, report, on_stall, clock, store_tag, limits)
+        return local_engine(wanted._replace(report=report, on_stall=on_stall))
 
-    return KindThreads(make, report, on_stall)
+    return KindThreads(make, wanted.report, wanted.on_stall)
 
 
 def on_ray(
@@ -76,18 +72,12 @@ def on_ray(
 ) -> MakeEngine:
     """By default two workers per host share its slots: each is a process that takes a while to start."""
 
-    def make(
-        adapters: Mapping[str, Adapter],
-        hosts: Sequence[Host],
-        report: Report,
-        on_stall: OnStall,
-        clock: Clock,
-        store_tag: str,
-        limits: EngineLimits,
-    ) -> Engine:
+    def make(wanted: Wanted) -> Engine:
         from penstock.engine.cluster.remote import remote_host
         from penstock.engine.ray import Cluster, RayEngine
         from tools.ray_cluster import ray_cluster
+
+        adapters, hosts, report, on_stall, clock, store_tag, limits = wanted
 
         async def secret() -> bytes:
             return store_tag.encode()
@@ -164,13 +154,7 @@ class Rig:
         self._news = asyncio.Event()
         self.adapters = {host.name: adapter_for(host, self.clock) for host in hosts}
         self.engine = make(
-            self.adapters,
-            hosts,
-            self._report,
-            self._on_stall,
-            self.clock,
-            self.tag,
-            limits,
+            Wanted(self.adapters, hosts, self._report, self._on_stall, self.clock, self.tag, limits)
         )
 
     async def __aenter__(self) -> Rig:
