@@ -169,6 +169,11 @@ class Stage:
     engine: FarEngine
     running: asyncio.Task[None]
 
+    async def submit(self, *tasks: Task) -> None:
+        """As another process does."""
+        await self.store.submit(tasks)
+        self.store.ring()
+
     async def state(self, task: str) -> State:
         record = await self.store.get(task)
         assert record is not None
@@ -235,8 +240,7 @@ async def stand_by(store: Store, who: Owner) -> None:
 async def begin(config: Config, cluster: Cluster, *tasks: Task, elects: bool = False) -> None:
     """A dispatcher that is gone when these run."""
     async with staged(config, cluster, elects=elects) as stage:
-        await stage.store.submit(tasks)
-        stage.store.ring()
+        await stage.submit(*tasks)
         await cluster.until(lambda: len(cluster.jobs) == len(tasks))
 
 
@@ -260,8 +264,7 @@ async def test_what_outlived_its_dispatcher_goes_on_as_if_nothing_had_happened(t
         record = await stage.store.get("a")
         assert record is not None
         assert first.started_at == record.started_at
-        await stage.store.submit([Task("k", id="d"), Task("k", id="e")])
-        stage.store.ring()
+        await stage.submit(Task("k", id="d"), Task("k", id="e"))
         await cluster.until(lambda: ("d", 1) in cluster.jobs)
         assert ("e", 1) not in cluster.jobs, "three slots: two are held by what was adopted"
         for task in ("a", "b", "d"):
@@ -322,8 +325,7 @@ async def test_more_than_there_is_room_for_is_adopted_and_nothing_starts_beside_
     cluster = Cluster()
     await begin(configured(tmp_path), cluster, *(Task("k", id=name) for name in "abc"))
     async with staged(configured(tmp_path, PLANT.replace("slots = 3", "slots = 1")), cluster) as stage:
-        await stage.store.submit([Task("k", id="d")])
-        stage.store.ring()
+        await stage.submit(Task("k", id="d"))
         for task in "abc":
             assert ("d", 1) not in cluster.jobs
             cluster.end(task)
@@ -335,8 +337,7 @@ async def test_more_than_there_is_room_for_is_adopted_and_nothing_starts_beside_
 async def test_one_that_was_cancelled_before_its_dispatcher_died_is_not_run_again(tmp_path: Path) -> None:
     config, cluster = configured(tmp_path), Cluster()
     async with staged(config, cluster) as stage:
-        await stage.store.submit([Task("k", id="a")])
-        stage.store.ring()
+        await stage.submit(Task("k", id="a"))
         await cluster.until(lambda: cluster.jobs)
         cluster.report = None  # it hears nothing more
         stage.engine.stop = lambda task, attempt: None  # type: ignore[method-assign] # it takes its time
@@ -378,8 +379,7 @@ async def test_an_attempt_begins_and_is_forgotten_only_when_that_is_on_the_disk(
         stage.store.record = slowly  # type: ignore[method-assign]
         stage.engine.start = lambda jobs: (order.append("begun"), start(jobs))[1]  # type: ignore[method-assign, func-returns-value]
         stage.engine.recorded = lambda ended: (order.append("forgotten"), recorded(ended))[1]  # type: ignore[method-assign, func-returns-value]
-        await stage.store.submit([Task("k", id="a")])
-        stage.store.ring()
+        await stage.submit(Task("k", id="a"))
         await cluster.until(lambda: cluster.jobs)
         cluster.end("a")
         await cluster.until(lambda: not cluster.jobs)
@@ -389,8 +389,7 @@ async def test_an_attempt_begins_and_is_forgotten_only_when_that_is_on_the_disk(
 async def test_where_nobody_can_take_over_a_clean_stop_waits_for_what_runs(tmp_path: Path) -> None:
     config, cluster = configured(tmp_path), Cluster()
     async with staged(config, cluster) as stage:
-        await stage.store.submit([Task("k", id="a")])
-        stage.store.ring()
+        await stage.submit(Task("k", id="a"))
         await cluster.until(lambda: cluster.jobs)
         stage.dispatcher.stop()
         done, _ = await asyncio.wait({stage.running}, timeout=0.3)
@@ -409,8 +408,7 @@ async def test_where_nobody_stands_by_a_clean_stop_waits_though_the_store_elects
     async with staged(config, cluster, elects=True) as stage:
         if shown == "itself":
             await stand_by(stage.store, ME)
-        await stage.store.submit([Task("k", id="a")])
-        stage.store.ring()
+        await stage.submit(Task("k", id="a"))
         await cluster.until(lambda: cluster.jobs)
         stage.dispatcher.stop()
         done, _ = await asyncio.wait({stage.running}, timeout=0.3)
@@ -431,8 +429,7 @@ async def test_where_another_can_take_over_a_clean_stop_leaves_what_runs_elsewhe
     config, cluster = configured(tmp_path), Cluster()
     async with staged(config, cluster, elects=True) as stage:
         await stand_by(stage.store, HEIR)
-        await stage.store.submit([Task("k", id="a"), Task("near", id="n")])
-        stage.store.ring()
+        await stage.submit(Task("k", id="a"), Task("near", id="n"))
         await cluster.until(lambda: len(cluster.started) == 2)
         stage.dispatcher.stop()
         done, _ = await asyncio.wait({stage.running}, timeout=0.3)
@@ -455,8 +452,7 @@ async def test_what_was_left_and_is_gone_is_run_again_and_says_so(tmp_path: Path
     config, cluster = configured(tmp_path), Cluster()
     async with staged(config, cluster, elects=True) as stage:
         await stand_by(stage.store, HEIR)
-        await stage.store.submit([Task("k", id="a")])
-        stage.store.ring()
+        await stage.submit(Task("k", id="a"))
         await cluster.until(lambda: cluster.jobs)
         stage.dispatcher.stop()
         await asyncio.wait_for(stage.running, PATIENCE_S)
@@ -470,8 +466,7 @@ async def test_what_was_left_and_is_gone_is_run_again_and_says_so(tmp_path: Path
 async def test_the_second_signal_puts_back_also_what_could_be_left(tmp_path: Path) -> None:
     config, cluster = configured(tmp_path), Cluster()
     async with staged(config, cluster) as stage:
-        await stage.store.submit([Task("k", id="a")])
-        stage.store.ring()
+        await stage.submit(Task("k", id="a"))
         await cluster.until(lambda: cluster.jobs)
         stage.dispatcher.stop()
         stage.dispatcher.stop()
@@ -484,8 +479,7 @@ async def test_a_dispatcher_that_fails_leaves_what_runs_elsewhere(tmp_path: Path
     """A deposed one must not end what its successor goes on with."""
     config, cluster = configured(tmp_path), Cluster()
     async with staged(config, cluster) as stage:
-        await stage.store.submit([Task("k", id="a")])
-        stage.store.ring()
+        await stage.submit(Task("k", id="a"))
         await cluster.until(lambda: cluster.jobs)
 
         def refused(decisions: Sequence[object]) -> asyncio.Future[None]:
@@ -494,8 +488,7 @@ async def test_a_dispatcher_that_fails_leaves_what_runs_elsewhere(tmp_path: Path
             return failed
 
         record, stage.store.record = stage.store.record, refused  # type: ignore[method-assign]
-        await stage.store.submit([Task("k", id="b")])
-        stage.store.ring()
+        await stage.submit(Task("k", id="b"))
         with pytest.raises(RuntimeError, match="taken over"):
             await asyncio.wait_for(stage.running, PATIENCE_S)
         stage.store.record = record  # type: ignore[method-assign]
@@ -528,8 +521,7 @@ async def test_threads_are_busy_with_what_they_adopt(tmp_path: Path) -> None:
     config, cluster = configured(tmp_path), Cluster()
     await begin(config, cluster, Task("k", id="a"), Task("k", id="b"))
     async with staged(config, cluster, threads=True) as stage:
-        await stage.store.submit([Task("k", id="c"), Task("l", id="d")])
-        stage.store.ring()
+        await stage.submit(Task("k", id="c"), Task("l", id="d"))
         await cluster.until(lambda: ("d", 1) in cluster.jobs)
         cluster.end("b")
         await cluster.until(lambda: ("b", 1) in cluster.outcomes)
@@ -546,8 +538,7 @@ async def test_threads_leave_what_they_wait_for(tmp_path: Path) -> None:
     config, cluster = configured(tmp_path), Cluster()
     async with staged(config, cluster, threads=True, elects=True) as stage:
         await stand_by(stage.store, HEIR)
-        await stage.store.submit([Task("k", id="a")])
-        stage.store.ring()
+        await stage.submit(Task("k", id="a"))
         await cluster.until(lambda: cluster.jobs)
         stage.dispatcher.stop()
         await asyncio.wait_for(stage.running, PATIENCE_S)
@@ -558,8 +549,7 @@ async def test_threads_leave_what_they_wait_for(tmp_path: Path) -> None:
 async def test_while_nobody_dispatches_what_outlives_its_dispatcher_is_taken_to_run(tmp_path: Path) -> None:
     config, cluster = configured(tmp_path), Cluster()
     async with staged(config, cluster) as stage:
-        await stage.store.submit([Task("k", id="a"), Task("near", id="n")])
-        stage.store.ring()
+        await stage.submit(Task("k", id="a"), Task("near", id="n"))
         await cluster.until(lambda: len(cluster.started) == 2)
         await stage.store.record([])
         for task, is_over in (("a", False), ("n", True)):
@@ -573,12 +563,10 @@ async def test_who_stops_puts_back_what_no_worker_has_begun(tmp_path: Path, elec
     """At once and at no cost, whether somebody stands by or not; what runs is left, or waited for."""
     config, cluster = configured(tmp_path), Cluster()
     async with staged(config, cluster, elects=elects) as stage:
-        await stage.store.submit([Task("k", id="runs", retries=0)])
-        stage.store.ring()
+        await stage.submit(Task("k", id="runs", retries=0))
         await cluster.until(lambda: ("runs", 1) in cluster.jobs)
         cluster.is_full = True
-        await stage.store.submit([Task("k", id="waits", retries=0, on_crash=OnCrash.BLOCK)])
-        stage.store.ring()
+        await stage.submit(Task("k", id="waits", retries=0, on_crash=OnCrash.BLOCK))
         await cluster.until(lambda: ("waits", 1) in cluster.started)
         if elects:
             await stand_by(stage.store, HEIR)
@@ -601,8 +589,7 @@ async def test_nothing_starts_on_a_host_that_is_known_to_be_down(tmp_path: Path)
     """Its engine has not reached the cluster yet: tasks wait for the host, and are wanted there."""
     cluster = Cluster(down={"far": "nothing answers"})
     async with staged(configured(tmp_path), cluster) as stage:
-        await stage.store.submit([Task("k", id="a"), Task("near", id="b")])
-        stage.store.ring()
+        await stage.submit(Task("k", id="a"), Task("near", id="b"))
         await cluster.until(lambda: ("b", 1) in cluster.started)
         assert [await stage.state("a"), cluster.started] == [State.QUEUED, [("b", 1)]]
         scheduler = stage.dispatcher._scheduler
