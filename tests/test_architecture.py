@@ -11,8 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -174,9 +173,24 @@ def missing_docstring(tree: ast.Module) -> Iterator[tuple[int, str]]:
 # ---- where they hold
 
 
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+# A file without any of these words keeps the rule: to parse all of them takes long, and to keep them much room.
+WORDS: Mapping[Rule, Sequence[str]] = {
+    unowned_tasks: ("ensure_future", "create_task"),
+    catch_alls: ("except",),
+    shells: ("shell", "os.system", "os.popen"),
+    sleeps: ("sleep",),
+}
+
+
+def may_break(rule: Rule, text: str) -> bool:
+    if rule is missing_docstring:
+        return not text.startswith('"""')
+    return rule not in WORDS or any(word in text for word in WORDS[rule])
+
+
+def broken(rule: Rule, path: Path) -> list[tuple[int, str]]:
+    text = path.read_text(encoding="utf-8")
+    return list(rule(ast.parse(text, str(path)))) if may_break(rule, text) else []
 
 
 def files(*places: Path) -> list[Path]:
@@ -195,7 +209,7 @@ def breaches(rule: Rule, paths: list[Path], exceptions: Mapping[str, str] | None
         f"{name_of(path)}:{line} {what}"
         for path in paths
         if name_of(path) not in excepted
-        for line, what in rule(parsed(path))
+        for line, what in broken(rule, path)
     ]
 
 
@@ -236,7 +250,7 @@ def test_modules_say_what_they_decide() -> None:
 )
 def test_every_exception_is_still_needed(rule: Rule, exceptions: Mapping[str, str]) -> None:
     paths = {name: ROOT / name for name in exceptions}
-    assert not [name for name, path in paths.items() if not path.is_file() or not list(rule(parsed(path)))]
+    assert not [name for name, path in paths.items() if not path.is_file() or not broken(rule, path)]
     assert all(exceptions.values()), "an exception without a reason"
 
 
@@ -263,6 +277,7 @@ def test_every_exception_is_still_needed(rule: Rule, exceptions: Mapping[str, st
 )
 def test_each_rule_finds_its_fault(rule: Rule, bad: str, good: str) -> None:
     assert list(rule(ast.parse(bad)))
+    assert may_break(rule, bad)
     assert not list(rule(ast.parse(good)))
 
 
