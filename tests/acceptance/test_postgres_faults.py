@@ -190,16 +190,17 @@ async def test_the_record_tells_what_was_when_while_the_server_was_away(
     (tmp_path / "work.py").write_text(
         "import pathlib\nimport time\n"
         "def nap(folder):\n"
+        "    with open(pathlib.Path(folder, 'begun'), 'a') as file:\n        file.write('x')\n"
         "    while not pathlib.Path(folder, 'end').exists():\n        time.sleep(0.01)\n"
         "    with open(pathlib.Path(folder, 'ended'), 'a') as file:\n        file.write('x')\n"
     )
     config = tmp_path / "penstock.toml"
     config.write_text(f'store = "{url}"\n[hosts.h]\ntype = "python"\ncall = "work:nap"\nslots = 2\n')
-    ended = tmp_path / "ended"
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
     async with penstock.open(config) as p:
         run = await p.submit_many([Task("k", str(tmp_path), id=id) for id in "abcd"])
-        while (await p.get("b")).state is not State.RUNNING:
-            await pause()
+        # Their own word: what the store says it may not have told the dispatcher yet, which begins nothing before.
+        await until(lambda: begun.exists() and len(begun.read_text()) == 2)
         server.stop("fast")
         try:
             (tmp_path / "end").touch()
