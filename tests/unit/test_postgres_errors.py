@@ -30,10 +30,13 @@ def said(code: str, words: str = "words") -> Exception:
         (said("3D000"), StoreRefused),
         (said("3F000"), StoreRefused),
         (said("42501"), StoreRefused),
-        (socket.gaierror(socket.EAI_NONAME, "no such name"), StoreRefused),
         (PermissionError(13, "no"), StoreRefused),
         (ssl.SSLError("no"), StoreRefused),
         (asyncpg.ClientConfigurationError("no"), StoreRefused),
+        (ssl.SSLCertVerificationError("expired"), StoreRefused),
+        (ssl.SSLEOFError(8, "EOF occurred in violation of protocol"), StoreError),
+        (ssl.SSLZeroReturnError(6, "TLS/SSL connection has been closed"), StoreError),
+        (socket.gaierror(socket.EAI_NONAME, "no such name"), StoreError),
         (socket.gaierror(socket.EAI_AGAIN, "later"), StoreError),
         (ConnectionRefusedError(111, "no"), StoreError),
         (TimeoutError(), StoreError),
@@ -85,15 +88,46 @@ def test_a_missing_right_is_told_with_what_grants_it(words: str, remedy: str) ->
     assert remedy in told
 
 
+_OF_TLS = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
+_NO_FILE = FileNotFoundError(2, "No such file")
+
+
 @pytest.mark.parametrize(
-    "error", [FileNotFoundError(2, "No such file"), said("28P01"), ConnectionRefusedError()]
+    ("parameter", "error"),
+    [
+        *((parameter, _NO_FILE) for parameter in _OF_TLS),
+        *((parameter, said("28P01")) for parameter in (*_OF_TLS, "passfile")),
+    ],
 )
-def test_a_file_of_the_url_that_is_not_there_is_named(error: Exception, tmp_path: Path) -> None:
-    for parameter in ("sslrootcert", "sslcert", "sslkey", "passfile"):
-        path = tmp_path / parameter
-        place = postgres_place(f"postgresql://anna@db.example/lab?{parameter}={path}")
-        told = translated(place, error)
-        assert isinstance(told, StoreRefused)
-        assert f"{parameter} names {path}, which cannot be read (No such file or directory); " in str(told)
-        path.touch()
-        assert parameter not in str(translated(place, error)).partition(";")[0]
+def test_a_file_of_the_url_that_is_not_there_is_named(
+    parameter: str, error: Exception, tmp_path: Path
+) -> None:
+    path = tmp_path / parameter
+    place = postgres_place(f"postgresql://anna@db.example/lab?{parameter}={path}")
+    told = translated(place, error)
+    assert isinstance(told, StoreRefused)
+    assert f"{parameter} names {path}, which cannot be read (No such file or directory); " in str(told)
+    path.touch()
+    assert parameter not in str(translated(place, error)).partition(";")[0]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "error"),
+    [
+        ("passfile", ConnectionRefusedError(111, "no")),
+        ("passfile", _NO_FILE),  # of the server's socket, while it restarts
+        ("passfile", asyncpg.InterfaceError("connection is closed")),
+        ("sslrootcert", ConnectionRefusedError(111, "no")),
+        ("sslrootcert", ssl.SSLEOFError(8, "EOF")),
+        ("sslrootcert", TimeoutError()),
+        ("sslrootcert", socket.gaierror(socket.EAI_NONAME, "no such name")),
+    ],
+)
+def test_a_file_that_is_done_without_does_not_hide_that_the_server_is_away(
+    parameter: str, error: Exception
+) -> None:
+    """With a password from elsewhere no passfile is needed, and a server that restarts is waited for."""
+    place = postgres_place(f"postgresql://anna@db.example/lab?{parameter}=/no/such")
+    told = translated(place, error)
+    assert type(told) is StoreError
+    assert "/no/such" not in str(told)

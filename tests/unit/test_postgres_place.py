@@ -61,6 +61,8 @@ def test_the_same_store_is_the_same_however_it_is_written() -> None:
         ("postgresql://db:x5/q", "the port 'x5'; use a number"),
         ("postgresql://db/q#x", "has a # in it; write %23"),
         ("postgresql://u:p#ss@db/q", "has a # in it; write %23"),
+        ("postgresql://u@a..b/q", "has the host 'a..b', which no host can be called"),
+        (f"postgresql://u@db,{'a' * 64}/q", "which no host can be called"),
         ("postgresql://u:p@ss@db/q", "has more than one @ before its path; write %40"),
     ],
 )

@@ -126,8 +126,18 @@ def _hosts(parts: SplitResult, options: dict[str, str]) -> str:
         port = port or usual[min(place, len(usual) - 1)]
         if not port.isdecimal() or not 0 < int(port) < 65536:
             raise ValueError(f"has the port {port!r}; use a number from 1 to 65535")
+        if not host.startswith("/") and not _is_name(name):
+            raise ValueError(f"has the host {name!r}, which no host can be called; correct it")
         hosts.append(f"{quote(name.lower(), safe='[]:.-_')}:{port}")
     return ",".join(hosts)
+
+
+def _is_name(host: str) -> bool:
+    try:
+        host.encode("idna")  # as whoever looks it up does
+    except UnicodeError:
+        return False
+    return True
 
 
 def _check(name: str, options: dict[str, str], known: tuple[str, ...]) -> None:

@@ -8,7 +8,6 @@ with a statement of ours (`is_defect`) nobody can mend by waiting or changing an
 from __future__ import annotations
 
 import os
-import socket
 import ssl
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -64,12 +63,13 @@ _CORRUPT = "XX001", "XX002"
 # The statement or its values are at fault.
 _DEFECTS = ("22", "23", "26", "42", "0A", "21", "54")
 _RIGHTS = "42501"
-# There is no such host, no right to the socket, no TLS, or the driver cannot do what the URL asks for.
-_REFUSALS = (socket.gaierror, PermissionError, ssl.SSLError, asyncpg.ClientConfigurationError)
-
-
-# What the driver may raise for a file that the URL names.
-_UNREAD = (OSError, asyncpg.InterfaceError)
+# There is no right to the socket, or the driver cannot do what the URL asks for.
+_REFUSALS = (PermissionError, asyncpg.ClientConfigurationError)
+# A proxy whose server is away ends what it has begun; everything else of TLS stays as it is.
+_HUNG_UP = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+# What the driver raises for a file of TLS that the URL names, before it connects.
+_NOT_OPENED = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
+_UNREAD = (*_NOT_OPENED, ssl.SSLError, asyncpg.ClientConfigurationError)
 
 
 def translated(place: PostgresPlace, error: Exception) -> StoreError:
@@ -78,7 +78,7 @@ def translated(place: PostgresPlace, error: Exception) -> StoreError:
         return error
     code: str = getattr(error, "sqlstate", None) or ""
     detail = _line(error)
-    if (isinstance(error, _UNREAD) or code.startswith("28")) and (unread := _unread(place)):
+    if unread := _unread(place, error, code):
         return StoreRefused(f"{name}: {unread}")
     if isinstance(error, asyncpg.PostgresError) and code:
         if code in _FULL or "No space left" in detail:
@@ -97,7 +97,7 @@ def translated(place: PostgresPlace, error: Exception) -> StoreError:
             if code.startswith(beginning):
                 return StoreError(f"{name}: the server {said.format(detail=detail)}")
         return StoreError(f"{name}: PostgreSQL says: {detail} ({code}); look at the server's log")
-    if isinstance(error, ssl.SSLError):
+    if isinstance(error, ssl.SSLError) and not isinstance(error, _HUNG_UP):
         return StoreRefused(
             f"{name}: no TLS with the server ({detail}); check sslmode, sslrootcert and its certificate"
         )
@@ -107,8 +107,8 @@ def translated(place: PostgresPlace, error: Exception) -> StoreError:
         return StoreError(
             f"{name}: no host is of the kind that target_session_attrs asks for; wait, or check the URL"
         )
-    kind = StoreRefused if isinstance(error, _REFUSALS) and not _is_passing(error) else StoreError
-    if isinstance(error, OSError):
+    kind = StoreRefused if isinstance(error, _REFUSALS) else StoreError
+    if isinstance(error, OSError):  # a name may be unknown just while no server behind it is ready
         return kind(f"{name}: the server cannot be reached ({detail}); check that it runs, host and port")
     if kind is StoreRefused:
         return kind(f"{name}: the URL cannot be used ({detail}); correct it")
@@ -128,9 +128,15 @@ def is_conflict(error: Exception) -> bool:
     return getattr(error, "sqlstate", None) in (UNIQUE, NOT_AS_BELIEVED)
 
 
-def _unread(place: PostgresPlace) -> str:
-    """Which file of the URL cannot be read. The driver does not say, and does without a passfile."""
+def _unread(place: PostgresPlace, error: Exception, code: str) -> str:
+    """Which file of the URL cannot be read, if that is why. The driver does not say, and does without a passfile:
+    only who is not let in misses that one."""
+    is_shut_out = code.startswith("28")
+    if not is_shut_out and (isinstance(error, _HUNG_UP) or not isinstance(error, _UNREAD)):
+        return ""
     for parameter, path in named_files(place.dsn):
+        if parameter == "passfile" and not is_shut_out:
+            continue
         try:
             with open(path, "rb"):
                 pass
@@ -138,11 +144,6 @@ def _unread(place: PostgresPlace) -> str:
             why = f"which cannot be read ({problem.strerror})"
             return f"{parameter} names {path}, {why}; correct the URL, or bring the file"
     return ""
-
-
-def _is_passing(error: Exception) -> bool:
-    """A name server that does not answer, as opposed to one that knows no such host."""
-    return isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
 
 
 def _grant(place: PostgresPlace, detail: str) -> str:
