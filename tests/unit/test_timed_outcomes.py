@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from penstock.diagnosis.finders import turns
+from penstock.diagnosis.history import Epoch, History, Owner
+from penstock.diagnosis.waits import Explainer
 from penstock.model import (
+    Attempt,
     Host,
     Outcome,
     Plant,
@@ -20,7 +23,9 @@ from penstock.model import (
 from penstock.scheduling import messages as m
 from penstock.scheduling.begins import NO_WORKER
 from penstock.scheduling.scheduler import Scheduler
+from penstock.telemetry.story import Story
 
+NOBODY = Owner(1, "here", "test")
 DONE = Outcome(Verdict.DONE, 7, tokens=3.0)
 
 
@@ -60,6 +65,57 @@ def test_it_began_when_it_did() -> None:
     assert [d.at for d in decisions if isinstance(d, m.Move)] == [10.0, 22.0]
     assert [d.at for d in decisions if isinstance(d, m.End)] == [30.0]
     assert scheduler.statistics().hosts["h"].mean_s == 8.0
+
+
+def test_all_that_wait_so_wait_in_one_class() -> None:
+    """Also one that an earlier dispatcher began, and is heard of after others that began later than it."""
+    scheduler = Scheduler(Plant((Host("h", "x", slots=3),)))
+    began = {"a": 10.0, "b": 20.0}
+    tasks = {i: Task("k", id=i, queued_at=at) for i, at in (*began.items(), ("c", 60.0))}
+    records = [TaskRecord(tasks[i], 1, State.RUNNING, 1, host="h", started_at=at) for i, at in began.items()]
+    told = scheduler.apply(m.Restored(records, adopted={("a", 1), ("b", 1)}), 50.0)
+    told += scheduler.apply(m.Submitted([tasks["c"]]), 60.0)
+    begins = {"c": 66.0, "b": 24.0, "a": 50.0}
+    for task, at in begins.items():
+        told += scheduler.apply(m.Finished(task, 1, TimedOutcome.of(DONE, at, 70.0)), 70.0)
+    late = [d for d in told if isinstance(d, m.WaitChange) and d.detail == NO_WORKER]
+    assert [(d.at, d.reason) for d in late] == [(10.0, "slots:h")]
+    history = History(
+        records=[
+            TaskRecord(task, 1, State.DONE, 1, host="h", started_at=begins[i], ended_at=70.0)
+            for i, task in tasks.items()
+        ],
+        attempts=[Attempt(i, 1, "h", "default", begins[i], 1, 70.0, Verdict.DONE) for i in tasks],
+        others=(),
+        dependencies={},
+        routes=[d for d in told if isinstance(d, m.Route)],
+        moves=[d for d in told if isinstance(d, m.Move)],
+        stretches=sorted((d for d in told if isinstance(d, m.WaitChange)), key=lambda d: d.at),
+        epochs=[Epoch(1, NOBODY, 0.0, 40.0, 40.0), Epoch(2, NOBODY, 50.0, 70.0)],
+    )
+    explainer = Explainer(history, 70.0)
+    waits = {r.task.id: [(w.reason, w.start, w.end) for w in explainer.waits(r)] for r in history.records}
+    assert waits == {
+        "a": [("slots:h", 10.0, 40.0), ("dispatcher-down", 40.0, 50.0)],
+        "b": [("slots:h", 20.0, 24.0)],
+        "c": [("slots:h", 60.0, 66.0)],
+    }
+
+
+def test_however_many_begin_late_no_more_is_kept() -> None:
+    """Where a cluster has less room than slots, every start waits for its worker."""
+    scheduler = Scheduler(Plant((Host("h", "x"),)))
+    story = Story(lambda task: Task("k", id=task, queued_at=1.0))
+    classes = set()
+    for n in range(50):
+        now = 10.0 * n
+        told = scheduler.apply(m.Submitted([Task("k", id=str(n), queued_at=now)]), now)
+        told += scheduler.apply(m.Finished(str(n), 1, TimedOutcome.of(DONE, now + 2, now + 3)), now + 3)
+        assert [d.at for d in told if isinstance(d, m.Begin)] == [now + 2]
+        classes |= {d.work_class for d in told if isinstance(d, m.WaitChange)}
+        story.decided(told)
+    assert len(classes) == 1
+    assert len(story._classes) <= 2
 
 
 def test_who_waited_for_a_worker_missed_no_room() -> None:

@@ -1,7 +1,8 @@
 """Attempts that began later than they were decided: until then their tasks waited, and ran nowhere.
 
-Such a task waits by itself. It is told as if it had moved to a class of its own for that time, so that its wait is
-cut out like any other; its room was taken from the first moment on.
+Such a task is told as if it had moved for that time to a class of those that wait so: its wait is cut out like any
+other, and its room was taken from the first moment on. There is one such class for each reason and detail. It waits
+for ever, and a task is in it only between its two moves: however many begin late, no more than that is kept.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Begins:
         self._world = world
         self._roster = roster
         self._out = out
-        self._told: tuple[tuple[float, str, str], int] | None = None  # the last such wait, and its class
+        self._classes: dict[tuple[str, str], int] = {}  # by reason and detail
 
     def began(self, event: Began, now: float) -> None:
         entry = self._roster.tasks.get(event.task)
@@ -32,12 +33,18 @@ class Begins:
         needs, lane, since = host.live[entry.id]
         if at <= since:
             return
+        work_class = self._class(reason, detail)
         host.live[entry.id] = needs, lane, at
-        wait = since, reason, detail
-        if self._told is None or self._told[0] != wait:  # many are decided, and begin, together
-            self._told = wait, self._world.new_class()
-            self._out.append(WaitChange(self._told[1], since, reason, detail))
         home = entry.work_class or entry.shape.variants[0]
-        self._out.append(Move(entry.id, since, self._told[1], detail))
+        self._out.append(Move(entry.id, since, work_class, detail))
         self._out.append(Move(entry.id, at, home.id, "it began"))
         self._out.append(Begin(entry.id, entry.attempt, host.name, at, since))
+
+    def _class(self, reason: str, detail: str) -> int:
+        known = self._classes.get((reason, detail))
+        if known is None:
+            known = self._classes[reason, detail] = self._world.new_class()
+            # Of those that run any may yet prove to have begun late, and what starts from now on is later than all.
+            earliest = min(since for host in self._world.hosts.values() for _, _, since in host.live.values())
+            self._out.append(WaitChange(known, earliest, reason, detail))
+        return known
