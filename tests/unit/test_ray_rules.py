@@ -24,6 +24,7 @@ from penstock.engine.cluster.remote import remote_host
 from penstock.engine.ray import Cluster, RayEngine, names_of
 from penstock.hosts.base import Job
 from penstock.model import Host, Outcome, RayNodes, TimedOutcome, Verdict
+from tests.unit import test_ray_rules as rules
 
 PATIENCE_S = 30.0
 PLAIN = Node(node_id="n", name="n", resources={"CPU": 4.0}, labels={})
@@ -423,3 +424,32 @@ async def test_a_worker_is_dead_when_the_cluster_says_so_and_not_because_an_answ
         outcome = await rig.outcome("t")
         assert outcome.verdict is Verdict.HOST
         assert (outcome.error or "").endswith("is gone: its process died")
+
+
+async def test_what_waited_while_its_worker_was_doubted_begins_when_it_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing else begins or ends there that would make room known."""
+    monkeypatch.setattr(rules, "HOSTS", (Host("tools", "python", 2, ray=RayNodes(per_worker=2)),))
+    driver = StandIn(PLAIN)
+    async with opened(driver) as rig:
+        await rig.engine.adopt([])
+        rig.start("long")
+        await driver.until(lambda: driver.runs)
+        monkeypatch.setattr(driver, "_find", lambda ask, body: None)
+        driver.say(driver.runs["long", 1][1], Answer(number=0, fault=GONE, error="its process died"))
+        await driver.until(lambda: _last(driver, "find"))
+        rig.start("second")
+        await rig.settle()
+        assert driver.runs.keys() == {("long", 1)}
+        find = _last(driver, "find")
+        driver.say(find.number, driver.workers[find.worker])
+        await driver.until(lambda: ("second", 1) in driver.runs)
+        await driver.until(lambda: sum(ask.method == "run" for ask in driver.asked) == 4)  # both once more
+        for task in ("long", "second"):
+            driver.end(task)
+            assert await rig.outcome(task) == DONE
+
+
+def _last(driver: StandIn, verb: str) -> Any:
+    return next((ask for ask in reversed(driver.asked) if verb in (ask.verb, ask.method)), None)

@@ -243,6 +243,7 @@ class Crew:
             hand.doubt = ""
             self.enlist(hand)
             self._loop.call_later(AGAIN_S, self._heard.found, hand, read(body, Hello))
+            self._heard.ready()
         else:
             self._heard.found(hand, read(body, Hello))
 
