@@ -130,12 +130,27 @@ def test_it_began_as_good_as_at_once() -> None:
     assert not [d for d in decisions if isinstance(d, m.Begin)]
 
 
-def test_a_failure_is_tried_again_from_now_on() -> None:
-    failed = Outcome(Verdict.TEMPORARY, error="no")
-    decisions = running().apply(m.Finished("a", 1, TimedOutcome.of(failed, None, 30.0)), 60.0)
+@pytest.mark.parametrize(
+    ("verdict", "retry_at"), [(Verdict.TEMPORARY, 33.0), (Verdict.HOST, 33.0), (Verdict.THROTTLED, 30.0)]
+)
+def test_a_failure_is_due_again_so_long_after_it_as_ever(verdict: Verdict, retry_at: float) -> None:
+    """What it waited for since then was no delay between tries, but that nobody heard of it."""
+    scheduler = running()
+    failed = Outcome(verdict, error="no")
+    decisions = scheduler.apply(m.Finished("a", 1, TimedOutcome.of(failed, None, 30.0)), 60.0)
     (again,) = [d for d in decisions if isinstance(d, m.Requeue)]
-    assert again.at == 30.0
-    assert again.retry_at > 60.0
+    assert (again.at, again.retry_at) == (30.0, retry_at)
+    assert "a" not in scheduler._roster.not_before
+    assert scheduler.waiting_reason("a") != "scheduled"
+
+
+def test_a_failure_that_is_heard_of_soon_is_not_due_yet() -> None:
+    scheduler = running()
+    failed = Outcome(Verdict.TEMPORARY, error="no")
+    decisions = scheduler.apply(m.Finished("a", 1, TimedOutcome.of(failed, None, 59.0)), 60.0)
+    (again,) = [d for d in decisions if isinstance(d, m.Requeue)]
+    assert (again.at, again.retry_at) == (59.0, 62.0)
+    assert scheduler.waiting_reason("a") == "scheduled"
 
 
 def test_one_that_no_longer_counts_changes_nothing() -> None:

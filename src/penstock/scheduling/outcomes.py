@@ -38,7 +38,8 @@ class Outcomes:
         self._begins = begins
         self._out = out
 
-    def finished(self, event: Finished, now: float) -> None:
+    def finished(self, event: Finished, now: float, ended_at: float | None = None) -> None:
+        """Heard of now, it ended at `ended_at`, or now."""
         task, attempt, outcome, chance = event
         if type(outcome) is TimedOutcome:
             self._finished_before(event, outcome, now)
@@ -63,7 +64,7 @@ class Outcomes:
         if stopped is not None:
             self._endings.end(entry, "cancel", now, outcome, stopped)
         else:
-            self._failed(entry, host, outcome, chance, now)
+            self._failed(entry, host, outcome, chance, now, now if ended_at is None else ended_at)
 
     def _finished_before(self, event: Finished, outcome: TimedOutcome, now: float) -> None:
         """It ended a while ago, and perhaps began later than was known. Its room is free now."""
@@ -81,10 +82,10 @@ class Outcomes:
             if outcome.ended_at is not None:  # by the clock of nobody who would let it end before it began
                 ended_at = min(max(since, outcome.ended_at), now)
             host.live[task] = needs, lane, since + now - ended_at  # so long it has run, when it is over now
-        self.finished(event._replace(outcome=outcome.plain()), now)
+        self.finished(event._replace(outcome=outcome.plain()), now, ended_at)
         for i in range(place, len(self._out)):
             decision = self._out[i]
-            if isinstance(decision, End | Requeue) and decision.task == task:
+            if isinstance(decision, End) and decision[:2] == event[:2]:
                 self._out[i] = decision._replace(at=ended_at)
 
     def put_back(self, event: PutBack, now: float) -> None:
@@ -110,9 +111,11 @@ class Outcomes:
         elif event.block:
             self._endings.end(entry, "block", now, outcome, error)
         else:
-            self._requeue(entry, outcome, now, now)
+            self._requeue(entry, outcome, now, now, now)
 
-    def _failed(self, entry: Entry, host: HostState, outcome: Outcome, chance: float, now: float) -> None:
+    def _failed(
+        self, entry: Entry, host: HostState, outcome: Outcome, chance: float, now: float, ended_at: float
+    ) -> None:
         rule = self._rule
         verdict = outcome.verdict
         entry.host = None
@@ -120,7 +123,7 @@ class Outcomes:
             self._endings.end(entry, "fail", now, outcome, outcome.error)
             return
         if verdict is Verdict.THROTTLED:
-            self._requeue(entry, outcome, now, now)
+            self._requeue(entry, outcome, now, ended_at, ended_at)
             return
         if verdict is Verdict.HOST:
             entry.faults += 1
@@ -137,14 +140,14 @@ class Outcomes:
                 self._endings.end(entry, "fail", now, outcome, outcome.error)
                 return
             delay = backoff_s(rule, entry.tries, chance, outcome.retry_after_s)
-        self._requeue(entry, outcome, now, now + delay)
+        self._requeue(entry, outcome, now, ended_at, ended_at + delay)
 
-    def _requeue(self, entry: Entry, outcome: Outcome, now: float, retry_at: float) -> None:
+    def _requeue(self, entry: Entry, outcome: Outcome, now: float, ended_at: float, retry_at: float) -> None:
         self._out.append(
             Requeue(
                 entry.id,
                 entry.attempt,
-                now,
+                ended_at,
                 retry_at,
                 entry.tries,
                 entry.faults,
