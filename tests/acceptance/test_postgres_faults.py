@@ -187,7 +187,7 @@ async def test_the_record_tells_what_was_when_while_the_server_was_away(
     server: PostgresServer, url: str, tmp_path: Path
 ) -> None:
     """What ended meanwhile has ended then; what waited waited for the store, and ran when it was back."""
-    (tmp_path / "work.py").write_text(
+    (tmp_path / "napping.py").write_text(
         "import pathlib\nimport time\n"
         "def nap(folder):\n"
         "    with open(pathlib.Path(folder, 'begun'), 'a') as file:\n        file.write('x')\n"
@@ -195,7 +195,7 @@ async def test_the_record_tells_what_was_when_while_the_server_was_away(
         "    with open(pathlib.Path(folder, 'ended'), 'a') as file:\n        file.write('x')\n"
     )
     config = tmp_path / "penstock.toml"
-    config.write_text(f'store = "{url}"\n[hosts.h]\ntype = "python"\ncall = "work:nap"\nslots = 2\n')
+    config.write_text(f'store = "{url}"\n[hosts.h]\ntype = "python"\ncall = "napping:nap"\nslots = 2\n')
     begun, ended = tmp_path / "begun", tmp_path / "ended"
     async with penstock.open(config) as p:
         run = await p.submit_many([Task("k", str(tmp_path), id=id) for id in "abcd"])
