@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,10 +16,11 @@ from penstock.clock import SystemClock
 from penstock.config.engine import EngineSettings
 from penstock.engine import ray as ray_engine
 from penstock.engine.base import Report
-from penstock.engine.cluster import pool
+from penstock.engine.cluster import news, pool
+from penstock.engine.cluster.crew import Hand
 from penstock.engine.cluster.driver_letters import Joined, Node
 from penstock.engine.cluster.frames import GONE, REFUSED, Answer, Ask, Frames, frame
-from penstock.engine.cluster.letters import Attempt, Hello, Over, Standing
+from penstock.engine.cluster.letters import Attempt, Hello, News, Over, Standing
 from penstock.engine.cluster.link import Line
 from penstock.engine.cluster.remote import remote_host
 from penstock.engine.ray import Cluster, RayEngine, names_of
@@ -132,6 +134,8 @@ class StandIn:
         if ask.method in ("run", "attach"):
             letter = msgspec.json.decode(body, type=Attempt)  # an errand has more
             self.runs[letter.task, letter.attempt] = (ask.worker, ask.number)
+        if ask.worker not in self.workers:
+            return Answer(number=0, fault=GONE, error="its process died")
         return b"" if ask.method in ("close", "recorded") else None
 
 
@@ -453,3 +457,52 @@ async def test_what_waited_while_its_worker_was_doubted_begins_when_it_is_not(
 
 def _last(driver: StandIn, verb: str) -> Any:
     return next((ask for ask in reversed(driver.asked) if verb in (ask.verb, ask.method)), None)
+
+
+async def test_nobody_listens_to_a_dead_worker_and_nothing_is_kept_of_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(news, "_SOON_S", 0.01)
+    driver = StandIn(PLAIN)
+    async with opened(driver) as rig:
+        await rig.engine.adopt([])
+        tools = rig.engine._pools["tools"]
+        rig.start("t")
+        await driver.until(lambda: _last(driver, "listen"))
+        (hand,) = tools.crew.hands.values()
+        assert hand.listener is not None
+        monkeypatch.setattr(hand.listener, "_work_dir", str(tmp_path))
+        driver.say(
+            _last(driver, "listen").number, News(logs=[("t", 1, 0, b"line\n"), ("over", 1, 0, b"line\n")])
+        )
+        asked = len(driver.asked)
+        await driver.until(lambda: any(ask.method == "listen" for ask in driver.asked[asked:]))
+        assert hand.listener._has == {("t", 1): 5}
+        driver.workers.clear()
+        dead = Answer(number=0, fault=GONE, error="its process died")
+        driver.say(_last(driver, "listen").number, dead)
+        driver.say(driver.runs["t", 1][1], dead)
+        assert (await rig.outcome("t")).verdict is Verdict.HOST
+        assert (tools.crew.hands, hand.runs, hand.letters) == ({}, {}, {})
+        await rig.engine.check("tools")  # by its answer all that was asked before has been heard
+        driver.asked.clear()
+        await asyncio.sleep(0.1)  # ten times what lies between two that listen
+        assert driver.asked == []
+        monkeypatch.setattr(pool, "_SAME_FAULT_S", 0.0)
+        tools._fault(Hand("another"), "it was killed")
+        assert tools._faults.keys() == {"another"}
+
+
+async def test_what_is_known_of_a_log_is_forgotten_with_its_attempt(tmp_path: Path) -> None:
+    """Also when all of it was here before the attempt ended."""
+    driver = StandIn(PLAIN)
+    async with opened(driver) as rig:
+        await rig.engine.adopt([])
+        rig.start("t")
+        await driver.until(lambda: driver.runs)
+        (hand,) = rig.engine._pools["tools"].crew.hands.values()
+        assert hand.listener is not None
+        hand.listener._has["t", 1] = 5
+        driver.say(driver.runs["t", 1][1], Over(outcome=DONE, log_bytes=5))
+        assert await rig.outcome("t") == DONE
+        assert hand.listener._has == {}

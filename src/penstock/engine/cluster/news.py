@@ -65,6 +65,10 @@ class Listener:
         """How much of an attempt's log we know to be here; whoever takes one over has it told from the start."""
         return self._has.get(key, 0)
 
+    def forget(self, key: Key) -> None:
+        """Of an attempt that is no longer its worker's."""
+        self._has.pop(key, None)
+
     def fetch(self, key: Key, size: int, then: Callable[[], None]) -> None:
         """Have the log of an attempt that is over up to its end, and go on."""
         before = self.has(key)
@@ -77,7 +81,6 @@ class Listener:
             if before < self.has(key) < size:
                 self.fetch(key, size, then)
             else:
-                self._has.pop(key, None)
                 then()
 
         letter = written(Listening(self._stalls, [(*key, before)], 0.0))
@@ -104,7 +107,8 @@ class Listener:
 
         def kept(done: asyncio.Future[None]) -> None:
             for task, attempt, start, data in news.logs:
-                self._has[task, attempt] = start + len(data)
+                if (task, attempt) in self._runs:
+                    self._has[task, attempt] = start + len(data)
             then()
 
         writing.add_done_callback(kept)

@@ -77,7 +77,7 @@ class WorkerPool:
         heard = Heard(self._fill, self._not_hired, self._found, self._lose)
         self.crew = Crew(remote, link, terms, heard)
         self._ended: dict[Key, Hand] = {}  # whose ends are not recorded yet
-        self._faults: dict[str, float] = {}  # of nodes and workers, and when they were told
+        self._faults: dict[str, float] = {}  # of nodes and workers, the last told last, and when
         self._withdrawn_but: Collection[str] | None = None  # of which lanes attempts still wait for a worker
         self._left: set[Key] | None = None  # what the next dispatcher is to find
         self._closing = False
@@ -311,6 +311,8 @@ class WorkerPool:
         hand.runs.pop(key, None)
         hand.letters.pop(key, None)
         hand.times.pop(key, None)
+        if hand.listener is not None:
+            hand.listener.forget(key)
         run.where = None
         if not hand.runs:
             hand.idle_since = time.monotonic()
@@ -346,8 +348,10 @@ class WorkerPool:
         """A worker is dead: so are its attempts."""
         if not self.crew.drop(hand):
             return
-        runs, hand.runs = hand.runs, {}
-        for run in runs.values():
+        runs = list(hand.runs.values())
+        for of_attempts in (hand.runs, hand.letters, hand.times):  # also its listener's: it ends without any
+            of_attempts.clear()
+        for run in runs:
             run.where = None
             self._finished(run, self._fault(hand, why) if run.reason is None else None)
         self._fill()
@@ -356,7 +360,9 @@ class WorkerPool:
         """The host's fault. What fells many attempts at once counts once."""
         what = f"node {hand.node_id}" if "node" in why else hand.name
         now = time.monotonic()
-        known = now - self._faults.get(what, -_SAME_FAULT_S) < _SAME_FAULT_S
+        while self._faults and now - next(iter(self._faults.values())) >= _SAME_FAULT_S:
+            del self._faults[next(iter(self._faults))]
+        known = self._faults.pop(what, None) is not None
         self._faults[what] = now
         on = f" on {hand.node}" if hand.node else ""
         error = f"the Ray worker of host {self._host}{on} is gone: {why}"
