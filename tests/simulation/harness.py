@@ -139,7 +139,7 @@ class World:
         duration = rng.choice((0.0, 0.1, 1.0, 3.0, rng.uniform(0, 20)))
         if self.late_s and rng.random() < 0.5:
             late_s = rng.uniform(0.0, self.late_s)
-            began = m.Began(start.task, start.attempt, self.now + late_s, "store-down", "to be recorded")
+            began = m.Began(start.task, start.attempt, self.now + late_s, "to be recorded")
             self.later(late_s, began)
             duration += late_s
         fate = rng.random()

@@ -46,6 +46,7 @@ DEPENDENCY = Answer(frozenset({"dependency"}))
 SCHEDULED = Answer(frozenset({"scheduled"}))
 DOWN = Answer(frozenset({"dispatcher-down"}))
 AWAY = Answer(frozenset({"store-down"}))
+LATE = Answer(frozenset({"order"}))
 TAKING_IN = Answer(frozenset({"order"}))
 
 
@@ -76,6 +77,7 @@ class Truth:
         self.taken_in = False
         self.born_at = at
         self.draining = self.away = False
+        self.back_at = 0.0  # when the store was, the last time it had been away
         self.sick: set[str] = set()
         self.doubted: set[str] = set()  # attempts failed there by the host's fault
         self.readings: dict[str, float | None] = {}
@@ -106,6 +108,7 @@ class Truth:
                 case m.Drain():
                     self.draining = True
                 case m.StoreAway(why):
+                    self.back_at = now if self.away and why is None else self.back_at
                     self.away = why is not None
                 case m.Finished(task, attempt) if task not in over:
                     row = self.referee.running.get(task)
@@ -132,7 +135,7 @@ class Truth:
                     self._note(task, at, None)
                     self.starts[host].append([at, _tokens(self.referee.rows[task].task)])
                 case m.Begin(task, at=at, since=since):
-                    self._note(task, since, AWAY)
+                    self._note(task, since, AWAY if self.away or self.back_at > since else LATE)
                     self._note(task, at, None)
                 case m.End(task, 0, at=at):
                     self._note(task, at, None)

@@ -14,6 +14,7 @@ import penstock
 from penstock.dispatcher import launching
 from penstock.errors import StoreError
 from penstock.model import Outcome, State, Task, Verdict
+from penstock.scheduling.begins import RECORDED_FIRST
 from penstock.scheduling.messages import End
 from penstock.telemetry import story
 from penstock.telemetry.story import Fact, Over, Started
@@ -90,8 +91,8 @@ async def test_a_start_that_waits_for_its_record_has_begun_when_it_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where starts are recorded before they begin: until then the task waits for the store, and does not run."""
-    monkeypatch.setattr(launching, "_LATE_S", 0.0)
-    monkeypatch.setattr(story, "_LATE_S", 0.0)
+    monkeypatch.setattr(launching, "LATE_S", 0.0)
+    monkeypatch.setattr(story, "LATE_S", 0.0)
     async with staged(tmp_path, slots=1, elects=True) as stage:
         ear = Ear()
         stage.dispatcher.story.listen(ear)
@@ -102,7 +103,7 @@ async def test_a_start_that_waits_for_its_record_has_begun_when_it_did(
         disk = Full(stage)
         stage.engine.finish("a", DONE)
         await until(lambda: dict(stage.dispatcher._scheduler.running()) == {"b": 1})
-        await until(lambda: stage.store.trouble)
+        await until(lambda: stage.dispatcher._scheduler._world.away)
         room_at = stage.dispatcher.now
         disk.make_room()
         await until(lambda: "b" in stage.engine.live)
@@ -116,6 +117,8 @@ async def test_a_start_that_waits_for_its_record_has_begun_when_it_did(
             told = [event for event in await stage.store.events(task="b") if event.type == "began"]
         assert last.started_at == attempt.started_at
         assert room_at <= attempt.started_at <= began_by
+        slow = first.waits[-1]
+        assert (slow.reason, slow.detail, slow.end) == ("order", RECORDED_FIRST, first.started_at), "not away"
         assert last.waits[-1].reason == "store-down"
         assert [wait.start for wait in last.waits if wait.reason == "store-down"] == [first.ended_at]
         assert sum(wait.seconds for wait in last.waits) == pytest.approx(attempt.started_at - last.queued_at)

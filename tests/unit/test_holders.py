@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from penstock.diagnosis.waits import REASONS
 from penstock.diagnosis.why.holders import Holder, Holders, held_by
-from penstock.diagnosis.why.remedies import STARTS, remedy, starts_when
+from penstock.diagnosis.why.remedies import STARTS, Case, remedy, starts_when
 from penstock.model import Attempt, AutoSlots, Gate, Host, Lane, Plant
+from penstock.scheduling.begins import RECORDED_FIRST
 
 
 def attempt(task: str, start: float, end: float | None, *, host: str = "h", lane: str = "chat") -> Attempt:
@@ -108,3 +109,8 @@ def test_every_reason_has_an_end_and_a_remedy() -> None:
 )
 def test_a_remedy_names_the_key_or_the_command(reason: str, line: str) -> None:
     assert line in remedy(reason, PLANT)
+
+
+def test_who_waited_for_its_own_start_to_be_recorded_needs_no_priority() -> None:
+    assert "store" in remedy("order", PLANT, Case(RECORDED_FIRST))
+    assert "priority" in remedy("order", PLANT)

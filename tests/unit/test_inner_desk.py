@@ -179,7 +179,7 @@ async def test_a_step_that_began_late_has_started_then(tmp_path: Path) -> None:
         (asked,) = await stage.ask(question, "member/A")
         await stage.started(asked.id)
         now = stage.dispatcher.now
-        stage.dispatcher._tell(Began(asked.id, 1, now, "store-down", "to be recorded"))
+        stage.dispatcher._tell(Began(asked.id, 1, now, "to be recorded"))
         stage.engine.finish(asked.id, Outcome(Verdict.DONE, "x"))
         assert (await stage.ear.end_of(asked.id)).started_at == now
 

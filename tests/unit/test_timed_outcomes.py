@@ -21,7 +21,7 @@ from penstock.model import (
     Wait,
 )
 from penstock.scheduling import messages as m
-from penstock.scheduling.begins import NO_WORKER
+from penstock.scheduling.begins import NO_WORKER, RECORDED_FIRST
 from penstock.scheduling.scheduler import Scheduler
 from penstock.telemetry.story import Story
 
@@ -122,6 +122,7 @@ def test_who_waited_for_a_worker_missed_no_room() -> None:
     """A host whose workers begin slowly is no dispatcher that leaves slots idle."""
     waits = [Wait("slots:h", "held by 1 task of lane x (a)", 1.0, 4.0), Wait("slots:h", NO_WORKER, 4.0, 9.0)]
     assert turns._eligible(waits, 9.0) == 9.0
+    assert turns._eligible([waits[0], Wait("order", RECORDED_FIRST, 4.0, 9.0)], 9.0) == 9.0
     assert turns._eligible(waits[:1], 4.0) == 1.0
 
 

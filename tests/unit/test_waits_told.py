@@ -200,16 +200,32 @@ def test_what_is_paused_while_the_store_is_away_waits_for_that() -> None:
     assert (scheduler.waiting_reason("a"), scheduler.waiting_reason("b")) == ("store-down", "paused")
 
 
-def test_what_began_late_waited_until_then() -> None:
-    """And has run since, to those who learn how long such attempts take; its room was taken all along."""
+@pytest.mark.parametrize(
+    ("away", "back", "reason"),
+    [
+        (5.0, None, "store-down"),
+        (5.0, 8.0, "store-down"),
+        (5.0, 9.0, "store-down"),
+        (None, None, "order"),
+        (1.5, 2.0, "order"),  # it was back when they were decided
+    ],
+)
+def test_what_began_late_waited_until_then(away: float | None, back: float | None, reason: str) -> None:
+    """And has run since, to those who learn how long such attempts take; its room was taken all along.
+
+    The store was away, or it was only slow.
+    """
     plant = Plant((Host("h", "x", slots=2),))
     scheduler = Scheduler(plant)
     tasks = [Task("k", id=i, queued_at=1.0) for i in ("a", "b", "c")]
-    told = scheduler.apply(m.Submitted(tasks), 2.0)
-    begun = [m.Began(i, 1, 9.0, "store-down", "to be recorded") for i in ("a", "b")]
-    told += (
-        late := scheduler.apply_all([*begun, m.Began("a", 2, 9.0, "", ""), m.Began("z", 1, 9.0, "", "")], 9.0)
-    )
+    events: list[tuple[float, m.Event]] = [(2.0, m.Submitted(tasks))]
+    events += [(away, m.StoreAway("it is full"))] if away else []
+    events += [(back, m.StoreAway(None))] if back else []
+    told = []
+    for at, event in sorted(events, key=lambda e: e[0]):
+        told += scheduler.apply(event, at)
+    begun = [m.Began(i, 1, 9.0, "to be recorded") for i in ("a", "b")]
+    told += (late := scheduler.apply_all([*begun, m.Began("a", 2, 9.0, ""), m.Began("z", 1, 9.0, "")], 9.0))
     assert [d for d in late if isinstance(d, m.Begin)] == [m.Begin(i, 1, "h", 9.0, 2.0) for i in ("a", "b")]
     assert len(of_type(late, m.WaitChange)) == 1, "those that began together waited together"
     told += scheduler.apply(m.Finished("a", 1, Outcome(Verdict.DONE)), 12.0)
@@ -226,5 +242,5 @@ def test_what_began_late_waited_until_then() -> None:
         epochs=[Epoch(1, NOBODY, 0.0, 12.0)],
     )
     waits = Explainer(history, 12.0).waits(record)
-    assert [(w.reason, w.start, w.end) for w in waits] == [("order", 1.0, 2.0), ("store-down", 2.0, 9.0)]
+    assert [(w.reason, w.start, w.end) for w in waits] == [("order", 1.0, 2.0), (reason, 2.0, 9.0)]
     assert waits[-1].detail == "to be recorded"

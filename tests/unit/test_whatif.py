@@ -24,6 +24,7 @@ from penstock.diagnosis.whatif.frozen import frozen
 from penstock.diagnosis.whatif.outside import gaps_of, outside_events
 from penstock.diagnosis.whatif.replay import Replay
 from penstock.model import Attempt, Host, Lane, Plant, State, Task, TaskRecord, Verdict, Wait
+from penstock.scheduling.begins import RECORDED_FIRST
 from penstock.scheduling.messages import (
     AllChange,
     HostChange,
@@ -162,6 +163,16 @@ def test_pauses_go_on_where_they_went_on() -> None:
     assert outside(AllChange(3.0, True)) == [(3.0, PauseSet("all", "", True))]
     paused = HostChange("h", 1.0, "paused", 2, "paused"), HostChange("h", 2.0, "up", 2, "")
     assert outside(*paused) == [(1.0, PauseSet("host", "h", True)), (2.0, PauseSet("host", "h", False))]
+
+
+def test_nothing_starts_while_the_store_is_away_and_a_slow_one_holds_up_nobody_else() -> None:
+    waits = {
+        "a": [Wait("store-down", "it is full", 1.0, 4.0)],
+        "b": [Wait("store-down", RECORDED_FIRST, 2.0, 5.0), Wait("order", RECORDED_FIRST, 8.0, 9.5)],
+    }
+    recording = Recording("r", 0.0, 9.5, [], [], waits=waits, plant=plant(2))
+    pauses = [(1.0, PauseSet("all", "", True)), (5.0, PauseSet("all", "", False))]
+    assert outside_events(recording, plant(2), plant(2), []) == pauses
 
 
 def test_times_without_a_dispatcher_are_put_together() -> None:

@@ -15,10 +15,8 @@ from penstock.dispatcher.payloads import Payloads
 from penstock.engine.base import Engine
 from penstock.hosts.base import Job
 from penstock.model import Outcome, Verdict
+from penstock.scheduling.begins import LATE_S, READ_FIRST, RECORDED_FIRST
 from penstock.scheduling.messages import Began, Event, Finished, PutBack, Start
-
-_LATE_S = 1.0  # a start that waited longer for the store has begun when it did, not when it was decided
-_RECORDED_FIRST = "its start had to be recorded first"
 
 
 class Launcher:
@@ -72,18 +70,18 @@ class Launcher:
         if unknown:
             jobs, more = await self._payloads.fetch(unknown)
             careful += more
-            self._begin_those_still_wanted(jobs, decided_at)
+            self._begin_those_still_wanted(jobs, decided_at, READ_FIRST)
         if careful:
             await written
-            self._begin_those_still_wanted(careful, decided_at)
+            self._begin_those_still_wanted(careful, decided_at, RECORDED_FIRST)
 
-    def _begin_those_still_wanted(self, jobs: Sequence[Job], decided_at: float) -> None:
+    def _begin_those_still_wanted(self, jobs: Sequence[Job], decided_at: float, first: str) -> None:
         wanted = [job for job in jobs if (job.task, job.attempt) in self._unbegun]
         now = self._now()
         for job in wanted:
             del self._unbegun[job.task, job.attempt]
-            if now - decided_at > _LATE_S:
-                self._tell(Began(job.task, job.attempt, now, "store-down", _RECORDED_FIRST))
+            if now - decided_at > LATE_S:
+                self._tell(Began(job.task, job.attempt, now, first))
         if wanted:
             self._begin(wanted)
 

@@ -10,10 +10,14 @@ from __future__ import annotations
 from penstock.scheduling.capacity import HostState
 from penstock.scheduling.messages import Began, Begin, Decision, Move, WaitChange
 from penstock.scheduling.order import RUNNING, Entry
+from penstock.scheduling.reasons import STORE_DOWN
 from penstock.scheduling.roster import Roster
 from penstock.scheduling.world import World
 
+LATE_S = 1.0  # what begins later than so long after it was decided has waited until then
 NO_WORKER = "what was to run it had not begun"
+READ_FIRST = "its payload had to be read first"
+RECORDED_FIRST = "its start had to be recorded first"
 
 
 class Begins:
@@ -27,7 +31,10 @@ class Begins:
         entry = self._roster.tasks.get(event.task)
         if entry is not None and entry.status == RUNNING and entry.attempt == event.attempt:
             assert entry.host is not None
-            self.late(entry, entry.host, min(event.at, now), event.reason, event.detail)
+            world, since = self._world, entry.host.live[entry.id][2]
+            was_away = world.away is not None or world.back_at > since  # else it is only slow
+            reason = STORE_DOWN if was_away else "order"
+            self.late(entry, entry.host, min(event.at, now), reason, event.detail)
 
     def late(self, entry: Entry, host: HostState, at: float, reason: str, detail: str) -> None:
         needs, lane, since = host.live[entry.id]

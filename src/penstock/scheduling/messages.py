@@ -44,12 +44,11 @@ class Finished(NamedTuple):
 
 
 class Began(NamedTuple):
-    """An attempt began only now, though it was decided before: what it waited for until then."""
+    """An attempt began only now, though it was decided before: what the store had to do first."""
 
     task: str
     attempt: int
     at: float
-    reason: str
     detail: str
 
 

@@ -6,7 +6,7 @@ Rule 5 of the rules of order, as far as tasks go; what the host learns from it i
 from __future__ import annotations
 
 from penstock.model import Outcome, RetryRule, TimedOutcome, Verdict
-from penstock.scheduling.begins import NO_WORKER, Begins
+from penstock.scheduling.begins import LATE_S, NO_WORKER, Begins
 from penstock.scheduling.capacity import OK, HostState
 from penstock.scheduling.endings import DONE, Endings
 from penstock.scheduling.experience import Experience
@@ -15,8 +15,6 @@ from penstock.scheduling.order import GONE, PENDING, RUNNING, Entry
 from penstock.scheduling.placing import Placer
 from penstock.scheduling.retry import backoff_s
 from penstock.scheduling.roster import Roster
-
-_LATE_S = 1.0  # what began later than so long after it was decided has waited until then
 
 
 class Outcomes:
@@ -75,7 +73,7 @@ class Outcomes:
             host = entry.host
             assert host is not None
             began_at = outcome.began_at
-            if began_at is not None and began_at - host.live[task][2] > _LATE_S:
+            if began_at is not None and began_at - host.live[task][2] > LATE_S:
                 self._begins.late(entry, host, min(began_at, now), f"slots:{host.name}", NO_WORKER)
                 place = len(self._out)
             needs, lane, since = host.live[task]

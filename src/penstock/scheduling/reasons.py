@@ -17,7 +17,7 @@ from penstock.scheduling.tiers import Tier
 from penstock.scheduling.timers import Timers
 from penstock.scheduling.world import World
 
-_STORE_DOWN = "store-down"
+STORE_DOWN = "store-down"
 
 
 class Reasons:
@@ -51,7 +51,7 @@ class Reasons:
             work_class.wait_for("paused", f"lane {shape.lane.name} is paused")
         else:
             assert world.away is not None
-            work_class.wait_for(_STORE_DOWN, world.away)
+            work_class.wait_for(STORE_DOWN, world.away)
         if work_class.claim is not None:
             self._room.drop_claim(work_class)
         return True
@@ -159,7 +159,7 @@ class Reasons:
         if reason != work_class.recorded or (
             work_class.detail != work_class.noted and reason is not None and not reason.startswith("gate:")
         ):  # what a gate read last is no news as long as it is closed; `Conditions` says when it is
-            work_class.told_at = at = self._since(work_class, now) if reason == _STORE_DOWN else now
+            work_class.told_at = at = self._since(work_class, now) if reason == STORE_DOWN else now
             work_class.recorded = reason
             work_class.noted = work_class.detail
             self._out.append(WaitChange(work_class.id, at, reason, work_class.detail))

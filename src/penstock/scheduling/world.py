@@ -31,7 +31,7 @@ class World:
         self.draining = False  # the dispatcher is stopping: nothing starts
         self.answering = False  # nor would it ever have: it answers a request, and is no dispatcher to tasks
         self.away: str | None = None  # why nothing can be recorded, and so nothing starts
-        self.away_since = self.away_noticed = 0.0
+        self.away_since = self.away_noticed = self.back_at = 0.0
         self.hosts = {h.name: HostState(h, i) for i, h in enumerate(plant.hosts)}
         self.lanes = {lane.name: LaneState(lane) for lane in plant.lanes}
         self.gates = {g.name: GateState(g) for g in plant.gates}

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from penstock.model import State, Task, TaskRecord, Verdict
+from penstock.scheduling.begins import LATE_S
 from penstock.scheduling.messages import (
     Adopt,
     AllChange,
@@ -41,7 +42,6 @@ from penstock.telemetry.stretches import EARLIER, Piece, QueueTime, Stretches
 _DOWN = "dispatcher-down"
 _NOBODY = "no dispatcher was running"
 _BEFORE = "under an earlier dispatcher"
-_LATE_S = 1.0  # between what was decided and its being told
 _MOST_MOVED = 100_000  # tasks whose way from class to class is known
 
 
@@ -274,7 +274,7 @@ class Story:
     def _pass_late(self, facts: list[Fact]) -> None:
         """What began has waited until now."""
         now = self._now()
-        late = now - _LATE_S
+        late = now - LATE_S
         if facts[0].at < late:
             facts = [f.until(now) if isinstance(f, Started) and f.at < late else f for f in facts]
         self._pass(facts)

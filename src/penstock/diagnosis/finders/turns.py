@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from penstock.diagnosis.attempts import Lived
 from penstock.diagnosis.recording import Recording
 from penstock.model import Task, TaskRecord, Wait
-from penstock.scheduling.begins import NO_WORKER
+from penstock.scheduling.begins import NO_WORKER, READ_FIRST, RECORDED_FIRST
 
 # Reasons that mean: it could have run, had there been room for it.
 _ELIGIBLE = ("slots", "order", "lane")
+_GIVEN = (NO_WORKER, READ_FIRST, RECORDED_FIRST)  # said of who had its room already
 _ROUNDING_S = 1e-3
 _SOME = 3
 _NEARLY_ALL = 0.8
@@ -109,8 +110,8 @@ def _eligible(waits: Sequence[Wait], start: float) -> float:
     for wait in reversed(waits):
         if wait.start >= start:
             continue
-        # What was given a slot, and waited for its worker there, missed no room.
-        for_room = wait.reason.partition(":")[0] in _ELIGIBLE and not wait.detail.endswith(NO_WORKER)
+        # What was given a slot, and waited for its worker or the store, missed no room.
+        for_room = wait.reason.partition(":")[0] in _ELIGIBLE and not wait.detail.endswith(_GIVEN)
         if min(wait.end, start) < begin - _ROUNDING_S or not for_room:
             break
         begin = wait.start

@@ -28,6 +28,7 @@ from penstock.scheduling.messages import (
     PauseSet,
     SlotsSet,
 )
+from penstock.scheduling.reasons import STORE_DOWN
 
 Span: TypeAlias = tuple[float, float]
 Timed: TypeAlias = tuple[float, Event]
@@ -67,7 +68,7 @@ def outside_events(recording: Recording, recorded: Plant, plant: Plant, gaps: Se
 
 def _pauses(recording: Recording, gaps: Sequence[Span]) -> Iterator[Timed]:
     everything = [(c.at, c.paused) for c in recording.changes if isinstance(c, AllChange)]
-    away = [(w.start, w.end) for waits in recording.waits.values() for w in waits if w.reason == "store-down"]
+    away = [(w.start, w.end) for waits in recording.waits.values() for w in waits if w.reason == STORE_DOWN]
     for start, end in _united([*gaps, *away, *_spans(everything)]):
         yield start, PauseSet("all", "", True)
         if end < inf:

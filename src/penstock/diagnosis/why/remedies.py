@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from penstock.config.councils import COUNCIL_PREFIX, COUNCIL_TYPE
 from penstock.model import Gate, Host, Plant
+from penstock.scheduling.begins import READ_FIRST, RECORDED_FIRST
 from penstock.scheduling.gates import THREAD
 
 # What lets a queued task start, by the first word of what it waits for.
@@ -76,6 +77,8 @@ def remedy(reason: str, plant: Plant, case: Case = _ANY) -> str:
             return "`penstock why` of the task it comes after"
         case "scheduled":
             return "an earlier not_before; between two tries, a smaller retry.base_s"
+        case "order" if case.detail in (READ_FIRST, RECORDED_FIRST):
+            return "a faster store: its disk, or its database and the way there"
         case "order":
             return "a smaller priority number, or a larger weight of its lane"
         case _:
