@@ -26,7 +26,7 @@ from penstock.testing import ModelBehaviour, ModelServer
 from tests.unit.model_rig import Call, chat, http, wire
 
 PATIENCE_S = 60.0
-KEY = re.compile(rb"ps_[0-9a-f]{8}_")
+KEY = re.compile(rb"ps_(attempt_)?[0-9a-f]{8}_")
 CONFIG = """
 [hosts.m]
 type = "openai"
@@ -204,8 +204,9 @@ async def test_the_private_door_is_for_nobody_else_and_gone_with_its_process(tmp
             for path in ("/v1/models", "/api/tasks", "/metrics", "/docs", "/openapi.json"):
                 assert (await stranger.get(path)).status_code == 401
             assert (await stranger.get("/health")).status_code == 404
-            forged = {"Authorization": "Bearer ps_01234567_" + "x" * 43}
-            assert (await stranger.get("/v1/models", headers=forged)).status_code == 401
+            for form in ("ps_", "ps_attempt_"):
+                forged = {"Authorization": f"Bearer {form}01234567_" + "x" * 43}
+                assert (await stranger.get("/v1/models", headers=forged)).status_code == 401
         process.kill()
         await process.wait()
         with pytest.raises(ConnectionRefusedError):

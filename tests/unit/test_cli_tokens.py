@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from penstock.store.base import Token
-from penstock.store.tokens import digest_of, id_of, is_secret_of, new_secret
+from penstock.store.tokens import (
+    OF_ATTEMPT,
+    derived_secret,
+    digest_of,
+    id_of,
+    is_secret_of,
+    may_be_of_attempt,
+    new_secret,
+)
 from tests.unit.cli_rig import Cli, make_cli
 
 
@@ -28,10 +36,28 @@ def test_a_secret_is_found_by_its_id_and_checked_by_its_digest() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ps_", "sk-abc", "ps_0a1b2c3d_short", "PS_0a1b2c3d_" + "x" * 43, "ps_0a1b2c3d_" + "é" * 43]
+    "text",
+    [
+        "",
+        "ps_",
+        "sk-abc",
+        "ps_0a1b2c3d_short",
+        "PS_0a1b2c3d_" + "x" * 43,
+        "ps_0a1b2c3d_" + "é" * 43,
+        "ps_attempt_" + "x" * 43,
+        "ps_attempt_attempt_0a1b2c3d_" + "x" * 43,
+    ],
 )
 def test_what_has_not_the_form_of_a_secret_is_nobodys(text: str) -> None:
     assert id_of(text) is None
+    assert not may_be_of_attempt(text)
+
+
+def test_the_key_of_an_attempt_is_told_from_a_token() -> None:
+    of_attempts = [new_secret(OF_ATTEMPT), derived_secret(b"root", ["t", 1])]
+    assert [id_of(secret) for _, secret in of_attempts] == [id for id, _ in of_attempts]
+    assert all(may_be_of_attempt(secret) for _, secret in of_attempts)
+    assert not may_be_of_attempt(new_secret()[1])
 
 
 def test_the_secret_is_shown_once_and_is_in_no_file(cli: Cli) -> None:

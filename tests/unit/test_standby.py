@@ -183,6 +183,26 @@ async def test_the_key_of_an_attempt_is_for_the_leader_to_know(tmp_path: Path) -
         assert (await standby.http.get("/api/tasks", headers=guest)).status_code == 401
         leader.parts.tokens.dismiss(key)
         assert (await standby.http.post(URL, json=BODY, headers=guest)).status_code == 401
+        for prefix in ("ps_", "ps_attempt_"):
+            forged = {"Authorization": f"Bearer {prefix}01234567_{'x' * 43}"}
+            told = await standby.http.post(URL, json=BODY, headers=forged)
+            assert (told.status_code, told.headers["www-authenticate"]) == (401, "Bearer")
+
+
+async def test_who_is_not_known_learns_nothing_of_who_leads(tmp_path: Path) -> None:
+    """What is no key of an attempt is refused at once; what may be one is told to ask again, and no more."""
+    given, secret = token("one", "submit", "read")
+    async with two(tmp_path, tokens=[given], secret=secret) as (leader, standby):
+        for owner in (NOBODY, Owner(1, "elsewhere", "penstock serve", url="http://127.0.0.1:9")):
+            async with usurped(tmp_path, owner):
+                await until(lambda: leader.parts.stands_by)
+                await until(lambda: standby.parts.lookout.leader.owner == owner)  # noqa: B023
+                assert "elsewhere" in (await standby.http.post(URL, json=BODY)).text
+                for prefix, status in (("ps_", 401), ("ps_attempt_", 503)):
+                    forged = {"Authorization": f"Bearer {prefix}01234567_{'x' * 43}"}
+                    told = await standby.http.post(URL, json=BODY, headers=forged)
+                    assert told.status_code == status
+                    assert not any(word in told.text for word in ("elsewhere", "penstock work", "127.0.0.1"))
 
 
 async def test_a_stream_comes_through_a_standby_piece_by_piece(tmp_path: Path) -> None:

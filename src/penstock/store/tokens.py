@@ -1,6 +1,7 @@
 """The secrets of tokens: how one is made, and whether one that is shown is the right one.
 
-    ps_3f9a01c2_pV8…          `ps_`, eight open digits that find the token, 32 random bytes
+    ps_3f9a01c2_pV8…            `ps_`, eight open digits that find the token, 32 random bytes
+    ps_attempt_3f9a01c2_pV8…    the same of an attempt: whoever does not know it knows who has to be asked
 
 A secret of 256 random bits cannot be guessed or looked up, so a plain SHA-256 of it is a safe thing to keep.
 """
@@ -20,29 +21,34 @@ import msgspec
 from penstock.store.base import Token
 
 PREFIX = "ps_"
+OF_ATTEMPT = f"{PREFIX}attempt_"
 SCOPES = ("submit", "read", "admin")
 
-_FORM = re.compile(r"ps_([0-9a-f]{8})_[A-Za-z0-9_-]{43}", re.ASCII)
+_FORM = re.compile(r"ps_(?:attempt_)?([0-9a-f]{8})_[A-Za-z0-9_-]{43}", re.ASCII)
 
 
-def new_secret() -> tuple[str, str]:
+def new_secret(prefix: str = PREFIX) -> tuple[str, str]:
     """The id and the whole of a new secret."""
     id = secrets.token_hex(4)
-    return id, f"{PREFIX}{id}_{secrets.token_urlsafe(32)}"
+    return id, f"{prefix}{id}_{secrets.token_urlsafe(32)}"
 
 
 def derived_secret(root: bytes, of: Sequence[str | int]) -> tuple[str, str]:
-    """The same whenever it is asked for; nobody makes it who has not the root."""
+    """An attempt's: the same whenever it is asked for; nobody makes it who has not the root."""
     what = msgspec.json.encode(of)
     id = hmac.digest(root, b"penstock id\0" + what, "sha256").hex()[:8]
     made = hmac.digest(root, b"penstock key\0" + what, "sha256")
-    return id, f"{PREFIX}{id}_{base64.urlsafe_b64encode(made).decode().rstrip('=')}"
+    return id, f"{OF_ATTEMPT}{id}_{base64.urlsafe_b64encode(made).decode().rstrip('=')}"
 
 
 def id_of(secret: str) -> str | None:
     """Which token a secret claims to be of; None when it has not the form of ours."""
     found = _FORM.fullmatch(secret)
     return None if found is None else found[1]
+
+
+def may_be_of_attempt(secret: str) -> bool:
+    return secret.startswith(OF_ATTEMPT) and id_of(secret) is not None
 
 
 def digest_of(secret: str) -> str:

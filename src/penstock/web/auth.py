@@ -22,7 +22,17 @@ from penstock.config.server import Server
 from penstock.hosts.own_door import Guest
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY
 from penstock.store.base import Token
-from penstock.store.tokens import PREFIX, SCOPES, derived_secret, digest_of, id_of, is_secret_of, new_secret
+from penstock.store.tokens import (
+    OF_ATTEMPT,
+    PREFIX,
+    SCOPES,
+    derived_secret,
+    digest_of,
+    id_of,
+    is_secret_of,
+    may_be_of_attempt,
+    new_secret,
+)
 from penstock.web.refusals import Refused
 
 LOCAL = "local"  # the name of whoever comes without a token
@@ -160,7 +170,7 @@ class Tokens:
 
     def invite(self, guest: Guest, root: bytes | None = None) -> str:
         """A key for the calls of an attempt, to be handed to that attempt alone; of a root, always the same."""
-        id, secret = new_secret() if root is None else derived_secret(root, [*guest[:3]])
+        id, secret = new_secret(OF_ATTEMPT) if root is None else derived_secret(root, [*guest[:3]])
         token = Token(f"task {guest.task}", id, digest_of(secret), ("submit",), guest.lane, guest.priority)
         caller = replace(self._caller(token), requests_per_min=None, guest=guest)
         self._guests[id] = token, caller
@@ -189,9 +199,7 @@ class Tokens:
                 return caller
         if self.is_open and (secret is None or not secret.startswith(PREFIX)):
             return self._local
-        how = "send `Authorization: Bearer SECRET`; `penstock token add NAME` makes one"
-        what = "a token is needed" if secret is None else "this token is not known, or was revoked"
-        raise Refused(401, "unauthorized", what, how, headers={"WWW-Authenticate": "Bearer"})
+        raise unauthorized("a token is needed") if secret is None else unauthorized()
 
     def gone(self, caller: Caller) -> asyncio.Event:
         """Set when the caller is shut out: what he has open must end."""
@@ -243,9 +251,15 @@ def has_secret(headers: Mapping[bytes, bytes]) -> bool:
     return _secret(headers) is not None
 
 
-def may_be_guest(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether he brings a key that may be that of an attempt."""
-    return (secret := _secret(headers)) is not None and id_of(secret) is not None
+def key_of_guest(headers: Mapping[bytes, bytes]) -> str | None:
+    """What he brings if it has the form of an attempt's key: it need not be one."""
+    secret = _secret(headers)
+    return secret if secret is not None and may_be_of_attempt(secret) else None
+
+
+def unauthorized(what: str = "this token is not known, or was revoked") -> Refused:
+    how = "send `Authorization: Bearer SECRET`; `penstock token add NAME` makes one"
+    return Refused(401, "unauthorized", what, how, headers={"WWW-Authenticate": "Bearer"})
 
 
 def _secret(headers: Mapping[bytes, bytes]) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.telemetry.metrics import Metrics
-from penstock.web.auth import STRANGER, Caller, Origins, Tokens, has_secret, may_be_guest
+from penstock.web.auth import STRANGER, Caller, Origins, Tokens, has_secret, key_of_guest
 from penstock.web.refusals import JSON, Refused
 from penstock.web.sessions import Sessions, must_be_meant
 
@@ -94,7 +94,7 @@ class Door:
             if caller.guest is not None and not scope["path"].startswith(_CALLS):
                 raise Refused(403, "forbidden", "the key of an attempt opens /v1 and nothing else")
         except Refused:
-            if may_be_guest(headers) and self._is_for_leader(scope):
+            if key_of_guest(headers) is not None and self._is_for_leader(scope):
                 state["caller"] = STRANGER
             elif scope["type"] == "http" and scope["path"] in self._open:
                 state["caller"] = None

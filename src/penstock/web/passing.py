@@ -2,7 +2,8 @@
 
 Calls of models and agents run in the leader's process, and what is told of a question while it is answered is told
 there. Bodies and streams pass as they come, with the caller's own token: it is in the same store, or the key of an
-attempt, which the leader alone knows. Everything else (reading, submitting, cancelling) a standby does by itself.
+attempt, which the leader alone knows; who brings one is told nothing of who leads. Everything else (reading,
+submitting, cancelling) a standby does by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from yarl import URL
 
 from penstock.diagnosis.history import Epoch
 from penstock.hosts.model_stream import error_event
-from penstock.web.auth import STRANGER, Caller, is_same_origin
+from penstock.web.auth import STRANGER, Caller, is_same_origin, key_of_guest
 from penstock.web.door import App, Receive, Scope, Send, refuse
 from penstock.web.proxy import (
     OF_A_HANDSHAKE,
@@ -29,14 +30,17 @@ from penstock.web.proxy import (
     named_by,
 )
 from penstock.web.refusals import TAKE_OVER_S, Refused, is_v1
+from penstock.web.vouching import Vouching
 
 if TYPE_CHECKING:
     from penstock.web.app import Parts
 
 PASSED = "x-penstock-passed"  # on its way from a standby: nobody passes it on again
 _CONNECT_S = 2.0
+_ABOUT_A_KEY_S = 5.0
 _KEPT_OPEN_S = 3.0  # less than a server waits for the next request
 _RESTARTED = 1012
+_NO_LEADER = "no_leader"
 _OURS = re.compile(r"/v1/.+|/api/agents/.+|/api/councils/[^/]+/(ask|questions/.+)|/api/shenron/.+", re.ASCII)
 
 
@@ -58,6 +62,7 @@ class PassingOn:
         self._app = app
         self._parts = parts
         self._http: aiohttp.ClientSession | None = None
+        self._vouching = Vouching(self._is_known_to_leader)
 
     async def close(self) -> None:
         if self._http is not None:
@@ -73,6 +78,8 @@ class PassingOn:
         try:
             await self._pass_on(scope, receive, send)
         except Refused as refused:
+            if refused.type == _NO_LEADER and scope["state"]["caller"] is STRANGER:
+                refused = _cannot("no dispatcher can be asked at the moment")  # not who, and where
             await refuse(refused, scope, send)
 
     def is_passed_on(self, scope: Scope) -> bool:
@@ -85,6 +92,10 @@ class PassingOn:
         headers = dict(scope["headers"])
         if PASSED.encode() in headers:
             raise _cannot("the dispatcher that was asked leads no more")
+        if caller is STRANGER:
+            key = key_of_guest(headers)
+            assert key is not None
+            await self._vouching.must_be_known(key)
         leader = await self._leader()
         passing = Passing()
         parts = self._parts
@@ -129,12 +140,28 @@ class PassingOn:
         if not leader.owner.url:
             raise Refused(
                 503,
-                "no_leader",
+                _NO_LEADER,
                 f"{_named(leader)} leads and serves no HTTP",
                 "start `penstock serve` instead of it",
                 retry_after_s=TAKE_OVER_S,
             )
         return leader
+
+    async def _is_known_to_leader(self, key: str) -> bool:
+        leader = await self._leader()
+        own = {"Authorization": f"Bearer {key}", PASSED: "1"}
+        within = aiohttp.ClientTimeout(total=_ABOUT_A_KEY_S)
+        url = URL(leader.owner.url.rstrip("/") + "/v1/models")
+        status = 503
+        try:
+            async with self._opened().get(url, headers=own, timeout=within, allow_redirects=False) as told:
+                status = told.status
+        except (aiohttp.ClientError, TimeoutError):
+            assert self._parts.lookout is not None
+            await self._parts.lookout.look()
+        if status >= 500:
+            raise _cannot(f"{_named(leader)} leads and cannot be reached at {leader.owner.url}")
+        return status != 401
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._http is None:
@@ -149,7 +176,7 @@ class PassingOn:
 
 
 def _cannot(why: str) -> Refused:
-    return Refused(503, "no_leader", why, "ask again", retry_after_s=TAKE_OVER_S)
+    return Refused(503, _NO_LEADER, why, "ask again", retry_after_s=TAKE_OVER_S)
 
 
 def _named(leader: Epoch) -> str:
