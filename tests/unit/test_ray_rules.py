@@ -16,7 +16,7 @@ from penstock.clock import SystemClock
 from penstock.config.engine import EngineSettings
 from penstock.engine import ray as ray_engine
 from penstock.engine.base import Report
-from penstock.engine.cluster import news, pool
+from penstock.engine.cluster import link, news, pool
 from penstock.engine.cluster.crew import Hand
 from penstock.engine.cluster.driver_letters import Joined, Node
 from penstock.engine.cluster.frames import GONE, REFUSED, Answer, Ask, Frames, frame
@@ -453,6 +453,55 @@ async def test_what_waited_while_its_worker_was_doubted_begins_when_it_is_not(
         for task in ("long", "second"):
             driver.end(task)
             assert await rig.outcome(task) == DONE
+
+
+async def test_no_worker_becomes_nobodys_while_the_line_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that idles then is let go later; one that is late is waited for, since nobody could end it."""
+    monkeypatch.setattr(link, "_BACKOFF_S", (0.05,))
+    driver = StandIn(PLAIN)
+    async with opened(driver) as rig:
+        await rig.engine.adopt([])
+        tools, gpu = (rig.engine._pools[name].crew for name in ("tools", "gpu"))
+        rig.start("t")
+        await driver.until(lambda: driver.runs)
+        driver.end("t")
+        await rig.outcome("t")
+        rig.engine.recorded([("t", 1)])
+        (idle,) = tools.hands.values()
+        monkeypatch.setattr(driver, "_hire", lambda ask, body: driver.workers.update({ask.worker: None}))
+        rig.start("u", host="gpu")
+        await driver.until(lambda: len(driver.workers) == 2)
+        (late,) = gpu.hands.values()
+
+        driver.is_away = True
+        driver.die()
+        await _until(lambda: not rig.engine._link.is_up)
+        idle.idle_since -= 1000
+        tools._look_after()
+        gpu._late(late)
+        assert (list(tools.hands.values()), list(gpu.hands.values())) == ([idle], [late])
+        assert rig.ended.keys() == {"t"}
+        driver.is_away = False
+        await _until(lambda: rig.engine._link.is_up)
+        await _until(lambda: not tools.hands)
+        assert list(driver.workers) == [late.name]
+
+        monkeypatch.setattr(driver, "_kill", lambda ask, body: None)  # the line breaks before it answers
+        gpu._late(late)
+        assert (await rig.outcome("u")).verdict is Verdict.HOST
+        await driver.until(lambda: _last(driver, "kill").worker == late.name)
+        monkeypatch.undo()
+        driver.die()
+        await _until(lambda: not driver.workers and not gpu.hands)
+
+
+async def test_who_asks_when_the_line_breaks_is_told_that_it_broke(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = StandIn(PLAIN)
+    async with opened(driver) as rig:
+        await rig.engine.adopt([])
+        monkeypatch.setattr(driver, "_nodes", lambda ask, body: driver.die())
+        health = await rig.engine.check("tools")
+        assert (health.up, health.detail) == (False, "the connection with the Ray cluster at auto broke")
 
 
 async def _until(true: Callable[[], object]) -> None:

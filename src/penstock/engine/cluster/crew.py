@@ -44,6 +44,10 @@ class State(Enum):
     HIRED = "hired"  # it has not said hello yet
     READY = "ready"
     LEAVING = "leaving"  # it takes nothing more
+    ENDING = "ending"  # it is told to end, and is ours until the cluster has heard that
+
+
+_STAYING = (State.HIRED, State.READY)
 
 
 class Times(NamedTuple):
@@ -114,7 +118,7 @@ class Crew:
     def hire(self, attempts: int) -> None:
         """As many more as so many attempts want that nobody has room for, and the host may have."""
         coming = sum(hand.state is State.HIRED for hand in self.hands.values())
-        most = self._remote.most_workers - sum(h.state is not State.LEAVING for h in self.hands.values())
+        most = self._remote.most_workers - sum(h.state in _STAYING for h in self.hands.values())
         for _ in range(min(most, -(-attempts // self._remote.per_worker) - coming)):
             self._hire()
 
@@ -157,13 +161,14 @@ class Crew:
         self._loop.call_later(self._terms.start_s, self._late, hand)
 
     def _hired(self, hand: Hand, answer: Answer, body: bytes) -> None:
-        if self.hands.get(hand.name) is not hand or answer.fault == CUT:
+        if not self._is_ours(hand) or answer.fault == CUT:
             return  # it is looked for when there is a driver again
-        if answer.fault == AWAY:
+        if answer.fault in (AWAY, GONE):  # whether it is dead is the cluster's to say
             self._loop.call_later(AGAIN_S, self._find, hand)
             return
         if answer.fault:
-            self._not_hired(hand, answer.error, again=answer.fault == GONE)
+            self.end(hand)
+            self._not_hired(answer.error)
             return
         self._misses = 0
         hello = read(body, Hello)
@@ -174,17 +179,19 @@ class Crew:
         self._heard.ready()
 
     def _late(self, hand: Hand) -> None:
-        if hand.state is State.HIRED and self.hands.get(hand.name) is hand:
-            self.kill(hand)
-            wanted = ", ".join(f"{name}={value}" for name, value in self._remote.options().items())
-            self._not_hired(
-                hand,
-                f"it has not begun for {self._terms.start_s:g} s; is there a node with room for {wanted}? "
-                f"See hosts.{self._host}.ray and engine.start_s",
-            )
+        if hand.state is not State.HIRED or self.hands.get(hand.name) is not hand:
+            return
+        if not self._link.is_up:  # nobody could end it, and it may have begun
+            self._loop.call_later(self._terms.start_s, self._late, hand)
+            return
+        self.end(hand)
+        wanted = ", ".join(f"{name}={value}" for name, value in self._remote.options().items())
+        self._not_hired(
+            f"it has not begun for {self._terms.start_s:g} s; is there a node with room for {wanted}? "
+            f"See hosts.{self._host}.ray and engine.start_s",
+        )
 
-    def _not_hired(self, hand: Hand, why: str, *, again: bool = False) -> None:
-        del self.hands[hand.name]
+    def _not_hired(self, why: str, *, again: bool = False) -> None:
         self._misses += 1
         if again and self._misses < _MOST_MISSES:  # its node fell before anything had run there
             self._loop.call_later(AGAIN_S, self._heard.ready)
@@ -213,7 +220,10 @@ class Crew:
 
     def find_all(self) -> None:
         for hand in list(self.hands.values()):
-            self._find(hand)
+            if hand.state is State.ENDING:
+                self._kill(hand)
+            else:
+                self._find(hand)
 
     def doubt(self, hand: Hand, why: str) -> None:
         """An answer says that it is dead. So do all answers of a driver that loses its cluster, and what runs there
@@ -225,20 +235,21 @@ class Crew:
 
     def _find(self, hand: Hand) -> None:
         """Whether a worker is still there, for a driver that does not know it."""
-        if self.hands.get(hand.name) is hand:
+        if self._is_ours(hand):
             self._link.ask(Ask(number=0, verb="find", worker=hand.name), b"", partial(self._found, hand))
 
     def _found(self, hand: Hand, answer: Answer, body: bytes) -> None:
-        if self.hands.get(hand.name) is not hand or answer.fault == CUT:
+        if not self._is_ours(hand) or answer.fault == CUT:
             return
         if answer.fault == AWAY:
             self._loop.call_later(AGAIN_S, self._find, hand)
-        elif answer.fault and hand.state is State.HIRED:
-            self._not_hired(hand, answer.error, again=True)
-        elif answer.fault:
-            self._heard.lost(hand, hand.doubt or answer.error)
+        elif answer.fault == GONE and hand.state is State.HIRED:
+            self.drop(hand)
+            self._not_hired(answer.error, again=True)
         elif hand.state is State.HIRED:
             self._hired(hand, answer, body)
+        elif answer.fault:
+            self._heard.lost(hand, hand.doubt or answer.error)
         elif hand.doubt:
             hand.doubt = ""
             self.enlist(hand)
@@ -254,8 +265,24 @@ class Crew:
         self.unlist(hand)
         return self.hands.pop(hand.name, None) is not None
 
-    def kill(self, hand: Hand) -> None:
-        self._link.ask(Ask(number=0, verb="kill", worker=hand.name), b"", lambda answer, body: None)
+    def end(self, hand: Hand) -> None:
+        """It is ours until its end was heard: one that nobody knows would hold its node's resources for an hour."""
+        self.unlist(hand)
+        hand.state = State.ENDING
+        self._kill(hand)
+
+    def _is_ours(self, hand: Hand) -> bool:
+        return self.hands.get(hand.name) is hand and hand.state is not State.ENDING
+
+    def _kill(self, hand: Hand) -> None:
+        if self.hands.get(hand.name) is hand:
+            self._link.ask(Ask(number=0, verb="kill", worker=hand.name), b"", partial(self._killed, hand))
+
+    def _killed(self, hand: Hand, answer: Answer, body: bytes) -> None:
+        if answer.fault == AWAY:
+            self._loop.call_later(AGAIN_S, self._kill, hand)
+        elif answer.fault != CUT or self._link.is_up:  # else it is killed when there is a driver again
+            self.drop(hand)
 
     async def close(self, is_left: Callable[[Hand], bool]) -> None:
         self._closing = True
@@ -270,7 +297,7 @@ class Crew:
         """End a worker in order, and then surely."""
         try:
             async with asyncio.timeout(_CLOSE_S):
-                if hand.state is not State.HIRED:
+                if hand.state in (State.READY, State.LEAVING):
                     ask = Ask(number=0, verb="call", worker=hand.name, method="close")
                     closed, _ = await self._link.wait(ask)
                     if closed.fault == CUT and self._link.is_up:
@@ -291,25 +318,28 @@ class Crew:
     def _look_after(self) -> None:
         self._tending = None
         now = time.monotonic()
-        for hand in list(self.hands.values()):
-            if hand.recorded and self._link.is_up:
+        for hand in list(self.hands.values()) if self._link.is_up else ():
+            if hand.recorded:
                 letter, hand.recorded = written(Recorded(hand.recorded)), []
                 self._link.call(hand.name, "recorded", letter, lambda answer, body: None)
             patience_s = self._terms.idle_s * (_UNRECORDED if hand.unrecorded > 0 else 1)
             if hand.state is State.LEAVING and hand.unrecorded <= 0:
                 patience_s = 0.0
-            if not hand.runs and hand.state is not State.HIRED and now - hand.idle_since >= patience_s:
+            is_there = hand.state in (State.READY, State.LEAVING)
+            if is_there and not hand.runs and now - hand.idle_since >= patience_s:
                 self._let_go(hand)
         if self.hands:
             self._tend()
 
     def _let_go(self, hand: Hand) -> None:
-        self.drop(hand)
-        hand.state = State.LEAVING
+        self.unlist(hand)
+        hand.state = State.ENDING
 
         def closed(answer: Answer, body: bytes) -> None:
-            if answer.fault != CUT:  # else it is another dispatcher's, or is looked for later
-                self.kill(hand)
+            if answer.fault != CUT:
+                self._kill(hand)
+            elif self._link.is_up:  # it is another dispatcher's
+                self.drop(hand)
 
         self._link.call(hand.name, "close", b"", closed)
 

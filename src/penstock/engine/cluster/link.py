@@ -147,6 +147,7 @@ class Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._lost.set()
+        self._broke()  # before anybody is told that his ask was cut
         asked, self._asked = self._asked, {}
         for then in asked.values():
             then(Answer(number=0, fault=CUT), b"")
@@ -172,8 +173,9 @@ class Link(asyncio.Protocol):
                 if await self._join():
                     tries = 0
                     await self._lost.wait()
-                    self._is_down(f"the connection with the Ray cluster at {self._joining.address} broke")
+                    self._broke()  # if it did before we knew that it was up
             finally:
+                self.is_up = False
                 if self._transport is not None:
                     self._transport.abort()
                 await line.close()
@@ -195,6 +197,10 @@ class Link(asyncio.Protocol):
         self.is_up, self.why_down = True, ""
         self._changed()
         return True
+
+    def _broke(self) -> None:
+        if self.is_up:
+            self._is_down(f"the connection with the Ray cluster at {self._joining.address} broke")
 
     def _is_down(self, why: str) -> None:
         if why != self.why_down:

@@ -260,8 +260,8 @@ class WorkerPool:
         if answer.fault == AWAY:
             self._loop.call_later(AGAIN_S, self._ask_after, hand, run)
         elif answer.fault == REFUSED:  # it lives, and nobody knows how: what it runs must end
-            self.crew.kill(hand)
-            self._lose(hand, answer.error)
+            self.crew.end(hand)
+            self._bury(hand, answer.error)
         elif answer.fault:
             self.crew.doubt(hand, answer.error)
         elif len(body) > _LARGE_BYTES:
@@ -341,13 +341,15 @@ class WorkerPool:
         if run is None or hand.runs.get((run.job.task, run.job.attempt)) is not run or not self._link.is_up:
             return
         _log.error("host %s: the Ray worker of %s does not end it, and is killed", self._host, run.name)
-        self.crew.kill(hand)
-        self._lose(hand, "it did not end an attempt, and was killed")
+        self.crew.end(hand)
+        self._bury(hand, "it did not end an attempt, and was killed")
 
     def _lose(self, hand: Hand, why: str) -> None:
-        """A worker is dead: so are its attempts."""
-        if not self.crew.drop(hand):
-            return
+        if self.crew.drop(hand):
+            self._bury(hand, why)
+
+    def _bury(self, hand: Hand, why: str) -> None:
+        """A worker is dead, or will be: so are its attempts."""
         runs = list(hand.runs.values())
         for of_attempts in (hand.runs, hand.letters, hand.times):  # also its listener's: it ends without any
             of_attempts.clear()
