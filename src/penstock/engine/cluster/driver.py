@@ -29,6 +29,7 @@ _READ_BYTES = 1_048_576
 _CONTROL = 8  # calls beside the attempts that a worker answers at a time
 _ERRANDS = 8  # threads for what waits for the cluster's head
 _ERROR_CHARS = 500
+_DEAD = "DEAD"
 _UNBEGUN = ("DEPENDENCIES_UNREADY", "PENDING_CREATION")
 _LATER = (
     "it obeys a later dispatcher of this store; if the store came back from a backup, "
@@ -133,19 +134,47 @@ class Session:
     def _find(self, ask: Ask, body: bytes) -> None:
         import ray
 
-        handle = ray.get_actor(ask.worker, namespace=self._namespace)
-        self._handles[ask.worker] = handle
-        self._send(ask.number, handle.hello.remote(fence.stamp(self._term)))
+        try:
+            handle = ray.get_actor(ask.worker, namespace=self._namespace)
+            self._handles[ask.worker] = handle
+            ref: Any = handle.hello.remote(fence.stamp(self._term))
+        except Exception as error:  # noqa: BLE001 - Ray raises anything: whoever asked is told
+            self._not_found(ask, error)
+            return
+        # In a thread of ours: Ray's must not wait for the cluster's head.
+        self._send(ask.number, ref, lambda error: self._errands.submit(self._not_found, ask, error))
 
     def _meet(self, ask: Ask, body: bytes) -> None:
         """As `find`, of one that an earlier dispatcher hired. If it has not begun it has nothing, and is ended."""
         import ray
 
-        if _has_begun(ray.get_actor(ask.worker, namespace=self._namespace)):
+        try:
+            handle = ray.get_actor(ask.worker, namespace=self._namespace)
+        except ValueError as error:
+            self._not_found(ask, error)
+            return
+        if _state(handle) not in _UNBEGUN:
             self._find(ask, body)
         else:
             self._kill(Ask(number=0, verb="kill", worker=ask.worker), b"")
             self._answer(ask.number, fault=GONE, error="it had not begun")
+
+    def _not_found(self, ask: Ask, error: BaseException) -> None:
+        """Dead is whom the cluster's head says to be. While that cannot be asked Ray says so of everybody: a look
+        for a name that failed, and a call that failed, both end like those of the dead."""
+        fault = fault_of(error)
+        if fault == GONE:
+            try:
+                fault = GONE if self._is_dead(ask.worker) else AWAY
+            except Exception:  # noqa: BLE001 - Ray raises anything: the head was not heard
+                fault = AWAY
+        if fault == GONE:
+            self._handles.pop(ask.worker, None)
+        self._answer(ask.number, fault=fault, error=reason_of(error))
+
+    def _is_dead(self, worker: str) -> bool:
+        handle = self._handles.get(worker)
+        return worker not in self._named() or (handle is not None and _state(handle) == _DEAD)
 
     def _call(self, ask: Ask, body: bytes) -> None:
         handle = self._handles.get(ask.worker)
@@ -168,19 +197,24 @@ class Session:
             return
         handle = self._handles.pop(ask.worker, None)
         if handle is None:
-            handle = ray.get_actor(ask.worker, namespace=self._namespace)
+            try:
+                handle = ray.get_actor(ask.worker, namespace=self._namespace)
+            except ValueError as error:
+                self._not_found(ask, error)
+                return
         ray.kill(handle, no_restart=True)
         self._answer(ask.number)
 
     def _list(self, ask: Ask, body: bytes) -> None:
+        names = [name for name in self._named() if name.startswith(ask.worker)]
+        self._answer(ask.number, msgspec.json.encode(names))
+
+    def _named(self) -> list[str]:
+        """All that live, of the cluster's head: it raises when that cannot be asked."""
         from ray.util import list_named_actors
 
-        names = [
-            found["name"]
-            for found in list_named_actors(all_namespaces=True)
-            if found["namespace"] == self._namespace and found["name"].startswith(ask.worker)
-        ]
-        self._answer(ask.number, msgspec.json.encode(names))
+        named = list_named_actors(all_namespaces=True)
+        return [found["name"] for found in named if found["namespace"] == self._namespace]
 
     def _nodes(self, ask: Ask, body: bytes) -> None:
         import ray
@@ -197,14 +231,18 @@ class Session:
         ]
         self._answer(ask.number, msgspec.json.encode(nodes))
 
-    def _send(self, number: int, ref: Any) -> None:
+    def _send(self, number: int, ref: Any, failed: Callable[[BaseException], object] | None = None) -> None:
         # What `ref.future()` does, without a future: that would be a tenth of an attempt's time. The ref is needed
         # until then.
-        ref._on_completed(partial(self._arrived, number, ref))
+        ref._on_completed(partial(self._arrived, number, ref, failed))
 
-    def _arrived(self, number: int, ref: Any, said: Any) -> None:
+    def _arrived(
+        self, number: int, ref: Any, failed: Callable[[BaseException], object] | None, said: Any
+    ) -> None:
         """In a thread of Ray's."""
-        if isinstance(said, BaseException):
+        if isinstance(said, BaseException) and failed is not None:
+            failed(said)
+        elif isinstance(said, BaseException):
             self._answer(number, fault=fault_of(said), error=reason_of(said))
         elif said is None:
             self._answer(number, fault=CUT, error=_ANOTHERS)
@@ -228,13 +266,14 @@ def join(joining: Joining) -> Joined:
     return Joined(version=ray.__version__, runtime_env=msgspec.json.decode(uploaded.serialize()))
 
 
-def _has_begun(handle: Any) -> bool:
+def _state(handle: Any) -> str:
+    """As the cluster's head has it; nothing where it is not for everybody to ask."""
     from ray._private import state
 
     try:
-        return state.actors(handle._actor_id.hex()).get("State") not in _UNBEGUN
-    except Exception:  # noqa: BLE001 - not for everybody to ask: then it is asked itself, which takes longer
-        return True
+        return str(state.actors(handle._actor_id.hex()).get("State", ""))
+    except Exception:  # noqa: BLE001 - Ray raises anything: then the worker is asked itself, which takes longer
+        return ""
 
 
 def fault_of(error: BaseException) -> str:
