@@ -365,6 +365,7 @@ def _cluster(config: Config, ways: Ways, store: Store) -> Cluster:
     from importlib.util import find_spec
 
     from penstock.config.own_files import kept_here
+    from penstock.dispatcher.patience import patiently
     from penstock.engine.cluster.remote import remote_host, runtime_env
     from penstock.engine.ray import Cluster
 
@@ -380,7 +381,10 @@ def _cluster(config: Config, ways: Ways, store: Store) -> Cluster:
         for host in config.plant.hosts
         if host.name in config.plant.outliving
     }
-    return Cluster(settings, remote, partial(store.secret, "ray"), runtime_env(settings, os.environ))
+    secret = partial(
+        patiently, partial(store.secret, "ray")
+    )  # read at a takeover, of which all waits for the store
+    return Cluster(settings, remote, secret, runtime_env(settings, os.environ))
 
 
 def _maker(type: str) -> MakeAdapter:

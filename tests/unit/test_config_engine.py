@@ -12,7 +12,8 @@ import pytest
 from penstock import wiring
 from penstock.config import as_document, parse, read_document
 from penstock.config.own_files import kept_here
-from penstock.errors import ConfigError, UsageError
+from penstock.dispatcher import patience
+from penstock.errors import ConfigError, StoreError, UsageError
 from penstock.model import RayNodes
 
 HOST = '[hosts.a]\ntype = "python"\ncall = "m:f"\n'
@@ -132,6 +133,23 @@ def test_ray_that_is_not_installed_is_told_with_the_remedy(monkeypatch: pytest.M
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install penstock\[ray\]"):
         wiring._cluster(parse(RAY), wiring.NO_WAYS, None)  # type: ignore[arg-type]
+
+
+async def test_who_takes_over_waits_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its secret, of which the names of workers are made, is read then."""
+    monkeypatch.setattr(patience, "_AGAIN_S", 0.0)
+
+    class Away:
+        asked = 0
+
+        async def secret(self, name: str) -> bytes:
+            self.asked += 1
+            if self.asked < 3:
+                raise StoreError("the server does not answer")
+            return name.encode()
+
+    cluster = wiring._cluster(parse(RAY), wiring.NO_WAYS, Away())  # type: ignore[arg-type]
+    assert await cluster.secret() == b"ray"
 
 
 def test_a_config_loads_no_ray() -> None:

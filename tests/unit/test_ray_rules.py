@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ from penstock.engine.cluster.driver_letters import Joined, Node
 from penstock.engine.cluster.frames import GONE, REFUSED, Answer, Ask, Frames, frame
 from penstock.engine.cluster.letters import Attempt, Hello, News, Over, Standing
 from penstock.engine.cluster.link import Line
+from penstock.engine.cluster.reach import nobody_at
 from penstock.engine.cluster.remote import remote_host
 from penstock.engine.ray import Cluster, RayEngine, names_of
+from penstock.errors import StoreError
 from penstock.hosts.base import Job
 from penstock.model import Host, Outcome, RayNodes, TimedOutcome, Verdict
 from tests.unit import test_ray_rules as rules
@@ -502,6 +505,22 @@ async def test_who_asks_when_the_line_breaks_is_told_that_it_broke(monkeypatch: 
         monkeypatch.setattr(driver, "_nodes", lambda ask, body: driver.die())
         health = await rig.engine.check("tools")
         assert (health.up, health.detail) == (False, "the connection with the Ray cluster at auto broke")
+
+
+async def test_an_engine_that_could_not_be_opened_can_be_closed() -> None:
+    async def secret() -> bytes:
+        raise StoreError("the server does not answer")
+
+    engine = engine_of(StandIn(PLAIN))
+    engine._cluster = replace(engine._cluster, secret=secret)
+    with pytest.raises(StoreError, match="does not answer"):
+        await engine.open(1)
+    await engine.close()
+
+
+@pytest.mark.parametrize("name", ["a..b", "a" * 64 + ".example"])
+async def test_nobody_is_at_a_name_that_none_can_have(name: str) -> None:
+    assert (await nobody_at(f"{name}:6379")).startswith(f"nothing answers at {name}:6379; ")
 
 
 async def _until(true: Callable[[], object]) -> None:

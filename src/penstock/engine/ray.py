@@ -92,9 +92,9 @@ class RayEngine(LocalEngine):
         return await self._cluster.spawn()
 
     async def open(self, term: int = 0) -> None:
-        await super().open(term)
         cluster, settings = self._cluster, self._cluster.settings
-        secret = self._secret = await cluster.secret()
+        secret = self._secret = await cluster.secret()  # which may fail: nothing is open yet
+        await super().open(term)
         self._names = names_of(secret)
         joining = Joining(
             address=settings.address,

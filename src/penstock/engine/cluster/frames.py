@@ -13,7 +13,7 @@ class Ask(msgspec.Struct, kw_only=True):
     """What the driver is to do; it answers by the number, once."""
 
     number: int
-    verb: str  # join, hire, find, call, kill, list, nodes
+    verb: str  # join, hire, find, meet, call, kill, list, nodes
     worker: str = ""
     method: str = ""
     capacity: int = 1

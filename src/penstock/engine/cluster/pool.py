@@ -2,8 +2,8 @@
 
 A place of attempts like the others of an engine (attempts.py); who there is to run them is its crew's (crew.py).
 All of it runs on the dispatcher's loop and waits for nothing: the link brings every answer. A worker whose answer
-fails is dead, which is its host's fault; one that cannot be reached is asked again, since the same errand twice is
-the same attempt.
+fails is dead if the cluster says so, which is its host's fault; else it is asked again, as one that cannot be
+reached: the same errand twice is the same attempt.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ async def nobody_at(address: str) -> str:
     try:
         async with asyncio.timeout(_CONNECT_S):
             _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-    except (OSError, OverflowError, TimeoutError):
+    except (OSError, OverflowError, TimeoutError, UnicodeError):  # the last of names that none can have
         return f"nothing answers at {host}:{port}; start Ray there, or correct engine.address"
     writer.close()
     return ""
