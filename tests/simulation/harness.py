@@ -13,7 +13,7 @@ from dataclasses import replace
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.diagnosis.waits import Explainer
 from penstock.lifecycle import ENDED
-from penstock.model import Backlog, OnCrash, Outcome, Plant, State, Task, TaskRecord, Verdict
+from penstock.model import Backlog, OnCrash, Outcome, Plant, State, Task, TaskRecord, TimedOutcome, Verdict
 from penstock.scheduling import messages as m
 from penstock.scheduling.scheduler import Scheduler
 from tests.simulation.referee import Referee, Row, first_slots
@@ -59,7 +59,7 @@ class World:
 
     def __init__(self, plant: Plant, rng: random.Random) -> None:
         self.plant = plant
-        self.late_s = 0.0  # how long attempts may take to begin
+        self.late_s = 0.0  # how long attempts may take to begin, and their ends to be heard of
         self.switches = False  # each dispatcher has threads per kind where the last had none
         self.outliving: frozenset[str] = frozenset()  # hosts whose attempts may outlive their dispatcher
         self.survivors: set[tuple[str, int]] = set()  # attempts that the next dispatcher will find
@@ -157,6 +157,10 @@ class World:
             tokens=tokens,
             cost_usd=self.cost_of(start.host),
         )
+        if self.late_s and rng.random() < 0.3:  # it is heard of later than it ends
+            began_at = rng.choice((None, self.now + rng.uniform(0.0, duration)))
+            outcome = TimedOutcome.of(outcome, began_at, self.now + duration)
+            duration += rng.uniform(0.0, self.late_s)
         finished = m.Finished(start.task, start.attempt, outcome, rng.random())
         if 0.6 < fate <= 0.65:  # lost: the engine gives up on it, and sometimes it comes in after all
             timed_out = Outcome(Verdict.TEMPORARY, error="timed out")

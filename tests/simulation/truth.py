@@ -11,14 +11,14 @@ scheduler: to how many slots a host has tuned itself, and how long a host that f
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.model import Attempt, Gate, Host, State, Task, Verdict, Wait
+from penstock.model import Attempt, Gate, Host, State, Task, TimedOutcome, Verdict, Wait
 from penstock.scheduling import messages as m
 from tests.simulation.words import check_words
 
@@ -42,12 +42,21 @@ class Answer(NamedTuple):
     kept: tuple[tuple[str, float], ...] | None = ()  # slots that others reserve and do not use; None: any
 
 
+class Anything(frozenset[str]):
+    def __contains__(self, word: object) -> bool:
+        return True
+
+    def __or__(self, more: object) -> Anything:
+        return self
+
+
 DEPENDENCY = Answer(frozenset({"dependency"}))
 SCHEDULED = Answer(frozenset({"scheduled"}))
 DOWN = Answer(frozenset({"dispatcher-down"}))
 AWAY = Answer(frozenset({"store-down"}))
 LATE = Answer(frozenset({"order"}))
 TAKING_IN = Answer(frozenset({"order"}))
+UNHEARD = Answer(Anything(), Anything(), None)  # as its class waited, which it did not belong to yet
 
 
 class Piece(NamedTuple):
@@ -83,6 +92,7 @@ class Truth:
         self.readings: dict[str, float | None] = {}
         self.limited_until: dict[str, float] = {}
         self.starts: dict[str, list[list[float]]] = defaultdict(list)  # host -> [at, tokens]
+        self.timed: set[str] = set()  # whose end was heard of late, in this step
 
     def gone(self) -> None:
         self.alive = False
@@ -92,6 +102,7 @@ class Truth:
     def hear(self, events: Sequence[m.Event], now: float) -> None:
         """Before the scheduler's decisions are folded in: outcomes count for attempts that run."""
         self.taken_in = True
+        self.timed.clear()
         over: set[str] = set()
         for event in events:
             match event:
@@ -107,7 +118,9 @@ class Truth:
                     self.readings[gate] = value
                 case m.Drain():
                     self.draining = True
-                case m.StoreAway(why):
+                case m.StoreAway(why, since):
+                    if why is not None:
+                        self._was_away(since, now)
                     self.back_at = now if self.away and why is None else self.back_at
                     self.away = why is not None
                 case m.Finished(task, attempt) if task not in over:
@@ -115,6 +128,8 @@ class Truth:
                     if row is not None and row.attempts == attempt:
                         over.add(task)
                         self._learn(row, event, now)
+                        if isinstance(event.outcome, TimedOutcome):
+                            self.timed.add(task)
                 case m.PutBack(task):
                     over.add(task)
 
@@ -134,15 +149,38 @@ class Truth:
                 case m.Start(task, _, host, at=at):
                     self._note(task, at, None)
                     self.starts[host].append([at, _tokens(self.referee.rows[task].task)])
-                case m.Begin(task, at=at, since=since):
-                    self._note(task, since, AWAY if self.away or self.back_at > since else LATE)
+                case m.Begin(task, _, host, at, since):
+                    late = AWAY if self.away or self.back_at > since else LATE
+                    if task in self.timed:
+                        late = Answer(late.reasons | {f"slots:{host}"})
+                    self._note(task, since, late)
                     self._note(task, at, None)
+                case m.End(task, attempt, at=at) if attempt and at < now:
+                    self._was_met(task, at, now)
                 case m.End(task, 0, at=at):
                     self._note(task, at, None)
+                case m.Requeue(task, _, at, retry_at) if task in self.timed:
+                    self._note(task, at, SCHEDULED)
+                    self._note(task, min(retry_at, now), UNHEARD)
                 case m.Requeue(task, at=at) if at < now:  # it ran when its dispatcher died
                     self._note(task, at, DOWN)
                     if not self.answering:
                         self._note(task, self.born_at, TAKING_IN)
+
+    def _was_away(self, since: float, now: float) -> None:
+        """That the store is away was noticed late: what was not paused may have waited for that already."""
+        for line in self.lines.values():
+            for place in _between(line, since, now):
+                at, answer = line[place]
+                if answer is not None and not answer.paused:
+                    line[place] = at, answer._replace(reasons=answer.reasons | AWAY.reasons)
+
+    def _was_met(self, task: str, at: float, now: float) -> None:
+        """That a task had ended was heard of late by those that wait, or waited, after it."""
+        for line in (self.lines[row.task.id] for row in self.referee.rows.values() if task in row.task.after):
+            for place in _between(line, at, now):
+                if line[place][1] is not None:
+                    line[place] = line[place][0], UNHEARD
 
     # ---- the look at every task in the queue
 
@@ -385,6 +423,16 @@ class Truth:
         assert all(one[1] <= next_[0] for one, next_ in pairwise(spans)), f"{task}: waits overlap: {spans}"
         told, true = merged(spans), merged((p.start, p.end) for p in pieces)
         assert told == true, f"{task}: waits {told} do not tile {true}"
+
+
+def _between(line: list[tuple[float, Answer | None]], since: float, now: float) -> range:
+    """The places of what was true from then till now, with one at its very beginning."""
+    first = bisect_right(line, since, key=lambda noted: noted[0])
+    if first and line[first - 1][0] == since:
+        first -= 1
+    elif first and since < now:
+        line.insert(first, (since, line[first - 1][1]))
+    return range(first, bisect_left(line, now, key=lambda noted: noted[0]))
 
 
 def _told(answer: Answer) -> str:

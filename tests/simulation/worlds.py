@@ -224,7 +224,7 @@ def play(
     """One whole life of a random world; with `switches` its dispatchers are by turns those of threads.
 
     With `outlives` attempts on some of its hosts may outlive their dispatcher. `away` is how often its store is;
-    then attempts may begin late.
+    then attempts may begin late, and their ends be heard of late.
     """
     rng = random.Random(seed)
     plant = random_plant(rng)
@@ -238,7 +238,8 @@ def play(
     for _ in range(steps):
         chance = rng.random()
         if away and rng.random() < away:
-            world.step([m.StoreAway("full")])
+            noticed_s = rng.choice((0.0, rng.uniform(0, 2)))
+            world.step([m.StoreAway("full", max(world.truth.born_at, world.now - noticed_s))])
             world.later(rng.uniform(0, 20), m.StoreAway(None))
         if chance < 0.25:
             late_s = rng.choice((0.0, 0.0, 0.3))

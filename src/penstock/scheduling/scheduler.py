@@ -296,7 +296,7 @@ class Scheduler:
 
     def _store_away(self, event: StoreAway, now: float) -> None:
         world = self._world
-        if world.away is not None:
+        if event.why is None and world.away is not None:
             world.back_at = now
         world.away, world.away_since, world.away_noticed = event.why, min(event.since, now), now
         self._agenda.wake_all()
