@@ -11,11 +11,27 @@ from typing import Any
 import pytest
 
 from penstock.diagnosis.history import Change, History, Rest, Stalled
+from penstock.diagnosis.waits import Explainer
 from penstock.errors import TaskError, UnknownTask
-from penstock.model import Fallback, Gate, Host, Lane, Plant, Price, Rate, State, Task, Verdict
+from penstock.model import (
+    Fallback,
+    Gate,
+    Host,
+    Lane,
+    Outcome,
+    Plant,
+    Price,
+    Rate,
+    State,
+    Task,
+    TimedOutcome,
+    Verdict,
+)
+from penstock.scheduling.begins import NO_WORKER
 from penstock.scheduling.messages import (
     AllChange,
     End,
+    Finished,
     GateChange,
     HostChange,
     LaneChange,
@@ -25,9 +41,11 @@ from penstock.scheduling.messages import (
     Revive,
     Route,
     Spend,
+    Submitted,
     WaitChange,
 )
 from penstock.scheduling.routes import route_key
+from penstock.scheduling.scheduler import Scheduler
 from penstock.store import pruning
 from penstock.store.base import Store, TaskFilter
 from tests.conformance.store_rig import (
@@ -485,6 +503,33 @@ async def test_pruning_forgets_what_ended_and_nothing_that_is_needed(store: Stor
     assert [record.task.id for _, record in await store.ended_in_run("r", 0)] == ["b", "d"]
     (id,) = await store.submit([Task("count", key="kc")])
     assert id != "c", "a forgotten key is free"
+
+
+async def test_what_began_late_keeps_its_reason_when_others_are_forgotten(
+    store: Store, elsewhere: Store
+) -> None:
+    """All that did share a class, of which one row tells since when."""
+    scheduler = Scheduler(Plant((Host("surtr", "python"),)), first_class=1_000_000)
+    epoch, _ = await store.acquire(ME, T0)
+    for n, id in enumerate(("a", "b", "c")):
+        at = T0 + 10 * n
+        late = Task("count", id=id, run=id, queued_at=at)
+        await store.submit([late])
+        await store.record(scheduler.apply(Submitted([late]), at))
+        over = TimedOutcome.of(Outcome(Verdict.DONE, 1), at + 2, at + 3)
+        await store.record(scheduler.apply(Finished(id, 1, over), at + 3))
+    await store.release(epoch.number, T0 + 40)
+    assert await store.prune(T0 + 15) == 2
+    await elsewhere.import_run(await exported(store, "c"))
+    for where in (store, elsewhere):
+        history = await where.history(task="c")
+        (wait,) = Explainer(history, T0 + 50).waits(history.records[0])
+        assert (wait.reason, wait.detail, wait.start, wait.end) == (
+            "slots:surtr",
+            NO_WORKER,
+            T0 + 20,
+            T0 + 22,
+        )
 
 
 async def test_what_comes_while_the_past_is_forgotten_keeps_what_explains_it(
