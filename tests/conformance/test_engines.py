@@ -40,8 +40,6 @@ SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 ROOT = Path(__file__).parent.parent.parent
 
 every_engine = pytest.mark.parametrize("make", ENGINES)
-# What an attempt does in its own process: a worker on the cluster runs it by the local engine, so that only the
-# soak does these there again. That programs, callables and processes run and end on Ray, too, is shown by others.
 FAR = [pytest.param(ray_engine, id="ray", marks=pytest.mark.slow)] if SOAK else []
 every_near_engine = pytest.mark.parametrize("make", [*ENGINES[:2], *FAR])
 
@@ -156,7 +154,7 @@ async def test_a_stop_kills_daemons_that_ran_away(make: MakeEngine, phone: Phone
             await caller.hung_up()
 
 
-@every_near_engine
+@every_engine
 @pytest.mark.parametrize(
     "payload",
     [
@@ -185,7 +183,7 @@ async def test_closing_takes_leftovers_along(make: MakeEngine, phone: Phone) -> 
     assert not is_alive(daemon.pid)
 
 
-@every_near_engine
+@every_engine
 async def test_a_program_deaf_to_sigterm_is_killed(make: MakeEngine, phone: Phone) -> None:
     async with Rig(command_host("command"), make=make) as rig:
         rig.start("command", {"act": "meet", "port": phone.port, "deaf": True})
@@ -205,7 +203,7 @@ async def test_what_a_worker_process_started_dies_with_it(make: MakeEngine, phon
         assert (await rig.outcome_of("process", {"act": "return", "value": 1})).value == 1
 
 
-@every_near_engine
+@every_engine
 async def test_an_isolated_attempt_stopped_before_it_begins_never_runs(
     make: MakeEngine, phone: Phone
 ) -> None:
@@ -221,7 +219,7 @@ async def test_an_isolated_attempt_stopped_before_it_begins_never_runs(
         assert [caller.name for caller in await phone.callers(2)] == ["first", "third"]
 
 
-@every_near_engine
+@every_engine
 @pytest.mark.parametrize(
     ("payload", "word"),
     [
@@ -244,7 +242,7 @@ async def test_a_dying_worker_fails_its_attempt_alone(
         assert (await rig.outcome("bystander")).value == "fine"
 
 
-@every_near_engine
+@every_engine
 async def test_isolated_async_callables_run_in_a_process(make: MakeEngine) -> None:
     """D9"""
     async with Rig(python_host("process", "on_loop", 1, isolation="process"), make=make) as rig:
@@ -366,7 +364,7 @@ async def test_a_cancellation_that_is_ignored_harms_nobody_else(make: MakeEngine
         await stubborn.hung_up()
 
 
-@every_near_engine
+@every_engine
 async def test_a_cancellation_of_its_own_is_a_failure(make: MakeEngine) -> None:
     async with Rig(python_host("host", "on_loop"), make=make) as rig:
         for payload in ({"act": "cancel itself"}, {"act": "raise", "what": "cancelled"}):
@@ -375,7 +373,7 @@ async def test_a_cancellation_of_its_own_is_a_failure(make: MakeEngine) -> None:
             assert outcome.error == "CancelledError: cancelled by its own code"
 
 
-@every_near_engine
+@every_engine
 async def test_user_code_cannot_end_its_loop(make: MakeEngine) -> None:
     async with Rig(python_host("host", "on_loop"), make=make) as rig:
         assert (
@@ -438,7 +436,7 @@ async def test_closing_leaves_a_stuck_thread_behind_and_says_so(
     await caller.hung_up()
 
 
-@every_near_engine
+@every_engine
 @pytest.mark.parametrize(
     ("function", "value"),
     [("async_object", ["async object", 1]), ("returns_a_coroutine", 1), ("on_loop", 1), ("sync", 1)],
