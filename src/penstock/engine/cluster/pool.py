@@ -39,12 +39,12 @@ from penstock.engine.outcomes import failure, timed_out
 from penstock.engine.threads import UNKILLABLE
 from penstock.errors import AttemptError
 from penstock.model import Outcome, TimedOutcome, Verdict
+from penstock.scheduling.begins import LATE_S
 
 _DEAF_S = 15.0  # a worker that does not even answer a request to stop is killed
 _LATE_S = 10.0  # beyond the time a worker said it needs to end an attempt
 _LARGE_BYTES = 200_000  # what takes the loop over a millisecond to read is read in a thread
 _MOST_ENDED = 20_000
-_WAITED_S = 1.0  # what waited longer for a worker has begun when it had one
 _SAME_FAULT_S = 60.0
 
 _log = logging.getLogger("penstock.engine")
@@ -181,7 +181,7 @@ class WorkerPool:
             run = next(iter(self._waiting))
             waited_s = self._terms.now() - self._waiting.pop(run)
             self._send(free[-1], run)
-            if waited_s > _WAITED_S and run.where is not None:
+            if waited_s > LATE_S and run.where is not None:
                 run.where.times[run.job.task, run.job.attempt] = Times(self._terms.now())
         if self._waiting and self._withdrawn_but is not None:
             self.withdraw(self._withdrawn_but)
