@@ -293,7 +293,7 @@ async def test_what_waited_for_a_worker_began_when_it_had_one(monkeypatch: pytes
         await driver.until(lambda: driver.runs)
         driver.end("at once")
         await rig.outcome("at once")
-        monkeypatch.setattr(pool, "_WAITED_S", 0.0)
+        monkeypatch.setattr(pool, "LATE_S", 0.0)
         before = clock.now()
         rig.start("late", "later")
         await driver.until(lambda: len(driver.runs) == 3)
