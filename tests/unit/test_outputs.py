@@ -24,7 +24,7 @@ from penstock.errors import TaskError
 from penstock.hosts.base import Job
 from penstock.model import Host, Outcome, Plant, State, Task, Verdict
 from penstock.wiring import read_config
-from tests.conformance.engine_rig import Rig
+from tests.conformance.engine_rig import MakeEngine, Rig, Wanted, slots_of
 from tests.unit.web_rig import serving
 
 HOST = Host("small", "simulated", 4)
@@ -46,13 +46,13 @@ FORBIDDEN = (
 )
 
 
-def saving(root: Path) -> Any:
+def saving(root: Path) -> MakeEngine:
     """The config and the store lie in the root."""
 
-    def make(*parts: Any) -> Engine:
-        adapters, slots, report, on_stall, clock, tag, limits = parts
+    def make(wanted: Wanted) -> Engine:
+        adapters, hosts, report, on_stall, clock, tag, limits = wanted
         outputs = Outputs(OutputRules(config_in(root)))
-        return LocalEngine(adapters, slots, report, on_stall, clock, None, tag, limits, outputs)
+        return LocalEngine(adapters, slots_of(hosts), report, on_stall, clock, None, tag, limits, outputs)
 
     return make
 
