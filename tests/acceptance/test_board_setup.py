@@ -177,6 +177,8 @@ def test_e7_a_token_is_made_and_revoked_by_click_and_its_secret_is_shown_once(
     with looking(chromium, board) as (page, _):
         page.goto(board.at("/login?next=/board/setup"))
         log_in(page, locked.root)
+        page.wait_for_url(board.at("/setup"))
+        ready(page, board.at("/setup"))
         tokens = page.get_by_role("region", name="Tokens").first
         expect(tokens).to_contain_text("root", timeout=PATIENCE_MS)
 

@@ -86,6 +86,9 @@ async def killed(rig: Rig) -> None:
     """Its dispatcher is gone and said nothing."""
     assert isinstance(rig.engine, RayEngine)
     await rig.engine._link.close()
+    rig.engine._timing.cancel()
+    rig.engine._watchdog.close()
+    rig.engine._chores.shutdown()
 
 
 # ---- deaths
