@@ -105,7 +105,7 @@ def take(out: Path, wanted: Collection[str]) -> list[Path]:
         return pictures(browser, lambda name: f"{plant.url}/board{_path(plant, name)}", out, wanted)
 
 
-def _gone(page: Page, url: str) -> None:
+def _visit(page: Page, url: str) -> None:
     page.goto(url)
     page.locator("header [data-state=live]").wait_for()
 
@@ -115,7 +115,7 @@ def pictures(
     url: Callable[[str], str],
     out: Path,
     wanted: Collection[str],
-    go: Callable[[Page, str], object] = _gone,
+    go: Callable[[Page, str], object] = _visit,
 ) -> list[Path]:
     """Of the board that has its pages at these addresses."""
     out.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from typing import Any
 from penstock.errors import TaskError
 from penstock.model import PRIORITIES, OnCrash, Task
 from penstock.store.ids import new_ids
-from penstock.store.rows import NOT_JSON, encode, names_text, units_text
+from penstock.store.rows import NOT_JSON, encode, is_text, names_text, units_text
 from penstock.trace import context_of
 
 MAX_PAYLOAD_BYTES = 1 << 20
@@ -210,7 +210,7 @@ class Admission:
         if not isinstance(text, str) or not text or len(text) > MAX_TEXT:
             shown = repr(text) if len(repr(text)) <= MAX_TEXT else f"{len(repr(text))} characters long"
             raise self._refusal(f"{name} is {shown}; it must be a text of 1 to {MAX_TEXT} characters")
-        if not _is_unicode(text):
+        if not is_text(text):
             raise self._refusal(f"{name} is {text!r}, which is not valid Unicode; write it in UTF-8")
 
     def _check_id(self, task_id: object) -> None:
@@ -222,13 +222,13 @@ class Admission:
 
     def _checked_after(self, task: Task) -> tuple[str, ...]:
         after = task.after
-        if isinstance(after, str) or not all(isinstance(name, str) and _is_unicode(name) for name in after):
+        if isinstance(after, str) or not all(isinstance(name, str) and is_text(name) for name in after):
             raise self._refusal(f"after is {after!r}; it must be a list of task ids")
         return tuple(after)
 
     def _needs(self, needs: Mapping[str, float]) -> str | None:
         if not isinstance(needs, Mapping) or not all(
-            isinstance(unit, str) and unit and _is_unicode(unit) and _is_number(n) and n >= 0
+            isinstance(unit, str) and unit and is_text(unit) and _is_number(n) and n >= 0
             for unit, n in needs.items()
         ):
             raise self._refusal(f"needs is {needs!r}; it must give each unit a number from 0 up")
@@ -244,16 +244,6 @@ class Admission:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and -_HUGE < value < _HUGE
-
-
-def _is_unicode(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _cycle_refusal(cycle: list[str]) -> TaskError:

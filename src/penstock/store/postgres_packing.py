@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.store.rows import is_text
+
 _BETWEEN = "\x1f"
 _NONE = "\x1e"
 _FEW = 16  # rows that are not worth it
@@ -43,17 +45,6 @@ def packed(types: Sequence[str], width: int, values: Sequence[Any]) -> list[Any]
         else:
             columns.append(column)
     return columns
-
-
-def is_text(text: str) -> bool:
-    """Lone surrogates are none."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _numbers(column: Sequence[int | None], nulls: int, rows: int) -> str:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from penstock.store.postgres_packing import cutting, is_text, packed
+from penstock.store.postgres_packing import cutting, packed
 from penstock.store.queries import named_queries
-from penstock.store.rows import decode
+from penstock.store.rows import decode, is_text
 
 FILE = "postgres/queries.sql"
 MOVES = frozenset({"move_live", "move_tasks"})  # both change tasks, and never the same ones

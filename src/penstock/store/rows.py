@@ -178,3 +178,14 @@ def token_row(token: Token) -> tuple[Any, ...]:
 
 def token_of(row: Sequence[Any]) -> Token:
     return Token(row[0], row[1], row[2], _decode_names(row[3]), *row[4:])
+
+
+def is_text(text: str) -> bool:
+    """Lone surrogates are none."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
