@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.agents.engine.recipe import HOME_LABEL, LABEL
+from penstock.agents.engine.recipe import HOME_LABEL
 from tests.acceptance import engine_guard
 from tests.acceptance.engine_guard import BUSYBOX_IMAGE, PYTHON_IMAGE, CannotRun, Engine
 
@@ -44,10 +44,11 @@ class ContainerEngine:
         """A command of Podman on the same storage, without the service."""
         return Engine(self.folder).run(*words)
 
-    def left(self, home: str | None = None) -> list[str]:
-        """The names of Penstock's containers, in any state; of one home, or of all."""
-        label = f"{HOME_LABEL}={home}" if home is not None else f"{LABEL}agent"
-        return self.podman("ps", "--all", "--format={{.Names}}", f"--filter=label={label}").split()
+    def left(self, home: str) -> list[str]:
+        """The names of the containers of a home, in any state. Others are of tests that run beside this one."""
+        return self.podman(
+            "ps", "--all", "--format={{.Names}}", f"--filter=label={HOME_LABEL}={home}"
+        ).split()
 
     def is_gone(self, within_s: float) -> bool:
         """Whether its guard, which nobody keeps any more, removes all of it by then."""

@@ -4,6 +4,7 @@
 
 It prints one line of JSON, {"folder", "url"} or {"error"}, and goes on in the background. Once it gets USERS alone,
 nobody is left, also when the test run was killed: it removes every container, image, process and file, and ends.
+Until then it takes back the ports of containers that Podman forgot (Ports).
 The standard library alone, for it runs apart from the suite.
 """
 
@@ -13,6 +14,8 @@ import fcntl
 import hashlib
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import socket
@@ -58,6 +61,8 @@ runtime = "runc"
 _COMMAND_S = 120.0
 _READY_S = 30.0
 _BEGIN_S = 300.0
+_LOOK_S = 1.0
+_FORGOTTEN_S = 3.0
 
 
 class CannotRun(Exception):
@@ -174,6 +179,88 @@ def make_images(engine: Engine) -> None:
     engine.run("import", "--quiet", "--change", 'CMD ["/bin/sh"]', str(draft), BUSYBOX_IMAGE)
 
 
+# ---- published ports
+
+
+class Ports:
+    """Takes back the ports of this engine's containers that are gone.
+
+    A Podman that is killed while it starts a container never removes the rules that lead its port to it.
+    Whoever listens on that port later, any server of any test, would not hear a single call.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._containers = engine.folder / "root" / "overlay-containers" / "containers.json"
+        self._others = self._led_to()
+        self._missing: dict[str, float] = {}  # since when
+
+    def sweep(self) -> bool:
+        """Remove the rules of who is missing for some time; whether somebody is missing now.
+
+        A container has its rules before it has a process, and after.
+        """
+        now = time.monotonic()
+        missing = self._led_to() - self._others - self._kept()
+        if missing:
+            running = _command_lines()
+            missing = {id for id in missing if id not in running}
+        self._missing = {id: self._missing.get(id, now) for id in missing}
+        for id, since in self._missing.items():
+            if now - since >= _FORGOTTEN_S:
+                _remove_rules(id)
+        return bool(missing)
+
+    def _kept(self) -> set[str]:
+        try:
+            return {each["id"] for each in json.loads(self._containers.read_text())}
+        except (OSError, ValueError):
+            return set()
+
+    @staticmethod
+    def _led_to() -> set[str]:
+        return {
+            id for rule in _rules() if "DNAT" in rule for id in re.findall(r'id: \\?"([0-9a-f]{64})', rule)
+        }
+
+
+def _rules() -> list[str]:
+    """The machine's rules for addresses; none where they cannot be read: then Podman made none either."""
+    try:
+        words = ["iptables-save", "-t", "nat"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_COMMAND_S, check=False)
+    except OSError:
+        return []
+    return [line for line in done.stdout.splitlines() if line.startswith("-A ")]
+
+
+def _command_lines() -> str:
+    """Every running container has a watching process with its id among the arguments, whichever engine's it is."""
+    lines = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            lines.append(process.read_bytes().decode(errors="replace"))
+        except OSError:
+            continue
+    return "\n".join(lines)
+
+
+def _remove_rules(id: str) -> None:
+    """Those that name it, and the chains that only they led to."""
+    for rule in _rules():
+        if id not in rule:
+            continue
+        _, *rest = shlex.split(rule)
+        _iptables("--delete", *rest)
+        if re.fullmatch(r"CNI-(DN-)?[0-9a-f]+", rest[-1]):
+            _iptables("--flush", rest[-1])
+            _iptables("--delete-chain", rest[-1])
+
+
+def _iptables(*words: str) -> None:
+    words = ("iptables", "--wait", "-t", "nat", *words)
+    subprocess.run(words, capture_output=True, timeout=_COMMAND_S, check=False)
+
+
 # ---- the engine's life
 
 
@@ -225,8 +312,8 @@ def end_service(service: subprocess.Popen[bytes]) -> None:
         service.wait()
 
 
-def clean(engine: Engine, service: subprocess.Popen[bytes] | None) -> None:
-    """Nothing of it is left: no container, process, mount or file."""
+def clean(engine: Engine, service: subprocess.Popen[bytes] | None, ports: Ports) -> None:
+    """Nothing of it is left: no container, process, mount, port or file."""
     for words in (["rm", "--all", "--force", "--volumes", "--time=0"], ["rmi", "--all", "--force"]):
         try:
             engine.run(*words)
@@ -234,6 +321,7 @@ def clean(engine: Engine, service: subprocess.Popen[bytes] | None) -> None:
             continue
     if service is not None:
         end_service(service)
+    until(lambda: not ports.sweep(), _COMMAND_S)
     for path in mounts_below(engine.folder):
         subprocess.run(["umount", "--lazy", path], capture_output=True, timeout=_COMMAND_S, check=False)
     shutil.rmtree(engine.folder, ignore_errors=True)
@@ -261,6 +349,7 @@ def guard(users: str, told: int) -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # those are for the test run, whose end it waits for
     engine = Engine(Path(tempfile.mkdtemp(prefix="penstock-engine-")))
+    ports = Ports(engine)
     service = None
     lock = os.open(users, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -272,9 +361,18 @@ def guard(users: str, told: int) -> None:
         os.write(told, json.dumps(answer).encode() + b"\n")
         os.close(told)
         if service is not None:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            while not until(lambda: _is_alone(lock), _LOOK_S):
+                ports.sweep()
     finally:
-        clean(engine, service)
+        clean(engine, service, ports)
+
+
+def _is_alone(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def main(arguments: Sequence[str]) -> int:

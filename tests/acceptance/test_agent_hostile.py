@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.agents.engine.containers import home_of
 from tests.acceptance.containers import PYTHON_IMAGE, ContainerEngine
 from tests.unit.web_rig import Web, serving
 
@@ -32,14 +33,28 @@ say = ["python3", "-c", "import sys; print(sys.argv[1])"]
 """
 
 
+class Yard:
+    """The containers of one test: others run beside it on the same engine."""
+
+    def __init__(self, engine: ContainerEngine, folder: Path) -> None:
+        self._home = home_of(str(folder / "penstock.db.agents"))
+        self.podman = engine.podman
+        self._engine = engine
+
+    def names(self) -> list[str]:
+        return self._engine.left(self._home)
+
+
 @pytest.fixture
-def engine(container_engine: ContainerEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[ContainerEngine]:
+def yard(
+    container_engine: ContainerEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Yard]:
     for name, value in container_engine.environ.items():
         monkeypatch.setenv(name, value)
-    before = set(container_engine.left())
-    yield container_engine
-    for name in set(container_engine.left()) - before:
-        container_engine.podman("rm", "--force", name)
+    made = Yard(container_engine, tmp_path)
+    yield made
+    for name in made.names():
+        made.podman("rm", "--force", name)
 
 
 async def call(web: Web, agent: str, command: str, *params: str, **fields: Any) -> tuple[int, dict[str, Any]]:
@@ -50,7 +65,7 @@ async def call(web: Web, agent: str, command: str, *params: str, **fields: Any) 
     return response.status_code, told
 
 
-async def test_what_goes_on_inside_a_container_stays_there(engine: ContainerEngine, tmp_path: Path) -> None:
+async def test_what_goes_on_inside_a_container_stays_there(yard: Yard, tmp_path: Path) -> None:
     """Forks without end, output without end, no end at all in a container: each is one failed call."""
     config = CONFIG.format(image=PYTHON_IMAGE, forks=json.dumps(FORKS))
     async with serving(tmp_path, config) as web:
@@ -70,22 +85,19 @@ async def test_what_goes_on_inside_a_container_stays_there(engine: ContainerEngi
         assert (status, told.get("result")) == (200, 2), told
 
 
-async def test_tasks_outlive_the_container_that_is_killed_under_them(
-    engine: ContainerEngine, tmp_path: Path
-) -> None:
+async def test_tasks_outlive_the_container_that_is_killed_under_them(yard: Yard, tmp_path: Path) -> None:
     """Each task is tried again on the next container; of the calls those that were in it are told so."""
     config = CONFIG.format(image=PYTHON_IMAGE, forks=json.dumps(FORKS))
-    before = set(engine.left())
     async with serving(tmp_path, config) as web:
         assert (await call(web, "tame", "say", "0"))[0] == 200
-        (name,) = set(engine.left()) - before
+        (name,) = yard.names()
         async with asyncio.TaskGroup() as group:
             calls = [group.create_task(call(web, "tame", "say", str(n))) for n in range(20)]
             ids = await web.submit(
                 *({"kind": "tame", "payload": {"command": "say", "params": [str(n)]}} for n in range(20))
             )
             await calls[3]
-            await asyncio.to_thread(engine.podman, "kill", name)
+            await asyncio.to_thread(yard.podman, "kill", name)
         assert [(await web.ended(id))["value"] for id in ids] == list(range(20))
         for n, one in enumerate(calls):
             status, told = one.result()

@@ -37,10 +37,10 @@ WELL = {"object": "list", "data": [{"id": "m"}, {"id": "nomic-embed"}]}
 async def test_how_an_answer_is_taken(answer: bytes, up: bool, told: str) -> None:
     async with wire(answering(answer)) as server, adapter(server) as made:
         health = await made.check()
+    assert told in health.detail
+    assert health.up == up
     assert server.calls[0].method == "GET"
     assert server.calls[0].path == "/v1/models"
-    assert health.up == up
-    assert told in health.detail
     assert "\n" not in health.detail
 
 
