@@ -105,18 +105,7 @@ def take(out: Path, wanted: Collection[str]) -> list[Path]:
         return pictures(browser, lambda name: f"{plant.url}/board{_path(plant, name)}", out, wanted)
 
 
-def _visit(page: Page, url: str) -> None:
-    page.goto(url)
-    page.locator("header [data-state=live]").wait_for()
-
-
-def pictures(
-    browser: Browser,
-    url: Callable[[str], str],
-    out: Path,
-    wanted: Collection[str],
-    go: Callable[[Page, str], object] = _visit,
-) -> list[Path]:
+def pictures(browser: Browser, url: Callable[[str], str], out: Path, wanted: Collection[str]) -> list[Path]:
     """Of the board that has its pages at these addresses."""
     out.mkdir(parents=True, exist_ok=True)
     taken = []
@@ -131,7 +120,8 @@ def pictures(
             file = out / f"{name}-{look.name}.png"
             if file.name not in wanted:
                 continue
-            go(page, url(name))
+            page.goto(url(name))
+            page.locator("header [data-state=live]").wait_for()
             _act(page, name)
             page.wait_for_timeout(_SETTLE_MS)
             page.screenshot(path=file)

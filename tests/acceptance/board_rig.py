@@ -24,8 +24,7 @@ from typing import Any, Literal
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
-from playwright.sync_api import Error as PlaywrightError
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 from penstock.testing import Fault, ModelBehaviour, ModelRequest, ModelServer
 from tests.acceptance import browser_rig
@@ -125,10 +124,6 @@ def echo(payload):
 def free_gb():
     return 3
 """
-
-_CHANGED = "ERR_NETWORK_CHANGED"
-_SOON_MS = 10_000
-_TRIES = 4
 
 # Told by the page itself: the console leaves some of them out.
 _WATCH = """
@@ -332,7 +327,7 @@ class Watch:
             self.strays.append(url)
 
     def _said(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning") and _CHANGED not in message.text:
+        if message.type in ("error", "warning"):
             self.complaints.append(f"{message.type}: {message.text}")
 
     def check(self, context: BrowserContext) -> None:
@@ -385,38 +380,11 @@ def page(watch_page: tuple[Page, Watch]) -> Page:
 
 
 def ready(page: Page, url: str) -> Page:
-    """Goes there, and waits until it is connected; again where the machine's network changed in between: Chromium
-    gives up what it asks for then, also of this machine, and tests with containers change it all the time."""
-    cut: list[str] = []
-
-    def failed(request: Request) -> None:
-        cut.append(request.url)
-
-    page.on("requestfailed", failed)
-    for _ in range(_TRIES):
-        cut.clear()
-        try:
-            page.goto(url)
-        except PlaywrightError as error:
-            if _CHANGED not in error.message:
-                raise
-            continue
-        if not cut and _is_connected(page, cut):
-            break
-    page.remove_listener("requestfailed", failed)
+    page.goto(url)
     return connected(page)
 
 
-def _is_connected(page: Page, cut: list[str]) -> bool:
-    """Soon; or it may yet be, since nothing that it asked for was cut."""
-    try:
-        connected(page, timeout_ms=_SOON_MS)
-    except PlaywrightError:
-        return not cut
-    return True
-
-
-def connected(page: Page, timeout_ms: float | None = None) -> Page:
+def connected(page: Page) -> Page:
     """A locator is waited for: `wait_for_function` evaluates text in the page, which the policy forbids."""
-    page.locator("header [data-state=live]").wait_for(timeout=timeout_ms)
+    page.locator("header [data-state=live]").wait_for()
     return page

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
+WITHOUT_NETLINK = Path(__file__).with_name("without_netlink.py")
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # Beside other tests a page is as slow as it may be, and so is what it has to start first.
 PATIENCE_MS = 60_000
@@ -30,10 +35,14 @@ def browser() -> Iterator[Browser]:
     program = next((found for name in NAMES if (found := shutil.which(name))), None)
     if program is None:
         pytest.skip("no Chromium here; tools/system-packages.sh chromium installs Debian's")
-    with sync_playwright() as playwright:
+    with TemporaryDirectory() as folder, sync_playwright() as playwright:
+        starter = Path(folder) / "chromium"
+        words = [sys.executable, "-I", str(WITHOUT_NETLINK), program]
+        starter.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        starter.chmod(0o700)
         # Its sandbox needs rights that root in a container does not have; /dev/shm may be tiny there.
         arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
-        started = playwright.chromium.launch(executable_path=program, args=arguments)
+        started = playwright.chromium.launch(executable_path=starter, args=arguments)
         try:
             yield started
         finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.board_rig import Board, Chromium, ready
+from tests.acceptance.board_rig import Board, Chromium
 from tests.acceptance.serve_rig import PATIENCE_S
 from tools import board_screenshots
 
@@ -36,7 +36,7 @@ def test_a_page_is_taken_light_dark_and_narrow(
     else:
         monkeypatch.setattr(board_screenshots, "_SETTLE_MS", 100)
         with chromium.used() as browser:
-            board_screenshots.pictures(browser, lambda name: board.at(f"/{name}"), tmp_path, SIZES, ready)
+            board_screenshots.pictures(browser, lambda name: board.at(f"/{name}"), tmp_path, SIZES)
     sizes = {}
     for file in tmp_path.iterdir():
         data = file.read_bytes()
