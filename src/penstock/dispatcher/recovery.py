@@ -68,7 +68,9 @@ async def restore(
     if snapshot.paused:
         events.append(PauseSet("all", "", True))
     events += [PauseSet("lane", lane, True) for lane, paused in snapshot.lanes_paused.items() if paused]
-    events += [PauseSet("host", host, True) for host, s in snapshot.hosts.items() if s.state == "paused"]
+    held = {name for name, host in snapshot.hosts.items() if host.state == "paused"}
+    known = {host.name for host in plant.hosts}  # others are not in the config any more
+    events += [PauseSet("host", name, True) for name in sorted(held & known)]
     if adopted:
         log.warning("%s adopted: the dispatcher that began them is gone", _were(len(adopted), "attempt"))
     crashed = before is not None and before.ended_at == before.seen_at

@@ -11,10 +11,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from penstock.scheduling.messages import Decision, Event, StoreAway
 from penstock.store.base import Store
+
+Later: TypeAlias = Callable[[Callable[[], None]], None]
 
 _MOST = 20_000  # decisions in memory before the loop waits for the disk
 
@@ -73,3 +75,16 @@ class Unwritten:
         self._since.popleft()  # they are written in their order
         self._count -= count
         self.written(written)
+
+
+def once(written: asyncio.Future[Any], tell: Callable[[], None]) -> None:
+    written.add_done_callback(
+        lambda written: None if written.cancelled() or written.exception() is not None else tell()
+    )
+
+
+def now_or(later: Later | None, tell: Callable[[], None]) -> None:
+    if later is None:
+        tell()
+    else:
+        later(tell)
