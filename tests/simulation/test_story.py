@@ -16,7 +16,8 @@ from penstock.diagnosis.waits import Explainer
 from penstock.model import State, Task, Wait
 from penstock.scheduling import messages as m
 from penstock.scheduling.scheduler import Scheduler
-from penstock.telemetry.story import Ended, Fact, Over, Started, Story
+from penstock.telemetry.facts import Ended, Fact, Over, Started
+from penstock.telemetry.story import Story
 from penstock.telemetry.stretches import EARLIER, QueueTime
 from tests.simulation import harness, worlds
 from tests.simulation.truth import merged

@@ -17,7 +17,7 @@ from penstock.model import Outcome, State, Task, Verdict
 from penstock.scheduling.begins import RECORDED_FIRST
 from penstock.scheduling.messages import End
 from penstock.telemetry import story
-from penstock.telemetry.story import Fact, Over, Started
+from penstock.telemetry.facts import Fact, Over, Started
 from tests.unit.test_dispatcher_calls import Stage, staged
 
 PATIENCE_S = 30.0

@@ -25,8 +25,9 @@ from penstock.scheduling.messages import (
 )
 from penstock.scheduling.routes import route_key
 from penstock.scheduling.scheduler import Scheduler
+from penstock.telemetry.facts import Stalled
 from penstock.telemetry.metrics import METRICS, OTHER_KINDS, Metrics
-from penstock.telemetry.story import Stalled, Story
+from penstock.telemetry.story import Story
 from tests.unit.web_rig import serving
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"

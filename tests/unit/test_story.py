@@ -8,7 +8,8 @@ from itertools import pairwise
 from penstock.model import Outcome, State, Task, TaskRecord, Verdict
 from penstock.scheduling.messages import End, Move, Requeue, Revive, Route, Spend, Start, WaitChange
 from penstock.scheduling.routes import route_key
-from penstock.telemetry.story import Ended, Fact, Over, Started, Story
+from penstock.telemetry.facts import Ended, Fact, Over, Started
+from penstock.telemetry.story import Story
 from penstock.telemetry.stretches import EARLIER, QueueTime, Stretches
 
 DONE = Outcome(Verdict.DONE, tokens=5.0)
@@ -192,5 +193,5 @@ def test_nothing_is_kept_of_tasks_that_have_ended() -> None:
             story.decided([Start(task, 2, "h", "default", 2, 4.0)])
         attempt = 2 if n % 2 else 0
         story.decided([End(task, attempt, State.CANCELLED, "cancel", 5.0, None, None)])
-    kept = [story._running, story._tried, story._late, story._moves]
+    kept = [story._running, story._tried, story._late, story._queue_times._moves]
     assert not any(kept), kept

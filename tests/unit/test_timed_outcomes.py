@@ -115,7 +115,7 @@ def test_however_many_begin_late_no_more_is_kept() -> None:
         classes |= {d.work_class for d in told if isinstance(d, m.WaitChange)}
         story.decided(told)
     assert len(classes) == 1
-    assert len(story._classes) <= 2
+    assert len(story._queue_times._classes) <= 2
 
 
 def test_who_waited_for_a_worker_missed_no_room() -> None:

@@ -30,8 +30,8 @@ from penstock.scheduling.messages import (
     Revive,
     Stop,
 )
+from penstock.telemetry.facts import Ended, Fact, Over, Started
 from penstock.telemetry.logs import handled
-from penstock.telemetry.story import Ended, Fact, Over, Started
 from penstock.trace import trace_id
 
 _OLD_S = 0.05  # what happened so long before the line above says when

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.cli.logs import Log
     from penstock.client import Client
     from penstock.config import Config
-    from penstock.telemetry.story import Listener
+    from penstock.telemetry.facts import Listener
     from penstock.wiring import Dispatching
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from penstock.wiring import Dispatching, open_store, read_config
 if TYPE_CHECKING:
     from penstock.council.library.ingested import Ingested
     from penstock.questions import Asking
-    from penstock.telemetry.story import Listener
+    from penstock.telemetry.facts import Listener
 
 
 class Client(Explaining, Requesting):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.council.live import Hub
     from penstock.dispatcher.background import BackgroundDispatcher
     from penstock.dispatcher.loop import Dispatcher
-    from penstock.telemetry.story import Listener
+    from penstock.telemetry.facts import Listener
 
 
 class OwnDispatcher:

@@ -60,7 +60,8 @@ from penstock.scheduling.messages import (
 )
 from penstock.scheduling.scheduler import Scheduler
 from penstock.store.base import Bell, Store
-from penstock.telemetry.story import Stalled, Story
+from penstock.telemetry.facts import Stalled
+from penstock.telemetry.story import Story
 
 if TYPE_CHECKING:
     from penstock.telemetry.traces import Traces

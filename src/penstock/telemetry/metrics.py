@@ -21,7 +21,7 @@ from prometheus_client import (
 from penstock.scheduling.messages import Adopt, Spend, Stop
 from penstock.telemetry import agent_metrics
 from penstock.telemetry.agent_metrics import AgentMetrics, AgentSums
-from penstock.telemetry.story import Ended, Fact, Over, Stalled, Started
+from penstock.telemetry.facts import Ended, Fact, Over, Stalled, Started
 from penstock.telemetry.stretches import QueueTime
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any
 
 from penstock.model import State, Task, TaskRecord, Verdict
 from penstock.scheduling.begins import LATE_S
@@ -36,110 +36,15 @@ from penstock.scheduling.messages import (
     Stop,
     WaitChange,
 )
-from penstock.scheduling.routes import route_key
-from penstock.telemetry.stretches import EARLIER, Piece, QueueTime, Stretches
-
-_DOWN = "dispatcher-down"
-_NOBODY = "no dispatcher was running"
-_BEFORE = "under an earlier dispatcher"
-_MOST_MOVED = 100_000  # tasks whose way from class to class is known
-
-
-# ---- facts
-
-
-class Started(NamedTuple):
-    """An attempt began, and with it a wait ended."""
-
-    task: str
-    attempt: int
-    host: str
-    lane: str
-    at: float
-    known: Task | None
-    wait: QueueTime | None  # None where the task is not known
-
-    def until(self, at: float) -> Started:
-        """It began only then."""
-        return self._replace(at=at, wait=None if self.wait is None else self.wait.until(at))
-
-
-class Over(NamedTuple):
-    """An attempt ended; its task may be tried again from `retry_at` on, or has ended with it."""
-
-    task: str
-    attempt: int
-    host: str
-    lane: str
-    started_at: float
-    at: float
-    verdict: str
-    error: str | None
-    tokens: float | None
-    usd: float
-    retry_at: float | None
-    known: Task | None
-
-
-class Ended(NamedTuple):
-    """A task has its one result. `wait` is there when it ended in the queue, `host` where it ran last."""
-
-    task: str
-    attempt: int
-    state: State
-    lane: str
-    at: float
-    error: str | None
-    host: str | None
-    ran_s: float | None  # of the attempt that it ended with
-    tokens: float | None  # of all its attempts that this dispatcher saw
-    usd: float
-    revived_at: float | None  # when it was queued again by hand, if it was
-    known: Task | None
-    wait: QueueTime | None
-
-
-class Stalled(NamedTuple):
-    """User code keeps a loop from turning; told when it is noticed, and once more when it is over."""
-
-    host: str
-    task: str | None
-    attempt: int | None
-    at: float
-    seconds: float
-    over: bool
-
-
-# Changes of conditions, adoptions, orders to stop, revivals and costs are facts as they are decided.
-Fact: TypeAlias = (
-    Started
-    | Over
-    | Ended
-    | Stalled
-    | Adopt
-    | Stop
-    | Revive
-    | Reprioritize
-    | Spend
-    | HostChange
-    | GateChange
-    | LaneChange
-    | AllChange
-)
-
-
-class Listener(Protocol):
-    def told(self, facts: Sequence[Fact]) -> None: ...
-
-
-# ---- the fold
+from penstock.telemetry.facts import Ended, Fact, Listener, Over, Stalled, Started
+from penstock.telemetry.queue_times import QueueTimes, Tries
 
 
 class _Running:
     __slots__ = ("at", "attempt", "host", "known", "lane", "tries", "usd")
 
     def __init__(
-        self, attempt: int, host: str, lane: str, at: float, known: Task | None, tries: _Tries | None
+        self, attempt: int, host: str, lane: str, at: float, known: Task | None, tries: Tries | None
     ) -> None:
         self.attempt = attempt
         self.host = host
@@ -148,18 +53,6 @@ class _Running:
         self.known = known
         self.tries = tries
         self.usd = 0.0
-
-
-class _Tries(NamedTuple):
-    """Of a task that was in the queue before: since when it is again, and what its attempts used."""
-
-    at: float
-    ready: float | None  # None: it was revived, and waits for its dependencies and its time as at first
-    why: str
-    host: str | None = None
-    tokens: float | None = None
-    usd: float = 0.0
-    revived_at: float | None = None
 
 
 class Story:
@@ -171,16 +64,11 @@ class Story:
     ) -> None:
         self._task = task
         self._now = now
-        self._met_at = met_at  # when the last task was done that this one waits after
         self._listeners: list[Listener] = []
-        self._born = 0.0
-        self._last_died: float | None = None  # when the dispatcher before this one was gone
+        self._queue_times = QueueTimes(met_at)
         self._running: dict[str, _Running] = {}
-        self._tried: dict[str, _Tries] = {}
+        self._tried: dict[str, Tries] = {}
         self._late: dict[str, Start] = {}  # starts of tasks that have yet to be read
-        self._classes: dict[int, Stretches] = {}
-        self._routes: dict[str, int] = {}
-        self._moves: dict[str, list[tuple[float, int]]] = {}
         self._facts: list[Fact] = []
         self._folds: dict[type, Callable[[Any], None]] = {
             Start: self._started,
@@ -188,9 +76,9 @@ class Story:
             End: self._ended,
             Requeue: self._requeued,
             Revive: self._revived,
-            WaitChange: self._waits,
-            Route: self._routed,
-            Move: self._moved,
+            WaitChange: self._queue_times.waits,
+            Route: self._queue_times.routed,
+            Move: self._queue_times.moved,
             Spend: self._spent,
             Adopt: self._passed,
             Stop: self._passed,
@@ -224,8 +112,8 @@ class Story:
 
         One that only answers requests is none to them: their time in the queue goes on without anybody.
         """
-        self._born = math.inf if answers_only else now
-        self._last_died = last_died
+        self._queue_times.born = math.inf if answers_only else now
+        self._queue_times.last_died = last_died
         for record in records:
             task = record.task
             if record.state is State.RUNNING:
@@ -236,7 +124,7 @@ class Story:
                 ready = record.retry_at  # None: somebody revived it
                 since = now if last_died is None else last_died
                 since = since if ready is None else min(ready, since)
-                self._tried[task.id] = _Tries(since, ready, "between tries", record.host)
+                self._tried[task.id] = Tries(since, ready, "between tries", record.host)
 
     def decided(
         self, decisions: Sequence[Decision], later: Callable[[Callable[[], None]], None] | None = None
@@ -305,7 +193,7 @@ class Story:
         running.known = known
         wait = None
         if known is not None:
-            wait = self._queue_time(known, running.tries, start.at, start.work_class)
+            wait = self._queue_times.of(known, running.tries, start.at, start.work_class)
         self._facts.append(Started(start.task, start.attempt, start.host, start.lane, start.at, known, wait))
 
     def _began(self, begin: Begin) -> None:
@@ -317,7 +205,7 @@ class Story:
         running = self._running.pop(again.task, None)
         self._late.pop(again.task, None)
         if running is None:
-            self._tried[again.task] = _Tries(again.at, again.retry_at, _between(again.error))
+            self._tried[again.task] = Tries(again.at, again.retry_at, _between(again.error))
             return
         before = running.tries
         tokens = _plus(None if before is None else before.tokens, again.tokens)
@@ -337,7 +225,7 @@ class Story:
                 running.known,
             )
         )
-        self._tried[again.task] = _Tries(
+        self._tried[again.task] = Tries(
             again.at,
             again.retry_at,
             _between(again.error),
@@ -394,8 +282,7 @@ class Story:
                 None,
             )
         )
-        if self._moves:
-            self._moves.pop(task, None)
+        self._queue_times.forget_moves(task)
 
     def _ended_in_queue(self, end: End) -> None:
         task = end.task
@@ -403,8 +290,7 @@ class Story:
         known = self._task(task)
         wait = None
         if known is not None:
-            key = route_key(known.kind, known.lane, known.host, known.model, known.needs)
-            wait = self._queue_time(known, tries, end.at, self._routes.get(key, 0))
+            wait = self._queue_times.of_last(known, tries, end.at)
         self._facts.append(
             Ended(
                 task,
@@ -422,89 +308,18 @@ class Story:
                 wait,
             )
         )
-        self._moves.pop(task, None)
+        self._queue_times.forget_moves(task)
 
     def _revived(self, revive: Revive) -> None:
         self._facts.append(revive)
-        self._moves.pop(revive.task, None)
-        self._tried[revive.task] = _Tries(revive.at, None, "", revived_at=revive.at)
+        self._queue_times.forget_moves(revive.task)
+        self._tried[revive.task] = Tries(revive.at, None, "", revived_at=revive.at)
 
     def _spent(self, spend: Spend) -> None:
         running = self._running.get(spend.task)
         if running is not None and running.attempt == spend.attempt:
             running.usd += spend.usd
         self._facts.append(spend)
-
-    def _waits(self, change: WaitChange) -> None:
-        self._class(change.work_class).change(change.at, change.reason, change.detail)
-
-    def _routed(self, route: Route) -> None:
-        self._routes[route.key] = route.work_class
-
-    def _moved(self, move: Move) -> None:
-        moves = self._moves.get(move.task)
-        if moves is not None:
-            moves.append((move.at, move.work_class))
-        elif len(self._moves) < _MOST_MOVED:
-            self._moves[move.task] = [(move.at, move.work_class)]
-
-    # ---- waits
-
-    def _class(self, work_class: int) -> Stretches:
-        found = self._classes.get(work_class)
-        if found is None:
-            found = self._classes[work_class] = Stretches()
-        return found
-
-    def _queue_time(self, task: Task, tries: _Tries | None, end: float, work_class: int) -> QueueTime:
-        start = task.queued_at if tries is None else tries.at
-        before: list[Piece] = []
-        if tries is not None and tries.ready is not None:
-            ready = tries.ready
-            if ready > start:
-                before.append(Piece("scheduled", tries.why, start, min(ready, end)))
-        elif task.after or task.not_before is not None:
-            before, ready = self._before_ready(task, start, end)
-        else:
-            ready = start
-        if ready < self._born:
-            before += self._before_birth(max(start, ready), min(self._born, end))
-        moves = self._moves.get(task.id) if self._moves else None
-        if moves is None:
-            homes = [(start, self._class(work_class))]
-        else:
-            key = route_key(task.kind, task.lane, task.host, task.model, task.needs)
-            first = [] if moves[0][0] <= ready else [(start, self._class(self._routes.get(key, work_class)))]
-            homes = [*first, *((at, self._class(home)) for at, home in moves)]
-        return QueueTime(start, end, before, homes)
-
-    def _before_ready(self, task: Task, start: float, end: float) -> tuple[list[Piece], float]:
-        """What it waited for by itself, and until when."""
-        met = start
-        pieces = []
-        if task.after:
-            known = self._met_at(task.id)
-            met = end if known is None else min(max(start, known), end)
-            if met < self._born and start < self._born:  # it was met, and an earlier dispatcher knew when
-                met = min(self._born, end)
-                pieces.append(Piece(EARLIER, _BEFORE, start, met))
-        ready = max(met, task.not_before or 0.0, start)
-        if met > start and not pieces:
-            pieces.append(Piece("dependency", ", ".join(task.after[:5]), start, met))
-        if ready > met and end > met:
-            pieces.append(Piece("scheduled", "not before its time", met, min(ready, end)))
-        return pieces, ready
-
-    def _before_birth(self, start: float, end: float) -> list[Piece]:
-        """The time before this dispatcher: the one before it knew the reasons, or there was none."""
-        died = self._last_died
-        if end <= start:
-            return []
-        if died is None or died <= start:
-            return [Piece(_DOWN, _NOBODY, start, end)]
-        if died >= end:
-            return [Piece(EARLIER, _BEFORE, start, end)]
-        return [Piece(EARLIER, _BEFORE, start, died), Piece(_DOWN, _NOBODY, died, end)]
 
 
 def _between(error: str | None) -> str:

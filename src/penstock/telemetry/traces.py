@@ -30,7 +30,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 
 from penstock import trace
 from penstock.model import State, Task, Wait
-from penstock.telemetry.story import Ended, Fact, Over, Started
+from penstock.telemetry.facts import Ended, Fact, Over, Started
 from penstock.version import __version__
 
 _MOST_NOTES = 65_536  # that wait to be sent
