@@ -144,12 +144,14 @@ async def serving(
     secret: str | None = None,
     timing: Timing | None = None,
     elects: bool = False,
+    store_url: str = "",
 ) -> AsyncIterator[Web]:
     """`elects`: as on a store where dispatchers take turns; the lock of a file is an election, too."""
-    text = CONFIG.format(store=folder / "penstock.db") + config
+    text = CONFIG.format(store=store_url or folder / "penstock.db") + config
     read = parse(text)
     store: Any = open_store(read)
-    store._database.elects = elects
+    if not store_url:
+        store._database.elects = elects
     await store.open()
     for one in tokens:
         await store.save_token(one)
