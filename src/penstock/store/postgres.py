@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from penstock.config.postgres_place import postgres_place
 from penstock.errors import UsageError
 from penstock.store.admission import MAX_PAYLOAD_BYTES
+from penstock.store.base import Arrival, Bell, Request
+from penstock.store.reads import arrived
 from penstock.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -34,4 +36,19 @@ class PostgresStore(SqlStore):
     """See `sql_store.SqlStore`."""
 
     def __init__(self, url: str, *, max_payload_bytes: int = MAX_PAYLOAD_BYTES, grace_s: float = 5.0) -> None:
-        super().__init__(postgres_database(url), max_payload_bytes=max_payload_bytes, grace_s=grace_s)
+        database = postgres_database(url)
+        super().__init__(database, max_payload_bytes=max_payload_bytes, grace_s=grace_s)
+        self._ahead = database.bells.ahead
+
+    def wake_bell(self) -> Bell:
+        self._ahead.want(None)  # what was found for a dispatcher before this one
+        return super().wake_bell()
+
+    async def incoming(self, after: int, limit: int = 10_000) -> tuple[list[Request], list[Arrival]]:
+        requests: list[Request] = []
+        found = self._ahead.take(after)
+        arrivals = None if found is None else arrived(found)
+        if arrivals is None:
+            requests, arrivals = await super().incoming(after, limit)
+        self._ahead.want(arrivals[-1].record.number if arrivals else after)
+        return requests, arrivals[:limit]

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any, TypeAlias
 
 from penstock.config.postgres_place import PostgresPlace
 from penstock.store.bell import HungBell, LocalBells, Ring
+from penstock.store.postgres_ahead import FEW, Ahead
 from penstock.store.postgres_link import ERRORS, connected
 from penstock.store.postgres_statements import query
 
@@ -32,6 +33,11 @@ _POLL_S = 0.5  # behind a pool
 _ANSWER_S = 3.0
 _FIRST_RETRY_S = 0.1
 _LAST_RETRY_S = 2.0
+# Planned once, maybe while the tables are empty: it must be right for a million rows.
+_READING = (
+    "SET jit = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_sort = off;"
+    " SET enable_bitmapscan = off"
+)
 
 Notice: TypeAlias = tuple[str, str]  # the channel, and what is told there
 
@@ -44,6 +50,7 @@ class PostgresBells:
         self._tag = tag
         self._channel = "penstock_" + hashlib.blake2b(place.schema.encode(), digest_size=8).hexdigest()
         self._here = LocalBells()
+        self.ahead = Ahead()
         self._listener: _Listener | None = None
 
     # ---- ringing
@@ -69,8 +76,9 @@ class PostgresBells:
         if notice is not None and listener is not None:
             listener.send(notice)
 
-    def _wake(self, woken: AbstractSet[str]) -> None:
+    def _wake(self, woken: AbstractSet[str], found: Sequence[Any] | None = None) -> None:
         if "dispatcher" in woken:
+            self.ahead.rung(found)
             self._here.ring_dispatcher()
         if "clients" in woken:
             self._here.ring_clients()
@@ -86,7 +94,7 @@ class PostgresBells:
     def open(self) -> None:
         """Listen from now on: what is rung after this is heard. Blocks for as long as a connection takes."""
         if self._listener is None:
-            self._listener = _Listener(self._place, self._tag, self._channel, self._heard)
+            self._listener = _Listener(self._place, self._tag, self._channel, self._heard, self.ahead)
         self._listener.ready.wait(self._place.connect_timeout_s)
 
     def hush(self) -> None:
@@ -99,22 +107,31 @@ class PostgresBells:
         self.hush()
         self._here.close()
 
-    def _heard(self, told: str) -> None:
+    def _heard(self, told: str, found: Sequence[Any] | None = None) -> None:
         tag, *woken = told.split(" ")
         if tag != self._tag:
-            self._wake(frozenset(woken))
+            self._wake(frozenset(woken), found)
 
 
 class _Listener:
     """The thread that listens, and rings for those who may not wait."""
 
-    def __init__(self, place: PostgresPlace, tag: str, channel: str, heard: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        place: PostgresPlace,
+        tag: str,
+        channel: str,
+        heard: Callable[[str, Sequence[Any] | None], None],
+        ahead: Ahead,
+    ) -> None:
         self._place = place
         self._tag = tag
         self._channel = channel
         self._heard = heard
+        self._ahead = ahead
         self._loop = asyncio.new_event_loop()
-        self._asked: asyncio.Queue[Notice | None] = asyncio.Queue()  # None: look whether it is time to end
+        # A notice to send; or what was told, and is to be passed on with what arrived; None: look whether to end.
+        self._asked: asyncio.Queue[Notice | str | None] = asyncio.Queue()
         self._stopping = False
         self._seen: tuple[Any, ...] | None = None
         self.ready = threading.Event()
@@ -129,7 +146,7 @@ class _Listener:
         self._put(None)
         self._thread.join()
 
-    def _put(self, asked: Notice | None) -> None:
+    def _put(self, asked: Notice | str | None) -> None:
         with suppress(RuntimeError):  # it has ended
             self._loop.call_soon_threadsafe(self._asked.put_nowait, asked)
 
@@ -143,7 +160,7 @@ class _Listener:
         retry_s = _FIRST_RETRY_S
         while not self._stopping:
             try:
-                connection = await connected(self._place, self._tag, command_timeout_s=_ANSWER_S)
+                connection = await connected(self._place, self._tag, _READING, _ANSWER_S)
             except ERRORS:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(retry_s):
@@ -163,21 +180,38 @@ class _Listener:
         connection.add_termination_listener(lambda _: self._put(None))
         interval_s = _POLL_S if self._place.pooled else _BACKSTOP_S
         if not self._place.pooled:
-            await connection.add_listener(self._channel, lambda _c, _pid, _channel, told: self._heard(told))
+            await connection.add_listener(self._channel, lambda _c, _pid, _channel, told: self._told(told))
         if self.ready.is_set():
-            self._heard(_ALL)  # what was told in between
+            self._heard(_ALL, None)  # what was told in between
         self.ready.set()
         while not self._stopping and not connection.is_closed():
             try:
                 async with asyncio.timeout(interval_s):
-                    notice = await self._asked.get()
+                    asked = await self._asked.get()
             except TimeoutError:
                 await self._look(connection)
             else:
-                if notice is not None:
-                    await connection.fetch(query("notify").text, *notice)
+                if isinstance(asked, str):
+                    self._heard(asked, await self._read(connection))
+                elif asked is not None:
+                    await connection.fetch(query("notify").text, *asked)
         if not connection.is_closed():
             await connection.close(timeout=_ANSWER_S)
+
+    def _told(self, told: str) -> None:
+        if "dispatcher" in told and self._ahead.is_wanted and not told.startswith(self._tag):
+            self._asked.put_nowait(told)
+        else:
+            self._heard(told, None)
+
+    async def _read(self, connection: Any) -> Sequence[Any] | None:
+        """What the dispatcher will ask for when it is woken; None where it has to ask itself."""
+        after = self._ahead.begin()
+        if after is not None:
+            with suppress(*ERRORS):
+                rows: list[Any] = await connection.fetch(query("incoming").text, after, FEW)
+                return rows
+        return None
 
     async def _look(self, connection: Any) -> None:
         async with connection.transaction():
@@ -185,7 +219,7 @@ class _Listener:
                 await connection.execute(f"SET LOCAL search_path TO {self._place.schema}, pg_catalog")
             seen = tuple(await connection.fetchrow(query("news").text))
         if self._seen is not None and seen != self._seen:
-            self._heard(_ALL)
+            self._heard(_ALL, None)
         self._seen = seen
 
 

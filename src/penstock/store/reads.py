@@ -88,12 +88,19 @@ def read_requests(session: Session) -> list[Request]:
 
 def read_incoming(session: Session, after: int, limit: int) -> tuple[list[Request], list[Arrival]]:
     """Mostly nobody asks for anything, and then one query is all."""
-    rows = session.rows("incoming", after, limit)
-    if rows[0][-2]:
+    arrivals = arrived(session.rows("incoming", after, limit))
+    if arrivals is None:
         return read_requests(session), read_arrivals(session, after, limit)
+    return [], arrivals
+
+
+def arrived(rows: Sequence[Any]) -> list[Arrival] | None:
+    """Of the rows of `incoming`; None when there are requests as well."""
+    if rows[0][-2]:
+        return None
     if rows[0][0] is None:  # nothing arrived
-        return [], []
-    return [], [Arrival(record_of(row), row[-1] or b"null") for row in rows]
+        return []
+    return [Arrival(record_of(row), row[-1] or b"null") for row in rows]
 
 
 def read_again(session: Session, ids: Sequence[str]) -> list[Arrival]:
