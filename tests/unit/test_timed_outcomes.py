@@ -102,6 +102,42 @@ def test_all_that_wait_so_wait_in_one_class() -> None:
     }
 
 
+def test_one_that_began_only_under_a_later_dispatcher_waited_for_its_worker_all_the_while() -> None:
+    """And not for dispatchers that took it in: its slot was its own, whoever led."""
+    scheduler = Scheduler(Plant((Host("h", "x"),)), first_class=3_000)
+    task = Task("k", id="a", queued_at=10.0)
+    began = TaskRecord(task, 1, State.RUNNING, 1, host="h", started_at=10.0)
+    other = TaskRecord(Task("k", id="b", queued_at=10.0), 2, State.QUEUED)
+    told = scheduler.apply(m.Restored([began, other], adopted={("a", 1)}), 51.0)
+    told += scheduler.apply(m.Finished("a", 1, TimedOutcome.of(DONE, 60.0, 70.0)), 70.0)
+    record = TaskRecord(task, 1, State.DONE, 1, host="h", started_at=60.0, ended_at=70.0)
+    history = History(
+        records=[record],
+        attempts=[Attempt("a", 1, "h", "default", 60.0, 1, 70.0, Verdict.DONE)],
+        others=(),
+        dependencies={},
+        routes=[m.Route(d.key, 1_000, 10.0, d.name) for d in told if isinstance(d, m.Route)]
+        + [d for d in told if isinstance(d, m.Route)],
+        moves=[d for d in told if isinstance(d, m.Move)],
+        stretches=sorted((d for d in told if isinstance(d, m.WaitChange)), key=lambda d: d.at),
+        epochs=[
+            Epoch(1, NOBODY, 0.0, 20.0, 20.0),
+            Epoch(2, NOBODY, 25.0, 40.0, 40.0),
+            Epoch(3, NOBODY, 50.0, 70.0),
+        ],
+    )
+    explainer = Explainer(history, 70.0)
+    waits = [(w.reason, w.detail, w.start, w.end) for w in explainer.waits(record)]
+    assert waits == [
+        ("slots:h", NO_WORKER, 10.0, 20.0),
+        ("dispatcher-down", "no dispatcher was running", 20.0, 25.0),
+        ("slots:h", NO_WORKER, 25.0, 40.0),
+        ("dispatcher-down", "no dispatcher was running", 40.0, 50.0),
+        ("slots:h", NO_WORKER, 50.0, 60.0),
+    ]
+    assert explainer.seconds(record) == {"slots:h": 35.0, "dispatcher-down": 15.0}
+
+
 def test_however_many_begin_late_no_more_is_kept() -> None:
     """Where a cluster has less room than slots, every start waits for its worker."""
     scheduler = Scheduler(Plant((Host("h", "x"),)))

@@ -17,6 +17,7 @@ from penstock.diagnosis.history import History
 from penstock.diagnosis.steps import Span, joined
 from penstock.diagnosis.why.holders import Holder, Holders, held_by
 from penstock.model import Attempt, Result, State, TaskRecord, Wait
+from penstock.scheduling.begins import BEGAN
 from penstock.scheduling.routes import route_key
 
 REASONS = (
@@ -70,8 +71,12 @@ class Explainer:
         for route in history.routes:
             self._routes[route.key].append((route.at, route.work_class))
         self._moves: dict[str, list[tuple[float, int]]] = defaultdict(list)
+        self._late: dict[str, list[tuple[float, float, int]]] = defaultdict(list)
         for move in history.moves:
-            self._moves[move.task].append((move.at, move.work_class))
+            moves = self._moves[move.task]
+            if move.why == BEGAN and moves:
+                self._late[move.task].append((moves[-1][0], move.at, moves[-1][1]))
+            moves.append((move.at, move.work_class))
         self._changes: dict[int, list[tuple[float, str | None, str]]] = defaultdict(list)
         for change in history.stretches:
             self._changes[change.work_class].append((change.at, change.reason, change.detail))
@@ -266,7 +271,11 @@ class Explainer:
             told = [work_class for at, work_class in self._routes.get(key, ()) if at >= born]
             homes = self._homes[key, born] = [(born, work_class) for work_class in told[:1]]
         if moves := self._moves.get(task.id):
-            homes = sorted([*homes, *(h for h in moves if h[0] >= born)], key=lambda h: h[0])
+            # One that had its slot waited on for the same, whoever dispatched meanwhile.
+            late = (
+                (born, home) for since, began, home in self._late.get(task.id, ()) if since < born < began
+            )
+            homes = sorted([*homes, *late, *(h for h in moves if h[0] >= born)], key=lambda h: h[0])
         elif homes:  # as nearly all are
             yield _Span(start, end, "order", work_class=homes[0][1])
             return

@@ -15,6 +15,7 @@ from penstock.scheduling.roster import Roster
 from penstock.scheduling.world import World
 
 LATE_S = 1.0  # what begins later than so long after it was decided has waited until then
+BEGAN = "it began"  # why its task moved for the second time
 NO_WORKER = "what was to run it had not begun"
 READ_FIRST = "its payload had to be read first"
 RECORDED_FIRST = "its start had to be recorded first"
@@ -44,7 +45,7 @@ class Begins:
         host.live[entry.id] = needs, lane, at
         home = entry.work_class or entry.shape.variants[0]
         self._out.append(Move(entry.id, since, work_class, detail))
-        self._out.append(Move(entry.id, at, home.id, "it began"))
+        self._out.append(Move(entry.id, at, home.id, BEGAN))
         self._out.append(Begin(entry.id, entry.attempt, host.name, at, since))
 
     def _class(self, reason: str, detail: str) -> int:
