@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from penstock.clock import ManualClock
 from penstock.errors import HostError
@@ -80,6 +81,19 @@ async def test_a_program_is_framed_and_heard(tmp_path: Path) -> None:
         assert not adapter.folder.exists()  # gone before the end is told
     assert b"".join(adapter.heard) == b"said\n"
     assert all(name.startswith("penstock chore") for name in adapter.threads)
+
+
+def test_a_program_may_end_before_it_is_given_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's workers have uvloop, which closes the pipes of such a program before it tells that it has begun."""
+    monkeypatch.setattr(asyncio, "new_event_loop", uvloop.new_event_loop)
+
+    async def results() -> list[Outcome]:
+        async with Rig(command_host("true", argv=["true"])) as rig:
+            return [await rig.outcome_of("true", {"number": number}) for number in range(30)]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        outcomes = runner.run(results())
+    assert {(outcome.verdict, outcome.error) for outcome in outcomes} == {(Verdict.DONE, None)}
 
 
 @pytest.mark.parametrize("deaf", [False, True])

@@ -194,8 +194,9 @@ class _Wire(asyncio.SubprocessProtocol):
         self.pid = pid
         if self._input:
             pipe = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
-            pipe.write(self._input)  # buffered; a program that does not read it breaks the pipe, silently
-            pipe.write_eof()
+            if not pipe.is_closing():  # with uvloop, a program that has ended already has no pipe any more
+                pipe.write(self._input)  # buffered; a program that does not read it breaks the pipe, silently
+                pipe.write_eof()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 1:
