@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import re
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -291,10 +292,14 @@ async def test_a_page_replaces_nothing_that_is_not_ours(
     async def blank(folder: Path, scale: float) -> str:
         return "a page"
 
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
     monkeypatch.setattr(penstock.demo.page, "timeline_page", blank)
     kept = tmp_path / "gone" if there == "no room" else tmp_path
     written = await asyncio.to_thread(write_page, tmp_path, 1.0, kept)
     assert written.read_text() == "a page"
     assert (written == path) is (there == "a page of ours")
+    assert written.is_relative_to(elsewhere) is (there != "a page of ours")
     if there == "a file of somebody's":
         assert path.read_text() == "my notes"
