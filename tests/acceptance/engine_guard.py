@@ -101,6 +101,7 @@ class Engine:
         with (self.folder / "service.log").open("ab") as log:
             return subprocess.Popen(
                 self.argv("system", "service", "--time=0", url),
+                cwd=self.folder,  # Podman leaves a file `oom` there when a container's memory runs out
                 env=self.environ,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -250,6 +250,7 @@ print("never", len(taken))
     assert printed == ["11 Resource temporarily unavailable"]
     assert seen.exit_code == 137
     assert "memory" in seen.ending
+    assert "oom" not in os.listdir(), "the engine leaves its mark in a folder of its own"
 
 
 async def test_its_log_does_not_fill_the_disk(containers: Containers) -> None:
