@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -14,8 +15,10 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from playwright.sync_api import expect
 
 from penstock.testing import ModelBehaviour, ModelServer
+from tests.acceptance import browser_rig
 from tests.acceptance.serve_rig import PATIENCE_S, Serve, serving, until
 from tests.postgres_rig import fresh_url
 
@@ -109,23 +112,6 @@ def submit(server: Serve, *entries: Mapping[str, Any]) -> list[str]:
     return ids
 
 
-def on_board(server: Serve) -> dict[str, Any]:
-    """What the Now page is told of those who dispatch, once the board's process is up."""
-    found: dict[str, Any] = {}
-
-    def is_told() -> bool:
-        address = f"{server.root_url}/board/live/now"
-        with httpx.stream("GET", address, timeout=PATIENCE_S, verify=False) as told:
-            for line in told.iter_lines() if told.status_code == 200 else ():
-                if line.startswith("data: ") and "who" in (picture := json.loads(line[6:])):
-                    found.update(picture["who"])
-                    return True
-        return False
-
-    until(is_told, lambda: server.log)
-    return found
-
-
 def in_state(server: Serve, task: str, *states: str) -> dict[str, Any]:
     """A task, when it is in one of these states."""
     found: dict[str, Any] = {}
@@ -159,7 +145,7 @@ def shell(script: str) -> dict[str, Any]:
     return {"kind": "shell", "payload": {"script": script}, "retries": 3}
 
 
-def test_a_standby_answers_and_passes_on(tmp_path: Path, model: str) -> None:
+def test_a_standby_answers_and_passes_on(tmp_path: Path, model: str, request: pytest.FixtureRequest) -> None:
     with nodes(tmp_path, model, board=True) as made:
         leader = made.start()
         standby = made.start()
@@ -188,9 +174,6 @@ def test_a_standby_answers_and_passes_on(tmp_path: Path, model: str) -> None:
         in_state(leader, long, "cancelled")
         board = httpx.get(f"{standby.root_url}/board/", timeout=PATIENCE_S, verify=False)
         assert (board.status_code, "Penstock" in board.text) in [(200, True), (503, True)]
-        for server in (leader, standby):
-            (one,) = on_board(server)["standbys"]
-            assert (one["pid"], one["here"]) == (standby.pid, server is standby)
         # ---- what it passes on
         assert "simulated" in [one["id"] for one in get(standby, "/v1/models")["data"]]
         whole = httpx.post(f"{standby.root_url}{CHAT}", json=BODY, timeout=PATIENCE_S, verify=False)
@@ -218,6 +201,17 @@ def test_a_standby_answers_and_passes_on(tmp_path: Path, model: str) -> None:
             post(standby, "/api/agents/nobody/call", {"command": "x"}, 404)["error"]["type"]
             == "unknown_agent"
         )
+        # ---- who is who, on both boards
+        browser = request.getfixturevalue("browser")  # the rest needs none
+        for server, word in ((leader, "Standing by"), (standby, "This server stands by")):
+            with browser_rig.opened(browser, f"{server.root_url}/board/") as (page, _):
+                crew = page.locator(".crew li")
+                expect(crew).to_contain_text(
+                    [
+                        re.compile(f"Dispatched by .*process {leader.pid} .*at {leader.root_url}, since "),
+                        re.compile(f"^{word}: .*process {standby.pid} .*at {standby.root_url}$"),
+                    ]
+                )
 
 
 def test_a_standby_takes_over_from_one_that_stops_and_one_that_is_killed(tmp_path: Path, model: str) -> None:
