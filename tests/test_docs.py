@@ -37,6 +37,7 @@ WAIT_REASONS = (
     "host-down",
     "rate:HOST",
     "slots:HOSTS",
+    "worker:HOST",
     "order",
     "dispatcher-down",
 )

@@ -328,6 +328,11 @@ class TaskRecord:
     value: Any = None
     error: str | None = None
 
+    @property
+    def is_delayed(self) -> bool:
+        """Whether its attempt was decided and has not begun: it has its slots, and waits for what is to run it."""
+        return self.state is State.RUNNING and self.started_at is None
+
     def as_record(self) -> dict[str, Any]:
         """As a result's, without its waits, which would have to be worked out."""
         return {

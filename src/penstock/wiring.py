@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.clock import Clock
     from penstock.dispatcher.doorway import Doorway
     from penstock.dispatcher.loop import Dispatcher
-    from penstock.engine.base import Engine, MakeEngine, Report, Stall
+    from penstock.engine.base import Engine, MakeEngine, Notice, Report
     from penstock.engine.ray import Cluster
     from penstock.hosts.base import Adapter
     from penstock.hosts.inner_desk import InnerDesk
@@ -347,7 +347,7 @@ def _engine(config: Config, ways: Ways, store: Store) -> MakeEngine:
     if config.engine.is_ray:
         make_engine = partial(_named(_RAY_ENGINE), _cluster(config, ways, store))
 
-    def make(report: Report, on_stall: Callable[[Stall], None]) -> Engine:
+    def make(report: Report, notice: Notice) -> Engine:
         def leave_and_report(ended: Ended) -> None:
             if door is not None:
                 for job, _ in ended:
@@ -355,7 +355,7 @@ def _engine(config: Config, ways: Ways, store: Store) -> MakeEngine:
             report(ended)
 
         told = report if door is None else leave_and_report
-        return make_engine(adapters, slots, told, on_stall, clock, config.timeout_s, tag, outputs=outputs)
+        return make_engine(adapters, slots, told, notice, clock, config.timeout_s, tag, outputs=outputs)
 
     return make
 

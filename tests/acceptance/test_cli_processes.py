@@ -188,6 +188,7 @@ async def test_run_watches_while_another_dispatches(folder: Folder) -> None:
         "available_slots": 0,
         "slots": 1,
         "queued": 0,
+        "delayed": 0,
         "state": "up",
     }
     assert status["dispatcher"]["pid"] == working.pid

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from penstock.clock import Clock, SystemClock
 from penstock.config.engine import EngineSettings, is_elsewhere
-from penstock.engine.base import Engine, Report, Stall
+from penstock.engine.base import Delay, Engine, Notice, Report, Stall
 from penstock.engine.kinds import KindThreads
 from penstock.engine.local import EngineLimits, LocalEngine
 from penstock.engine.trees import MARKER, prefix
@@ -32,8 +32,6 @@ QUICK = EngineLimits(term_grace_s=0.1)
 
 _tags = itertools.count()
 
-OnStall = Callable[[Stall], None]
-
 
 class Wanted(NamedTuple):
     """What an engine is made of."""
@@ -41,7 +39,7 @@ class Wanted(NamedTuple):
     adapters: Mapping[str, Adapter]
     hosts: Sequence[Host]
     report: Report
-    on_stall: OnStall
+    notice: Notice
     clock: Clock
     store_tag: str
     limits: EngineLimits
@@ -51,17 +49,17 @@ MakeEngine = Callable[[Wanted], Engine]  # not yet open
 
 
 def local_engine(wanted: Wanted) -> Engine:
-    adapters, hosts, report, on_stall, clock, store_tag, limits = wanted
-    return LocalEngine(adapters, slots_of(hosts), report, on_stall, clock, None, store_tag, limits)
+    adapters, hosts, report, notice, clock, store_tag, limits = wanted
+    return LocalEngine(adapters, slots_of(hosts), report, notice, clock, None, store_tag, limits)
 
 
 def threaded_engine(wanted: Wanted) -> Engine:
     """One thread per kind over the local one; here every task is a kind of its own, or few would run at once."""
 
-    def make(report: Report, on_stall: OnStall) -> Engine:
-        return local_engine(wanted._replace(report=report, on_stall=on_stall))
+    def make(report: Report, notice: Notice) -> Engine:
+        return local_engine(wanted._replace(report=report, notice=notice))
 
-    return KindThreads(make, wanted.report, wanted.on_stall)
+    return KindThreads(make, wanted.report, wanted.notice)
 
 
 def on_ray(
@@ -77,7 +75,7 @@ def on_ray(
         from penstock.engine.ray import Cluster, RayEngine
         from tools.ray_cluster import ray_cluster
 
-        adapters, hosts, report, on_stall, clock, store_tag, limits = wanted
+        adapters, hosts, report, notice, clock, store_tag, limits = wanted
 
         async def secret() -> bytes:
             return store_tag.encode()
@@ -94,7 +92,7 @@ def on_ray(
         there = {host.name: remote(host) for host in hosts if is_elsewhere(host)}
         engine = EngineSettings(type="ray", address=real.address, **settings)
         cluster = Cluster(engine, there, secret, {}, check_every_s, look_s, real.spawn)
-        return RayEngine(cluster, adapters, slots_of(hosts), report, on_stall, clock, None, store_tag, limits)
+        return RayEngine(cluster, adapters, slots_of(hosts), report, notice, clock, None, store_tag, limits)
 
     return make
 
@@ -154,7 +152,7 @@ class Rig:
         self._news = asyncio.Event()
         self.adapters = {host.name: adapter_for(host, self.clock) for host in hosts}
         self.engine = make(
-            Wanted(self.adapters, hosts, self._report, self._on_stall, self.clock, self.tag, limits)
+            Wanted(self.adapters, hosts, self._report, self._notice, self.clock, self.tag, limits)
         )
 
     async def __aenter__(self) -> Rig:
@@ -234,7 +232,9 @@ class Rig:
             self.reports.setdefault((job.task, job.attempt), []).append(outcome)
         self._news.set()
 
-    def _on_stall(self, stall: Stall) -> None:
+    def _notice(self, stall: Stall | Delay) -> None:
+        if isinstance(stall, Delay):
+            return
         self.stalls.append(stall)
         self._news.set()
 

@@ -24,6 +24,7 @@ from penstock.scheduling.messages import (
     AllChange,
     Begin,
     Decision,
+    Delay,
     End,
     GateChange,
     HostChange,
@@ -421,6 +422,47 @@ async def test_an_attempt_that_began_late_has_started_then(store: Store, at_once
         (T0 + 3.5, 2, "surtr"),
     ]
     assert [event.data for event in began] == [{"since": T0 + 1}, {"since": T0 + 3}]
+
+
+DELAYED: list[Decision] = [
+    start("t"),
+    Delay("t", 1, "surtr", T0 + 2, T0 + 1),
+    Begin("t", 1, "surtr", T0 + 3, T0 + 1),
+    Requeue("t", 1, T0 + 4, T0 + 4, 1, 0, Verdict.TEMPORARY, "busy"),
+    start("t", 2, T0 + 5),
+    Delay("t", 2, "surtr", T0 + 6, T0 + 5),
+]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, len(DELAYED)])
+async def test_an_attempt_that_has_not_begun_has_no_start(store: Store, at_once: int) -> None:
+    """Whichever of its decisions are written together; its slot is taken, and it is no attempt before it begins."""
+    await store.submit([Task("count", id="t", queued_at=T0)])
+    seen = await store.now(T0)
+    await asyncio.gather(*(store.record(DELAYED[n : n + at_once]) for n in range(0, len(DELAYED), at_once)))
+    record = await store.get("t")
+    assert record is not None
+    assert (record.state, record.host, record.started_at, record.is_delayed) == (
+        State.RUNNING,
+        "surtr",
+        None,
+        True,
+    )
+    assert [(a.number, a.started_at) for a in await store.attempts("t")] == [(1, T0 + 3)]
+    history = await store.history(task="t")
+    assert [(a.number, a.started_at) for a in history.attempts] == [(1, T0 + 3)]
+    assert [a.number for a in history.others] == [1, 2], "who waits for a slot is told who has it"
+    for now in (await store.now(T0 + 7), await store.now(T0 + 7, seen)):
+        assert [(one.attempt, one.started_at) for one in now.running] == [(2, None)]
+        assert now.reasons() == {"worker:surtr": 1}
+        assert now.snapshot.delayed == {"surtr": 1}
+    snapshot = await store.snapshot(T0 + 7)
+    assert (snapshot.running, snapshot.delayed) == ({("surtr", "default"): 1}, {"surtr": 1})
+
+    await store.record([Begin("t", 2, "surtr", T0 + 8, T0 + 5)])
+    assert [(one.attempt, one.started_at) for one in (await store.now(T0 + 9, now)).running] == [(2, T0 + 8)]
+    assert (await store.snapshot(T0 + 9)).delayed == {}
+    assert [a.started_at for a in await store.attempts("t")] == [T0 + 3, T0 + 8]
 
 
 async def test_a_requeued_task_waits_for_its_time(store: Store) -> None:

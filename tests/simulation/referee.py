@@ -132,12 +132,26 @@ class Referee:
         self.check_limits(row, self.hosts[d.host])
         self.started.append((d.task, d.host))
 
-    def on_begin(self, d: m.Begin) -> None:
+    def on_delay(self, d: m.Delay) -> None:
         row = self.running[d.task]
         assert (row.attempts, row.host, row.started_at) == (d.attempt, d.host, d.since)
-        assert d.since < d.at <= self.now
+        assert d.since <= d.at == self.now
+        row.started_at = None
+
+    def on_begin(self, d: m.Begin) -> None:
+        row = self.running[d.task]
+        assert (row.attempts, row.host) == (d.attempt, d.host)
+        if row.started_at is None:
+            assert self.attempts[d.task, d.attempt].started_at <= d.at <= self.now
+        else:
+            assert row.started_at == d.since < d.at <= self.now
         row.started_at = d.at
         self.attempts[d.task, d.attempt] = replace(self.attempts[d.task, d.attempt], started_at=d.at)
+
+    def begun(self) -> list[Attempt]:
+        """The attempts, without those that have yet to begin."""
+        delayed = {(task, row.attempts) for task, row in self.running.items() if row.started_at is None}
+        return [attempt for key, attempt in self.attempts.items() if key not in delayed]
 
     def on_adopt(self, d: m.Adopt) -> None:
         row = self.running[d.task]
@@ -488,7 +502,7 @@ class Referee:
     def history(self, tasks: Iterable[str]) -> History:
         return History(
             records=[self.rows[t].record() for t in tasks],
-            attempts=list(self.attempts.values()),
+            attempts=self.begun(),
             others=list(self.attempts.values()),
             dependencies={t: row.record() for t, row in self.rows.items()},
             routes=self.routes,

@@ -110,7 +110,7 @@ def explained(world: harness.World) -> dict[str, tuple[Wait, ...]]:
     referee = world.referee
     history = History(
         records=[row.record() for row in referee.rows.values()],
-        attempts=list(referee.attempts.values()),
+        attempts=referee.begun(),
         others=(),
         dependencies={task: row.record() for task, row in referee.rows.items()},
         routes=referee.routes,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.model import Attempt, Gate, Host, State, Task, TimedOutcome, Verdict, Wait
 from penstock.scheduling import messages as m
+from penstock.scheduling.begins import NO_WORKER
 from tests.simulation.words import check_words
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Truth:
         self.all_paused = False
         self.paused: set[tuple[str, str]] = set()  # ("lane" | "host", name)
         self.opens_after = sorted({h.fallback.after_s for h in self.referee.plant.hosts if h.fallback})
+        self.delayed: set[str] = set()  # started, and not begun
         self.unseen: set[str] = set()  # in the store, and no dispatcher has taken them in
         self.shapes: dict[tuple[object, ...], int] = {}  # tasks of one shape wait for the same
         self.shape_of: dict[str, int] = {}
@@ -93,9 +95,12 @@ class Truth:
         self.limited_until: dict[str, float] = {}
         self.starts: dict[str, list[list[float]]] = defaultdict(list)  # host -> [at, tokens]
         self.timed: set[str] = set()  # whose end was heard of late, in this step
+        self.hired: set[str] = set()  # who had a worker late, in this step
 
     def gone(self) -> None:
         self.alive = False
+        for task in self.delayed:  # whoever comes may find that it has begun, or that nobody has it
+            self._note(task, self.referee.now, UNHEARD)
 
     # ---- what happens
 
@@ -103,6 +108,7 @@ class Truth:
         """Before the scheduler's decisions are folded in: outcomes count for attempts that run."""
         self.taken_in = True
         self.timed.clear()
+        self.hired = {e.task for e in events if isinstance(e, m.Began) and e.detail == NO_WORKER}
         over: set[str] = set()
         for event in events:
             match event:
@@ -149,10 +155,16 @@ class Truth:
                 case m.Start(task, _, host, at=at):
                     self._note(task, at, None)
                     self.starts[host].append([at, _tokens(self.referee.rows[task].task)])
+                case m.Delay(task, _, host, _, since):
+                    self._note(task, since, Answer(frozenset({f"worker:{host}"})))
+                    self.delayed.add(task)
+                case m.Begin(task, at=at) if task in self.delayed:
+                    self._note(task, at, None)
+                    self.delayed.discard(task)
                 case m.Begin(task, _, host, at, since):
                     late = AWAY if self.away or self.back_at > since else LATE
-                    if task in self.timed:
-                        late = Answer(late.reasons | {f"slots:{host}"})
+                    if task in self.timed or task in self.hired:
+                        late = Answer(late.reasons | {f"worker:{host}"})
                     self._note(task, since, late)
                     self._note(task, at, None)
                 case m.End(task, attempt, at=at) if attempt and at < now:

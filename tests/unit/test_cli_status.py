@@ -37,8 +37,22 @@ def test_status_json_of_a_new_store(cli: Cli) -> None:
     """C5: exactly this shape."""
     assert cli.good("status", "--json").json == {
         "hosts": {
-            "small": {"active": 0, "available_slots": 2, "slots": 2, "queued": 0, "state": "up"},
-            "large": {"active": 0, "available_slots": 1, "slots": 1, "queued": 0, "state": "up"},
+            "small": {
+                "active": 0,
+                "available_slots": 2,
+                "slots": 2,
+                "queued": 0,
+                "delayed": 0,
+                "state": "up",
+            },
+            "large": {
+                "active": 0,
+                "available_slots": 1,
+                "slots": 1,
+                "queued": 0,
+                "delayed": 0,
+                "state": "up",
+            },
         },
         "lanes": {
             "fast": {"running": 0, "queued": 0, "max_running": 3, "paused": False},
@@ -87,8 +101,8 @@ def test_status_with_a_dispatcher_at_work() -> None:
     )
     assert status_record(plant, snapshot) == {
         "hosts": {
-            "a": {"active": 3, "available_slots": 1, "slots": 4, "queued": 5, "state": "up"},
-            "b": {"active": 1, "available_slots": 2, "slots": 3, "queued": 5, "state": "down"},
+            "a": {"active": 3, "available_slots": 1, "slots": 4, "queued": 5, "delayed": 0, "state": "up"},
+            "b": {"active": 1, "available_slots": 2, "slots": 3, "queued": 5, "delayed": 0, "state": "down"},
         },
         "lanes": {
             "default": {"running": 2, "queued": 0, "max_running": None, "paused": False},

@@ -15,7 +15,7 @@ from penstock.config import Config, parse
 from penstock.diagnosis.history import Owner, left_behind
 from penstock.diagnosis.waits import Explainer
 from penstock.dispatcher.loop import Dispatcher
-from penstock.engine.base import Engine, Key, MakeEngine, Report
+from penstock.engine.base import Delay, Engine, Key, MakeEngine, Notice, Report
 from penstock.engine.kinds import thread_per_kind
 from penstock.hosts.base import Health, Job
 from penstock.model import OnCrash, Outcome, State, Task, Verdict
@@ -75,9 +75,10 @@ class FarEngine:
 
     detaches = True
 
-    def __init__(self, cluster: Cluster, report: Report) -> None:
+    def __init__(self, cluster: Cluster, report: Report, notice: Notice) -> None:
         self._cluster = cluster
         self._report = report
+        self._notice = notice
         self._near: dict[Key, Job] = {}
         self._waiting: dict[Key, Job] = {}
 
@@ -129,6 +130,19 @@ class FarEngine:
             self._report([(job, stopped)])
         elif (task, attempt) in self._cluster.live:
             self._cluster.end(task, stopped, attempt)
+
+    def delay(self) -> None:
+        """Say of what waits for a worker that it does."""
+        for key in self._waiting:
+            self._notice(Delay(*key))
+
+    def has_room(self, at: float) -> None:
+        for key in list(self._waiting):
+            self._cluster.jobs[key] = self._waiting.pop(key)
+            self.tell_begun(key, at)
+
+    def tell_begun(self, key: Key, at: float) -> None:
+        self._notice(Delay(*key, at))
 
     def end_near(self, task: str) -> None:
         self._report([(self._near.pop((task, 1)), DONE)])
@@ -209,8 +223,8 @@ async def staged(
         store._database.elects = True  # type: ignore[attr-defined] # as a store of several machines says
     made: list[FarEngine] = []
 
-    def make(report: Report, on_stall: object) -> Engine:
-        made.append(FarEngine(cluster, report))
+    def make(report: Report, notice: Notice) -> Engine:
+        made.append(FarEngine(cluster, report, notice))
         return made[0]
 
     make_engine: MakeEngine = thread_per_kind(make) if threads else make

@@ -102,6 +102,7 @@ def test_every_reason_has_an_end_and_a_remedy() -> None:
         ("gate:cpu", "gates.cpu.max above 90"),
         ("gate:gone", "gates.gone"),
         ("rate:a", "hosts.a.rate"),
+        ("worker:a", "hosts.a.ray"),
         ("paused", "`penstock resume`"),
         ("store-down", "a store that can be written"),
         ("dispatcher-down", "`penstock work`"),

@@ -50,9 +50,9 @@ def saving(root: Path) -> MakeEngine:
     """The config and the store lie in the root."""
 
     def make(wanted: Wanted) -> Engine:
-        adapters, hosts, report, on_stall, clock, tag, limits = wanted
+        adapters, hosts, report, notice, clock, tag, limits = wanted
         outputs = Outputs(OutputRules(config_in(root)))
-        return LocalEngine(adapters, slots_of(hosts), report, on_stall, clock, None, tag, limits, outputs)
+        return LocalEngine(adapters, slots_of(hosts), report, notice, clock, None, tag, limits, outputs)
 
     return make
 

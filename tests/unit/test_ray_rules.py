@@ -16,7 +16,7 @@ import pytest
 from penstock.clock import SystemClock
 from penstock.config.engine import EngineSettings
 from penstock.engine import ray as ray_engine
-from penstock.engine.base import Report
+from penstock.engine.base import Delay, Notice, Report, Stall
 from penstock.engine.cluster import link, news, pool
 from penstock.engine.cluster.crew import Hand
 from penstock.engine.cluster.driver_letters import Joined, Node
@@ -158,6 +158,7 @@ class Rig:
         self.engine = engine
         self.ended: dict[str, Outcome] = {}
         self.times: dict[str, tuple[float | None, float | None]] = {}  # where they are told
+        self.notices: list[Delay] = []
 
     def start(self, *tasks: str, host: str = "tools") -> None:
         self.engine.start([job(task, host) for task in tasks])
@@ -170,6 +171,11 @@ class Rig:
         """Let what has ended be reported."""
         for _ in range(5):
             await asyncio.sleep(0)
+
+    def noticed(self, notice: Stall | Delay) -> None:
+        assert isinstance(notice, Delay)
+        self.notices.append(notice)
+        self.driver.changed.set()
 
     def reported(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
         for one, outcome in ended:
@@ -192,7 +198,12 @@ def worker(name: str, host: str = "tools") -> str:
 HOSTS = (Host("tools", "python", 4), Host("gpu", "python", 4, ray=RayNodes({"GPU": 1.0})))
 
 
-def engine_of(driver: StandIn, report: Report = lambda ended: None, **settings: Any) -> RayEngine:
+def engine_of(
+    driver: StandIn,
+    report: Report = lambda ended: None,
+    notice: Notice = lambda notice: None,
+    **settings: Any,
+) -> RayEngine:
     there = {host.name: remote_host(host, "penstock.hosts.python:make") for host in HOSTS}
 
     async def secret() -> bytes:
@@ -200,13 +211,15 @@ def engine_of(driver: StandIn, report: Report = lambda ended: None, **settings: 
 
     look_s = settings.pop("look_s", PATIENCE_S)
     cluster = Cluster(EngineSettings(type="ray", **settings), there, secret, {}, 10.0, look_s, driver.spawn)
-    return RayEngine(cluster, {}, {}, report, lambda stall: None, SystemClock(), None, "tag")
+    return RayEngine(cluster, {}, {}, report, notice, SystemClock(), None, "tag")
 
 
 @asynccontextmanager
 async def opened(driver: StandIn, **settings: Any) -> AsyncIterator[Rig]:
     rig: Rig
-    engine = engine_of(driver, lambda ended: rig.reported(ended), **settings)
+    engine = engine_of(
+        driver, lambda ended: rig.reported(ended), lambda notice: rig.noticed(notice), **settings
+    )
     rig = Rig(driver, engine)
     await engine.open(1)
     try:
@@ -282,26 +295,40 @@ async def test_what_is_adopted_began_and_ended_when_its_worker_says() -> None:
         began_at, ended_at = rig.times["runs"]
         assert before - 5.01 <= (began_at or 0) <= after - 4.99
         assert ended_at is None, "it ended when that was heard"
+        told = {one.task: one.began_at for one in rig.notices}
+        assert told == {task: began for task, (began, _) in rig.times.items()}, "also while it runs"
 
 
-async def test_what_waited_for_a_worker_began_when_it_had_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_waits_for_a_worker_is_told_until_it_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, and once more when it begins. What has its worker at once is told nothing of."""
+    monkeypatch.setattr(pool, "LATE_S", 0.05)
     driver = StandIn(PLAIN)
     clock = SystemClock()
-    async with opened(driver) as rig:
+    async with opened(driver, start_s=1.0) as rig:
         await rig.engine.adopt([])
-        rig.start("at once")
+        rig.start("first")
         await driver.until(lambda: driver.runs)
-        driver.end("at once")
-        await rig.outcome("at once")
-        monkeypatch.setattr(pool, "LATE_S", 0.0)
+        driver.end("first")
+        await rig.outcome("first")
+        rig.start("at once")
+        await driver.until(lambda: len(driver.runs) == 2)
+        rig.notices.clear()  # hiring the first may have taken long
+        driver.has_room = False
+        rig.start("late", "stopped", "lost")
+        await driver.until(lambda: len(rig.notices) == 3)
+        assert rig.notices == [Delay(task, 1) for task in ("late", "stopped", "lost")]
+        rig.engine.stop("stopped", 1)
+        await rig.outcome("stopped")
         before = clock.now()
-        rig.start("late", "later")
-        await driver.until(lambda: len(driver.runs) == 3)
-        driver.end("later")
-        await rig.outcome("later")
-        began_at, ended_at = rig.times["later"]
-        assert before - 0.01 <= (began_at or 0) <= clock.now() + 0.01
-        assert ended_at is None
+        driver.end("at once")
+        await driver.until(lambda: ("late", 1) in driver.runs)
+        assert [(one.task, one.attempt) for one in rig.notices[3:]] == [("late", 1)]
+        assert before - 0.01 <= (rig.notices[3].began_at or 0) <= clock.now() + 0.01
+        assert (await rig.outcome("lost")).verdict is Verdict.HOST
+        driver.end("late")
+        assert await rig.outcome("late") == DONE
+        assert rig.times == {}
+        assert len(rig.notices) == 4
 
 
 async def test_hosts_are_down_until_the_cluster_is_reached() -> None:

@@ -61,7 +61,7 @@ def test_it_began_when_it_did() -> None:
     (begin,) = [d for d in decisions if isinstance(d, m.Begin)]
     assert begin == m.Begin("a", 1, "h", 22.0, 10.0)
     (wait,) = [d for d in decisions if isinstance(d, m.WaitChange) and d.at == 10.0]
-    assert (wait.reason, wait.detail) == ("slots:h", NO_WORKER)
+    assert (wait.reason, wait.detail) == ("worker:h", NO_WORKER)
     assert [d.at for d in decisions if isinstance(d, m.Move)] == [10.0, 22.0]
     assert [d.at for d in decisions if isinstance(d, m.End)] == [30.0]
     assert scheduler.statistics().hosts["h"].mean_s == 8.0
@@ -79,7 +79,7 @@ def test_all_that_wait_so_wait_in_one_class() -> None:
     for task, at in begins.items():
         told += scheduler.apply(m.Finished(task, 1, TimedOutcome.of(DONE, at, 70.0)), 70.0)
     late = [d for d in told if isinstance(d, m.WaitChange) and d.detail == NO_WORKER]
-    assert [(d.at, d.reason) for d in late] == [(10.0, "slots:h")]
+    assert [(d.at, d.reason) for d in late] == [(10.0, "worker:h")]
     history = History(
         records=[
             TaskRecord(task, 1, State.DONE, 1, host="h", started_at=begins[i], ended_at=70.0)
@@ -96,9 +96,9 @@ def test_all_that_wait_so_wait_in_one_class() -> None:
     explainer = Explainer(history, 70.0)
     waits = {r.task.id: [(w.reason, w.start, w.end) for w in explainer.waits(r)] for r in history.records}
     assert waits == {
-        "a": [("slots:h", 10.0, 40.0), ("dispatcher-down", 40.0, 50.0)],
-        "b": [("slots:h", 20.0, 24.0)],
-        "c": [("slots:h", 60.0, 66.0)],
+        "a": [("worker:h", 10.0, 40.0), ("dispatcher-down", 40.0, 50.0)],
+        "b": [("worker:h", 20.0, 24.0)],
+        "c": [("worker:h", 60.0, 66.0)],
     }
 
 
@@ -129,13 +129,13 @@ def test_one_that_began_only_under_a_later_dispatcher_waited_for_its_worker_all_
     explainer = Explainer(history, 70.0)
     waits = [(w.reason, w.detail, w.start, w.end) for w in explainer.waits(record)]
     assert waits == [
-        ("slots:h", NO_WORKER, 10.0, 20.0),
+        ("worker:h", NO_WORKER, 10.0, 20.0),
         ("dispatcher-down", "no dispatcher was running", 20.0, 25.0),
-        ("slots:h", NO_WORKER, 25.0, 40.0),
+        ("worker:h", NO_WORKER, 25.0, 40.0),
         ("dispatcher-down", "no dispatcher was running", 40.0, 50.0),
-        ("slots:h", NO_WORKER, 50.0, 60.0),
+        ("worker:h", NO_WORKER, 50.0, 60.0),
     ]
-    assert explainer.seconds(record) == {"slots:h": 35.0, "dispatcher-down": 15.0}
+    assert explainer.seconds(record) == {"worker:h": 35.0, "dispatcher-down": 15.0}
 
 
 def test_however_many_begin_late_no_more_is_kept() -> None:
@@ -156,7 +156,10 @@ def test_however_many_begin_late_no_more_is_kept() -> None:
 
 def test_who_waited_for_a_worker_missed_no_room() -> None:
     """A host whose workers begin slowly is no dispatcher that leaves slots idle."""
-    waits = [Wait("slots:h", "held by 1 task of lane x (a)", 1.0, 4.0), Wait("slots:h", NO_WORKER, 4.0, 9.0)]
+    waits = [
+        Wait("slots:h", "held by 1 task of lane x (a)", 1.0, 4.0),
+        Wait("worker:h", NO_WORKER, 4.0, 9.0),
+    ]
     assert turns._eligible(waits, 9.0) == 9.0
     assert turns._eligible([waits[0], Wait("order", RECORDED_FIRST, 4.0, 9.0)], 9.0) == 9.0
     assert turns._eligible(waits[:1], 4.0) == 1.0

@@ -10,6 +10,7 @@ from penstock.diagnosis.history import Epoch, History, Owner, Rest
 from penstock.diagnosis.waits import Explainer
 from penstock.model import Attempt, Fallback, Host, Lane, Outcome, Plant, State, Task, TaskRecord, Verdict
 from penstock.scheduling import messages as m
+from penstock.scheduling.begins import NO_WORKER
 from penstock.scheduling.scheduler import Scheduler
 
 NOBODY = Owner(1, "here", "test")
@@ -244,3 +245,86 @@ def test_what_began_late_waited_until_then(away: float | None, back: float | Non
     waits = Explainer(history, 12.0).waits(record)
     assert [(w.reason, w.start, w.end) for w in waits] == [("order", 1.0, 2.0), (reason, 2.0, 9.0)]
     assert waits[-1].detail == "to be recorded"
+
+
+def told_of(told: list[m.Decision], record: TaskRecord, now: float) -> list[tuple[str, float, float]]:
+    attempts = [
+        Attempt(d.task, d.attempt, d.host, "default", d.at, 1, record.ended_at)
+        for d in told
+        if isinstance(d, m.Begin) and d.task == record.task.id
+    ]
+    history = History(
+        records=[record],
+        attempts=attempts,
+        others=(),
+        dependencies={},
+        routes=[d for d in told if isinstance(d, m.Route)],
+        moves=[d for d in told if isinstance(d, m.Move) and d.task == record.task.id],
+        stretches=[d for d in told if isinstance(d, m.WaitChange)],
+        epochs=[Epoch(1, NOBODY, 0.0, now)],
+    )
+    return [(w.reason, w.start, w.end) for w in Explainer(history, now).waits(record)]
+
+
+def test_what_has_no_worker_waits_for_one_as_long_as_it_has_none() -> None:
+    """It holds its slot, and runs when a worker has begun it; so long it has run to those who learn from it."""
+    scheduler = Scheduler(Plant((Host("h", "x", slots=1),)))
+    tasks = [Task("k", id=i, queued_at=1.0) for i in ("a", "b")]
+    told = scheduler.apply(m.Submitted(tasks), 1.0)
+    told += (late := scheduler.apply(m.Delayed("a", 1), 3.0))
+    assert of_type(late, m.Delay) == [m.Delay("a", 1, "h", 3.0, 1.0)]
+    assert scheduler.apply_all([m.Delayed("a", 1), m.Delayed("a", 2), m.Delayed("z", 1)], 4.0) == []
+    figures = scheduler.statistics()
+    assert (figures.hosts["h"].active, figures.waiting) == (1, {"slots": 1, "worker": 1})
+    record = TaskRecord(tasks[0], 1, State.RUNNING, 1, host="h")
+    assert told_of(told, record, 5.0) == [("worker:h", 1.0, 5.0)]
+
+    told += (begun := scheduler.apply(m.Began("a", 1, 6.0, NO_WORKER), 6.0))
+    assert of_type(begun, m.Begin) == [m.Begin("a", 1, "h", 6.0, 1.0)]
+    assert "worker" not in scheduler.statistics().waiting
+    told += scheduler.apply(m.Finished("a", 1, Outcome(Verdict.DONE)), 9.0)
+    assert scheduler.statistics().hosts["h"].mean_s == 3.0
+    record = replace(record, state=State.DONE, started_at=6.0, ended_at=9.0)
+    assert told_of(told, record, 9.0) == [("worker:h", 1.0, 6.0)]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        m.PutBack("a", 1, why="its node went"),
+        m.Finished("a", 1, Outcome(Verdict.HOST, error="no worker")),
+        m.Finished("a", 1, Outcome(Verdict.CANCELLED)),
+    ],
+)
+def test_what_never_had_a_worker_has_waited_for_it_to_the_end(event: m.Event) -> None:
+    scheduler = Scheduler(Plant((Host("h", "x", slots=1),)))
+    scheduler.apply(m.Submitted([Task("k", id="a", queued_at=1.0)]), 1.0)
+    scheduler.apply(m.Delayed("a", 1), 3.0)
+    over = scheduler.apply(event, 7.0)
+    assert of_type(over, m.Begin) == [m.Begin("a", 1, "h", 7.0, 1.0)]
+    assert over.index(of_type(over, m.Begin)[0]) < min(
+        over.index(d) for d in over if isinstance(d, m.Requeue | m.End)
+    )
+    assert not of_type(scheduler.apply(m.Began("a", 1, 8.0, NO_WORKER), 8.0), m.Begin)
+
+
+@pytest.mark.parametrize(("began_at", "is_told"), [(1.5, False), (4.0, True), (0.5, False)])
+def test_an_adopted_attempt_that_began_late_says_so_at_once(began_at: float, is_told: bool) -> None:
+    scheduler = Scheduler(Plant((Host("h", "x", slots=1),)))
+    record = TaskRecord(Task("k", id="a", queued_at=1.0), 1, State.RUNNING, 1, host="h", started_at=1.0)
+    scheduler.apply(m.Restored([record], adopted={("a", 1)}), 9.0)
+    told = scheduler.apply(m.Began("a", 1, began_at, NO_WORKER), 9.0)
+    assert of_type(told, m.Begin) == ([m.Begin("a", 1, "h", began_at, 1.0)] if is_told else [])
+
+
+def test_a_new_dispatcher_learns_when_what_had_no_worker_began() -> None:
+    """Of its worker. What none has is lost: it never ran, and waited until its dispatcher was gone."""
+    scheduler = Scheduler(Plant((Host("h", "x", slots=2),)))
+    records = [
+        TaskRecord(Task("k", id=id, queued_at=1.0), n, State.RUNNING, 1, host="h")
+        for n, id in enumerate(("found", "lost"), 1)
+    ]
+    told = scheduler.apply(m.Restored(records, crashed_at=5.0, adopted={("found", 1)}), 9.0)
+    assert of_type(told, m.Begin) == [m.Begin("lost", 1, "h", 5.0, 5.0)]
+    told = scheduler.apply(m.Began("found", 1, 4.0, NO_WORKER), 9.0)
+    assert of_type(told, m.Begin) == [m.Begin("found", 1, "h", 4.0, 9.0)]

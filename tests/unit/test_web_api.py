@@ -328,7 +328,14 @@ async def test_hosts_lanes_and_gates_stand_as_status_says(web: Web) -> None:
     (id,) = await web.submit({"kind": "long", "host": "large", "lane": "fast"})
     await web.running(id)
     hosts = (await web.get("/api/hosts"))["hosts"]
-    assert hosts["large"] == {"active": 1, "available_slots": 0, "slots": 1, "queued": 0, "state": "up"}
+    assert hosts["large"] == {
+        "active": 1,
+        "available_slots": 0,
+        "slots": 1,
+        "queued": 0,
+        "delayed": 0,
+        "state": "up",
+    }
     assert (await web.get("/api/lanes"))["lanes"]["fast"]["running"] == 1
     assert (await web.get("/api/gates"))["gates"]["calm"]["open"] is True
 

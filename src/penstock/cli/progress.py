@@ -192,7 +192,9 @@ def _what_runs(records: Sequence[TaskRecord], now: float) -> str:
     kinds = Counter(record.task.kind for record in records)
     text = ", ".join(kind if count == 1 else f"{kind} ×{count}" for kind, count in kinds.most_common())
     oldest = records[0]
-    return f"{text} · {oldest.task.id} for {seconds(now - (oldest.started_at or now))}"
+    if oldest.started_at is None:
+        return f"{text} · waits for a worker"
+    return f"{text} · {oldest.task.id} for {seconds(now - oldest.started_at)}"
 
 
 def _busiest(lanes: list[LaneCount], room: int) -> list[LaneCount]:

@@ -189,7 +189,7 @@ def _task_row(record: TaskRecord, stay: Stay, now: float) -> tuple[str, ...]:
 
     task = record.task
     goes_on_s = 0.0 if stay.since is None else max(0.0, now - stay.since)
-    is_queued = record.state == "queued"
+    is_queued = record.state == "queued" or record.is_delayed
     waited_s = stay.waited_s + (goes_on_s if is_queued else 0.0)
     ran_s = stay.ran_s + (0.0 if is_queued else goes_on_s)
     has_run = record.started_at is not None and not is_queued

@@ -41,12 +41,17 @@ async def _status(config: Config, as_json: bool) -> int:
 
 
 def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
+    from penstock.store.status import host_detail
+
     render.say(_who(record["dispatcher"]))
     for standby in record["standbys"]:
         render.say(f"standing by: {_named(standby)} since {render.moment(standby['since'])}")
-    running = sum(host["active"] for host in record["hosts"].values())
+    delayed = sum(host["delayed"] for host in record["hosts"].values())
+    running = sum(host["active"] for host in record["hosts"].values()) - delayed
+    waiting = f", {delayed} waiting for a worker" if delayed else ""
     ended = ", ".join(f"{count} {state}" for state, count in snapshot.ended.items())
-    render.say(f"{record['queue_depth']} queued, {running} running" + (f"; ended: {ended}" if ended else ""))
+    ended = f"; ended: {ended}" if ended else ""
+    render.say(f"{record['queue_depth']} queued, {running} running{waiting}{ended}")
     if record["interrupted"]:
         were = "1 task was" if record["interrupted"] == 1 else f"{record['interrupted']} tasks were"
         render.say(
@@ -63,7 +68,7 @@ def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
                 f"{host['active']}/{host['slots']}",
                 str(host["queued"]),
                 _usd(host),
-                _detail(name, snapshot),
+                host_detail(host, _detail(name, snapshot)),
             )
             for name, host in record["hosts"].items()
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from penstock.model import State, Task, TaskRecord
@@ -82,7 +83,7 @@ class Tally:
     def on_hosts(self) -> dict[str, list[TaskRecord]]:
         """What runs on each host, the oldest first."""
         hosts: dict[str, list[TaskRecord]] = defaultdict(list)
-        for record in sorted(self._running, key=lambda r: r.started_at or 0.0):
+        for record in sorted(self._running, key=lambda r: r.started_at or inf):
             hosts[record.host or ""].append(record)
         return hosts
 

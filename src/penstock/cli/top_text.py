@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
@@ -10,7 +11,7 @@ from rich.text import Text
 
 from penstock.cli import render
 from penstock.store.keys import known_as
-from penstock.store.status import status_record
+from penstock.store.status import host_detail, status_record
 
 if TYPE_CHECKING:
     from penstock.diagnosis.waits import Stay
@@ -42,7 +43,7 @@ def told(plant: Plant, now: Now, standbys: Sequence[Standby] = ()) -> dict[str, 
     alive = record["dispatcher"] is not None
     for name, host in record["hosts"].items():
         last = now.snapshot.hosts.get(name)
-        host["detail"] = "" if last is None else last.detail
+        host["detail"] = host_detail(host, "" if last is None else last.detail)
     return {
         **record,
         "paused": now.snapshot.paused,
@@ -82,8 +83,11 @@ def is_paused(record: Mapping[str, Any], host: str | None) -> bool:
 
 def who(record: Mapping[str, Any]) -> Text:
     """The line at the top: who dispatches, and the sum of it."""
-    running = len(record["running"])
+    delayed = sum(one["started_at"] is None for one in record["running"])
+    running = len(record["running"]) - delayed
     told = Text.assemble((f"{record['queue_depth']:,} queued", "bold"), ", ", (f"{running} running", "bold"))
+    if delayed:
+        told.append(f", {delayed} waiting for a worker", "bold")
     if record["paused"]:
         told.append("  everything is paused; p goes on", _BAD)
     dispatcher = record["dispatcher"]
@@ -127,7 +131,7 @@ def slots(active: int, all: int) -> Text:
 
 def running_rows(record: Mapping[str, Any], now: float) -> list[tuple[str, Sequence[Text]]]:
     """The longest first: whatever is stuck is seen."""
-    ordered = sorted(record["running"], key=lambda one: one["started_at"])
+    ordered = sorted(record["running"], key=lambda one: one["started_at"] or inf)
     return [
         (
             one["task"],
@@ -137,12 +141,16 @@ def running_rows(record: Mapping[str, Any], now: float) -> list[tuple[str, Seque
                 _short(one["kind"]),
                 _short(one["host"]),
                 _short(one["lane"]),
-                Text(_age(now - one["started_at"]), justify="right"),
+                Text(_runs_for(one["started_at"], now), justify="right"),
                 _short(one["name"] or ""),
             ),
         )
         for one in ordered
     ]
+
+
+def _runs_for(started_at: float | None, now: float) -> str:
+    return "no worker yet" if started_at is None else _age(now - started_at)
 
 
 def task_cells(of: str, record: TaskRecord, stay: Stay, now: float) -> Sequence[Text]:

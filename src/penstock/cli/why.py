@@ -124,6 +124,8 @@ def in_short(told: Why) -> str:
         return f"{task} has waited {waited}{comes}"
     if told.interrupted:
         return f"{task} was running on {record.host} when its dispatcher was lost; {_retold(waited, told)}"
+    if record.is_delayed:
+        return f"{task} has its slot on {record.host} and waits for a worker; it has waited {waited}"
     if state == "running":
         ran = render.seconds(told.ran_s or 0.0)
         comes = _comes(told.predicted_end, "ends")

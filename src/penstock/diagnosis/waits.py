@@ -30,6 +30,7 @@ REASONS = (
     "host-down",
     "rate:HOST",
     "slots:HOSTS",
+    "worker:HOST",
     "order",
     "dispatcher-down",
 )
@@ -177,7 +178,7 @@ class Explainer:
             for one in self._attempts[record.task.id]
         ]
         since = None
-        if record.state is State.QUEUED:
+        if record.state is State.QUEUED or record.is_delayed:
             since = queued.pop()[0] if queued and queued[-1][1] >= self._now else self._now
         elif record.state is State.RUNNING:
             since = record.started_at

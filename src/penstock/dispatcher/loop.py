@@ -43,15 +43,18 @@ from penstock.dispatcher.requests import Desk, OnTokens
 from penstock.dispatcher.steps import Steps
 from penstock.dispatcher.stopping import Stopping
 from penstock.dispatcher.unwritten import now_or, once
-from penstock.engine.base import MakeEngine, Stall
+from penstock.engine.base import Delay, MakeEngine, Stall
 from penstock.errors import DispatcherError
 from penstock.hosts.base import Job
 from penstock.hosts.own_door import Entrance
 from penstock.hosts.relay import Relay
 from penstock.model import OnStop, Outcome, Task, Verdict
+from penstock.scheduling.begins import NO_WORKER
 from penstock.scheduling.figures import Statistics
 from penstock.scheduling.messages import (
+    Began,
     Decision,
+    Delayed,
     Drain,
     End,
     Event,
@@ -91,7 +94,7 @@ class Dispatcher:
         self._owner = owner
         self.epoch: Epoch | None = None  # from when the store is ours
         self._clock = SystemClock()
-        self._engine = make_engine(self._report, self._on_stall)
+        self._engine = make_engine(self._report, self._notice)
         self._traces = traces
         self._doorway = doorway or Doorway()
         self.live = Hub(self._clock)  # what is heard of questions while they are answered
@@ -350,7 +353,16 @@ class Dispatcher:
             events_of(ended, self.task, self._calls.waiting, putting_back=putting_back, blocks=self._blocks)
         )
 
-    def _on_stall(self, stall: Stall) -> None:
+    def _notice(self, notice: Stall | Delay) -> None:
+        """What an engine tells of attempts that are not over."""
+        if isinstance(notice, Stall):
+            self._stalled(notice)
+        elif notice.began_at is None:
+            self._tell(Delayed(notice.task, notice.attempt))
+        else:
+            self._tell(Began(notice.task, notice.attempt, notice.began_at, NO_WORKER))
+
+    def _stalled(self, stall: Stall) -> None:
         data = {"host": stall.host, "seconds": stall.seconds, "stack": stall.stack}
         now = self._clock.now()
         self.story.stalled(Stalled(stall.host, stall.task, stall.attempt, now, stall.seconds, stall.over))

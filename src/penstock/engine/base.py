@@ -32,13 +32,23 @@ class Stall:
     over: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """An attempt that was started has nothing yet that would run it; told once more when it has, and since when."""
+
+    task: str
+    attempt: int
+    began_at: float | None = None
+
+
 Key: TypeAlias = tuple[str, int]  # an attempt: its task, and its number
 Ended: TypeAlias = Sequence[tuple[Job, Outcome]]
 Report: TypeAlias = Callable[[Ended], None]
+Notice: TypeAlias = Callable[[Stall | Delay], None]
 
 
 class Engine(Protocol):
-    """`report` and `on_stall` are called on the loop that opened the engine, never from another thread."""
+    """`report` and `notice` are called on the loop that opened the engine, never from another thread."""
 
     async def prepare(self) -> None:
         """Its dispatcher stands by: what takes long to begin, and is nothing to others, begins. May be left out."""
@@ -101,4 +111,4 @@ class Engine(Protocol):
         """Ask a host how it is; what its adapter raises comes through."""
 
 
-MakeEngine: TypeAlias = Callable[[Report, Callable[[Stall], None]], Engine]
+MakeEngine: TypeAlias = Callable[[Report, Notice], Engine]

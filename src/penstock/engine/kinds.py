@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 
-from penstock.engine.base import Engine, Key, MakeEngine, Report, Stall
+from penstock.engine.base import Engine, Key, MakeEngine, Notice, Report
 from penstock.engine.outcomes import stopped
 from penstock.hosts.base import Health, Job
 from penstock.model import CALL_KINDS, Outcome
@@ -24,8 +24,8 @@ from penstock.model import CALL_KINDS, Outcome
 class KindThreads:
     """An engine over another: `make` makes the one that runs the attempts."""
 
-    def __init__(self, make: MakeEngine, report: Report, on_stall: Callable[[Stall], None]) -> None:
-        self._engine = make(self._ended, on_stall)
+    def __init__(self, make: MakeEngine, report: Report, notice: Notice) -> None:
+        self._engine = make(self._ended, notice)
         self._report = report
         self._threads: dict[str, _KindThread] = {}
         self._waiting: dict[
@@ -191,7 +191,7 @@ class _KindThread:
 def thread_per_kind(make: MakeEngine) -> MakeEngine:
     """The same engine, with one thread per kind over it."""
 
-    def made(report: Report, on_stall: Callable[[Stall], None]) -> Engine:
-        return KindThreads(make, report, on_stall)
+    def made(report: Report, notice: Notice) -> Engine:
+        return KindThreads(make, report, notice)
 
     return made

@@ -13,14 +13,14 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeGuard, assert_never
 
 from penstock.clock import Clock
 from penstock.engine.attempts import Place, Reason, Run
-from penstock.engine.base import Key, Report, Stall
+from penstock.engine.base import Key, Notice, Report, Stall
 from penstock.engine.callables import Callables
 from penstock.engine.loops import HostLoop, OwnLoop
 from penstock.engine.outcomes import failure, stopped, timed_out
@@ -53,7 +53,7 @@ DEFAULT_LIMITS = EngineLimits()
 
 
 class LocalEngine:
-    """`report` and `on_stall` are called on the loop that opened the engine.
+    """`report` and `notice` are called on the loop that opened the engine.
 
     The engine opens and closes the adapters. `store_tag` marks the processes it starts, so that the next
     dispatcher of the same store finds what a killed one left: `trees.kill_orphans`.
@@ -64,7 +64,7 @@ class LocalEngine:
         adapters: Mapping[str, Adapter],
         slots: Mapping[str, int],
         report: Report,
-        on_stall: Callable[[Stall], None],
+        notice: Notice,
         clock: Clock,
         default_timeout_s: float | None,
         store_tag: str,
@@ -74,7 +74,7 @@ class LocalEngine:
         self._adapters = adapters
         self._slots = slots
         self._report = report
-        self._on_stall = on_stall
+        self._notice = notice
         self._clock = clock
         self._default_timeout_s = default_timeout_s
         self._tag = store_tag
@@ -328,7 +328,7 @@ class LocalEngine:
 
     def _pass_stall(self, stall: Stall) -> None:
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._on_stall, stall)
+            self._loop.call_soon_threadsafe(self._notice, stall)
 
 
 def _is_done(outcome: Outcome | None) -> TypeGuard[Outcome]:

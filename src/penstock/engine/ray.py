@@ -116,7 +116,7 @@ class RayEngine(LocalEngine):
         )
         for name, remote in cluster.hosts.items():
             self._pools[name] = WorkerPool(
-                remote, self._link, terms, self._finished, self._begun, self._on_stall
+                remote, self._link, terms, self._finished, self._begun, self._notice
             )
         self._changes = asyncio.Event()
         self._opened_at = self._loop.time()

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from penstock.lifecycle import LIVE, step
 from penstock.model import Backlog, OnCrash, State, Task, TaskRecord, Verdict
 from penstock.scheduling.agenda import Agenda
+from penstock.scheduling.begins import Begins
 from penstock.scheduling.capacity import HostState
 from penstock.scheduling.endings import INHERITED, Endings
 from penstock.scheduling.messages import (
+    Begin,
     Decision,
     GateChange,
     Move,
@@ -40,6 +42,7 @@ class Arrivals:
         agenda: Agenda,
         placer: Placer,
         queueing: Queueing,
+        begins: Begins,
         endings: Endings,
         out: list[Decision],
     ) -> None:
@@ -50,6 +53,7 @@ class Arrivals:
         self._agenda = agenda
         self._placer = placer
         self._queueing = queueing
+        self._begins = begins
         self._endings = endings
         self._out = out
         self._seq = 0
@@ -107,14 +111,20 @@ class Arrivals:
         self._seq = max(began, *last) if last else began
 
     def _let_in(self, entry: Entry, record: TaskRecord, event: Restored, now: float) -> None:
+        host = self._world.hosts.get(record.host or "") if record.state is State.RUNNING else None
+        is_adopted = host is not None and (entry.id, entry.attempt) in event.adopted
+        if (
+            record.is_delayed and not is_adopted
+        ):  # it never began, and has waited as long as somebody was there
+            died_at = _died_at(event, now)
+            self._out.append(Begin(entry.id, record.attempts, record.host or "", died_at, died_at))
         if record.task.on_crash is OnCrash.CANCEL:
             ran = record.attempts if record.state is State.RUNNING else None
             self._endings.end(
                 entry, "cancel", now, None, "the connection it was asked on is gone", attempt=ran
             )
         elif record.state is State.RUNNING:
-            host = self._world.hosts.get(record.host or "")
-            if host is not None and (entry.id, entry.attempt) in event.adopted:
+            if host is not None and is_adopted:
                 self._adopt(entry, record, host, now)
             else:
                 self._recover(entry, record, event, now)
@@ -163,10 +173,12 @@ class Arrivals:
         if record.task.after:
             self._roster.met[entry.id] = record.task.queued_at  # it never waited for them here
         self._placer.adopt(entry, host, min(record.started_at or now, now), now)
+        if record.is_delayed:  # or was, when that was last told: its worker knows
+            self._begins.goes_on_waiting(entry, host, now)
 
     def _recover(self, entry: Entry, record: TaskRecord, event: Restored, now: float) -> None:
         """It was running when its dispatcher died: again, or blocked if it must not run twice by itself."""
-        died_at = now if event.crashed_at is None else min(event.crashed_at, now)
+        died_at = _died_at(event, now)
         was = (
             "stopped" if event.stopped else "was lost"
         )  # dead, or only standing still: the store cannot tell
@@ -272,3 +284,7 @@ class Arrivals:
         key = route_key(task.kind, task.lane, task.host, task.model, task.needs)
         self._out.append(Route(key, shape.variants[0].id, now, shape.name))
         return shape
+
+
+def _died_at(event: Restored, now: float) -> float:
+    return now if event.crashed_at is None else min(event.crashed_at, now)

@@ -1,14 +1,15 @@
-"""Attempts that began later than they were decided: until then their tasks waited, and ran nowhere.
+"""Attempts that begin later than they were decided: until then their tasks wait, and run nowhere.
 
 Such a task is told as if it had moved for that time to a class of those that wait so: its wait is cut out like any
-other, and its room was taken from the first moment on. There is one such class for each reason and detail. It waits
+other, and its room is taken from the first moment on. There is one such class for each reason and detail. It waits
 for ever, and a task is in it only between its two moves: however many begin late, no more than that is kept.
+Most are told when they begin; one that still has no worker is told while it waits.
 """
 
 from __future__ import annotations
 
 from penstock.scheduling.capacity import HostState
-from penstock.scheduling.messages import Began, Begin, Decision, Move, WaitChange
+from penstock.scheduling.messages import Began, Begin, Decision, Delay, Delayed, Move, WaitChange
 from penstock.scheduling.order import RUNNING, Entry
 from penstock.scheduling.reasons import STORE_DOWN
 from penstock.scheduling.roster import Roster
@@ -16,7 +17,7 @@ from penstock.scheduling.world import World
 
 LATE_S = 1.0  # what begins later than so long after it was decided has waited until then
 BEGAN = "it began"  # why its task moved for the second time
-NO_WORKER = "what was to run it had not begun"
+NO_WORKER = "no worker of the cluster had begun it yet"
 READ_FIRST = "its payload had to be read first"
 RECORDED_FIRST = "its start had to be recorded first"
 
@@ -28,24 +29,60 @@ class Begins:
         self._out = out
         self._classes: dict[tuple[str, str], int] = {}  # by reason and detail
 
+    def delayed(self, event: Delayed, now: float) -> None:
+        entry = self._roster.tasks.get(event.task)
+        if (
+            entry is None
+            or entry.status != RUNNING
+            or entry.attempt != event.attempt
+            or entry.id in self._roster.delayed
+        ):
+            return
+        assert entry.host is not None
+        since = entry.host.live[entry.id][2]
+        self.goes_on_waiting(entry, entry.host, since)
+        self._out.append(Delay(entry.id, entry.attempt, entry.host.name, now, since))
+
+    def goes_on_waiting(self, entry: Entry, host: HostState, since: float) -> None:
+        self._roster.delayed.add(entry.id)
+        self._out.append(Move(entry.id, since, self._class(worker_of(host), NO_WORKER), NO_WORKER))
+
     def began(self, event: Began, now: float) -> None:
         entry = self._roster.tasks.get(event.task)
-        if entry is not None and entry.status == RUNNING and entry.attempt == event.attempt:
-            assert entry.host is not None
-            world, since = self._world, entry.host.live[entry.id][2]
-            was_away = world.away is not None or world.back_at > since  # else it is only slow
-            reason = STORE_DOWN if was_away else "order"
-            self.late(entry, entry.host, min(event.at, now), reason, event.detail)
-
-    def late(self, entry: Entry, host: HostState, at: float, reason: str, detail: str) -> None:
-        needs, lane, since = host.live[entry.id]
-        if at <= since:
+        if entry is None or entry.status != RUNNING or entry.attempt != event.attempt:
             return
-        work_class = self._class(reason, detail)
+        host = entry.host
+        assert host is not None
+        at, since = min(event.at, now), host.live[entry.id][2]
+        if event.detail == NO_WORKER:
+            self.had_worker(entry, host, at)
+        else:
+            world = self._world
+            was_away = world.away is not None or world.back_at > since  # else it is only slow
+            self._late(entry, host, at, STORE_DOWN if was_away else "order", event.detail)
+
+    def had_worker(self, entry: Entry, host: HostState, at: float) -> None:
+        """From then on: where nobody was told that it waits, only if that is worth telling."""
+        if entry.id in self._roster.delayed or at - host.live[entry.id][2] > LATE_S:
+            self._late(entry, host, at, worker_of(host), NO_WORKER)
+
+    def never(self, entry: Entry, host: HostState, now: float) -> None:
+        """An attempt is over; if it never began its task has waited all that time."""
+        if entry.id in self._roster.delayed:
+            self._late(entry, host, now, worker_of(host), NO_WORKER)
+
+    def _late(self, entry: Entry, host: HostState, at: float, reason: str, detail: str) -> None:
+        needs, lane, since = host.live[entry.id]
+        waits = entry.id in self._roster.delayed
+        self._roster.delayed.discard(entry.id)
+        if at <= since and not waits:
+            return
+        if not waits:
+            self._out.append(Move(entry.id, since, self._class(reason, detail), detail))
         host.live[entry.id] = needs, lane, at
         home = entry.work_class or entry.shape.variants[0]
-        self._out.append(Move(entry.id, since, work_class, detail))
-        self._out.append(Move(entry.id, at, home.id, BEGAN))
+        # An adopted one may have begun before its dispatcher could say that it waits.
+        self._out.append(Move(entry.id, max(at, since), home.id, BEGAN))
         self._out.append(Begin(entry.id, entry.attempt, host.name, at, since))
 
     def _class(self, reason: str, detail: str) -> int:
@@ -56,3 +93,8 @@ class Begins:
             earliest = min(since for host in self._world.hosts.values() for _, _, since in host.live.values())
             self._out.append(WaitChange(known, earliest, reason, detail))
         return known
+
+
+def worker_of(host: HostState) -> str:
+    """The reason of a task that has its slots, and nothing that would run it."""
+    return f"worker:{host.name}"

@@ -49,6 +49,8 @@ def statistics_of(world: World, roster: Roster) -> Statistics:
                 waiting[word] = waiting.get(word, 0) + work_class.n
     running = sum(len(lane.live) for lane in world.lanes.values())
     ready = sum(queued.values())
+    if roster.delayed:
+        waiting["worker"] = len(roster.delayed)
     if roster.unmet:
         waiting["dependency"] = len(roster.unmet)
     if scheduled := len(roster.tasks) - running - ready - len(roster.unmet):

@@ -43,8 +43,15 @@ class Finished(NamedTuple):
     chance: float = 0.5
 
 
+class Delayed(NamedTuple):
+    """An attempt was decided and has not begun: what is to run it is not there yet."""
+
+    task: str
+    attempt: int
+
+
 class Began(NamedTuple):
-    """An attempt began only now, though it was decided before: what the store had to do first."""
+    """An attempt began only at `at`, though it was decided before: what had to be there first."""
 
     task: str
     attempt: int
@@ -144,6 +151,7 @@ Event: TypeAlias = (
     Submitted
     | Restored
     | Finished
+    | Delayed
     | Began
     | PutBack
     | CancelAsked
@@ -171,6 +179,16 @@ class Start(NamedTuple):
     lane: str
     work_class: int
     at: float
+
+
+class Delay(NamedTuple):
+    """This attempt was decided at `since` and has not begun: until its `Begin` the task waits."""
+
+    task: str
+    attempt: int
+    host: str
+    at: float
+    since: float
 
 
 class Begin(NamedTuple):
@@ -321,6 +339,7 @@ class Spend(NamedTuple):
 
 Decision: TypeAlias = (
     Start
+    | Delay
     | Begin
     | Adopt
     | Stop

@@ -6,7 +6,7 @@ Rule 5 of the rules of order, as far as tasks go; what the host learns from it i
 from __future__ import annotations
 
 from penstock.model import Outcome, RetryRule, TimedOutcome, Verdict
-from penstock.scheduling.begins import LATE_S, NO_WORKER, Begins
+from penstock.scheduling.begins import Begins
 from penstock.scheduling.capacity import OK, HostState
 from penstock.scheduling.endings import DONE, Endings
 from penstock.scheduling.experience import Experience
@@ -48,6 +48,8 @@ class Outcomes:
             return
         host = entry.host
         assert host is not None
+        if self._roster.delayed:
+            self._begins.never(entry, host, now)
         seconds = self._placer.vacate(host, task, entry.shape, now)
         self._experience.finished(entry, host, outcome, seconds, now)
         if outcome.verdict is Verdict.DONE:
@@ -72,13 +74,13 @@ class Outcomes:
         if entry is not None and entry.status == RUNNING and entry.attempt == event.attempt:
             host = entry.host
             assert host is not None
-            began_at = outcome.began_at
-            if began_at is not None and began_at - host.live[task][2] > LATE_S:
-                self._begins.late(entry, host, min(began_at, now), f"slots:{host.name}", NO_WORKER)
-                place = len(self._out)
+            if outcome.began_at is not None:
+                self._begins.had_worker(entry, host, min(outcome.began_at, now))
             needs, lane, since = host.live[task]
             if outcome.ended_at is not None:  # by the clock of nobody who would let it end before it began
                 ended_at = min(max(since, outcome.ended_at), now)
+            self._begins.never(entry, host, ended_at)
+            place, since = len(self._out), host.live[task][2]
             host.live[task] = needs, lane, since + now - ended_at  # so long it has run, when it is over now
         self.finished(event._replace(outcome=outcome.plain()), now, ended_at)
         for i in range(place, len(self._out)):
@@ -93,6 +95,7 @@ class Outcomes:
             return
         host = entry.host
         assert host is not None
+        self._begins.never(entry, host, now)
         seconds = self._placer.vacate(host, entry.id, entry.shape, now)
         self._experience.put_back(entry, host, event.cost_usd, seconds, now)
         entry.host = None

@@ -15,6 +15,7 @@ class Roster:
         self.not_before: dict[str, float] = {}
         self.deadlines: dict[str, float] = {}
         self.stopping: dict[str, str] = {}  # running tasks that were asked to end, and why
+        self.delayed: set[str] = set()  # running tasks whose attempts have not begun
         self.met: dict[str, float] = {}  # when the last task that a live one waits after was done
         self.parted: dict[str, float] = {}  # the same of those that ended in this step
 

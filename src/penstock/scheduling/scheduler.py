@@ -30,6 +30,7 @@ from penstock.scheduling.messages import (
     Began,
     CancelAsked,
     Decision,
+    Delayed,
     Drain,
     Event,
     Finished,
@@ -74,8 +75,8 @@ class Scheduler:
         self._placer = placer = Placer(agenda, conditions, room, reasons, aging_s, out)
         self._queueing = queueing = Queueing(world, roster, agenda, timers, out)
         self._endings = endings = Endings(roster, agenda, queueing, out)
-        arrivals = Arrivals(world, roster, agenda, placer, queueing, endings, out)
         begins = Begins(world, roster, out)
+        arrivals = Arrivals(world, roster, agenda, placer, queueing, begins, endings, out)
         experience = Experience(conditions, out)
         outcomes = Outcomes(plant.retry, roster, placer, experience, endings, begins, out)
         self._now = 0.0
@@ -85,6 +86,7 @@ class Scheduler:
             Restored: arrivals.restored,
             RetryAsked: arrivals.retry_asked,
             Finished: outcomes.finished,
+            Delayed: begins.delayed,
             Began: begins.began,
             PutBack: outcomes.put_back,
             CancelAsked: endings.cancel_asked,

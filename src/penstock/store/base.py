@@ -202,6 +202,7 @@ class Snapshot:
     spent: Mapping[tuple[str, str], float] = field(
         default_factory=dict
     )  # (host, lane) -> USD in the day of `at`
+    delayed: Mapping[str, int] = field(default_factory=dict)  # host -> attempts of `running` yet to begin
 
 
 class Spending(NamedTuple):

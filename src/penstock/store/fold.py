@@ -17,6 +17,7 @@ from penstock.scheduling.messages import (
     AllChange,
     Begin,
     Decision,
+    Delay,
     End,
     GateChange,
     HostChange,
@@ -62,7 +63,7 @@ class Fold:
         self.tasks: dict[str, list[Any]] = {}
         self.attempts: list[list[Any]] = []
         self.attempt_ends: list[Any] = []  # flat
-        self.begins: list[tuple[Any, ...]] = []  # task, number, started_at: of attempts that began late
+        self.begins: dict[tuple[str, int], float | None] = {}  # when attempts began late; None: not yet
         self.events: list[Any] = []  # flat
         self.routes: list[tuple[Any, ...]] = []
         self.moves: list[tuple[Any, ...]] = []
@@ -287,13 +288,19 @@ class Fold:
         task, attempt, host, at = decision
         self._event(at, "adopted", task, attempt, host, None)
 
+    def _delay(self, decision: Delay) -> None:
+        task, attempt, host, at, since = decision
+        self.begins[task, attempt] = None
+        self._event(at, "delayed", task, attempt, host, {"since": since})
+
     def _begin(self, decision: Begin) -> None:
         task, attempt, host, at, since = decision
         begun = self._open.get(task)
         if begun is not None and begun[1] == attempt:
             begun[4] = self.tasks[task][STARTED_AT] = at
+            self.begins.pop((task, attempt), None)
         else:
-            self.begins.append((task, attempt, at))
+            self.begins[task, attempt] = at
         self._event(at, "began", task, attempt, host, {"since": since})
 
     def _stop(self, decision: Stop) -> None:
@@ -355,6 +362,7 @@ class Fold:
 
 _OTHERS: Mapping[type[Decision], Callable[[Fold, Any], None]] = {
     Adopt: Fold._adopt,
+    Delay: Fold._delay,
     Begin: Fold._begin,
     Requeue: Fold._requeue,
     Revive: Fold._revive,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any, NamedTuple
 
 from penstock.model import State
@@ -35,6 +37,8 @@ def read_now(session: Session, at: float, ownership: Ownership, seen: Now | None
         queued = _queued_since(session, seen, since)
     running = _running(session, seen)
     snapshot = snapshot_of(session, at, ownership, _by_route(queued), _by_place(running))
+    delayed = Counter(one.host for one in running if one.started_at is None)
+    snapshot = replace(snapshot, delayed=delayed)
     requeued = since.requeued or seen is None or seen.held.requeued
     held = _held(session, at, requeued or any(key.tied for key in queued), seen)
     ended, ended_since = _ended(session, at, event, seen)
@@ -112,7 +116,7 @@ def _running(session: Session, seen: Now | None) -> tuple[Running, ...]:
         label = labels.get(id)
         name = known_as(key) if key is not None else None if label is None else str(label)
         known[id] = Running(id, attempt, host, name, kind, lane, priority, run, started_at, units_of(needs))
-    return tuple(sorted(known.values(), key=lambda one: (one.started_at, one.task)))
+    return tuple(sorted(known.values(), key=lambda one: (one.started_at or inf, one.task)))
 
 
 def _by_route(queued: Mapping[QueuedKey, int]) -> dict[str, int]:

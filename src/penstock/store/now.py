@@ -31,7 +31,7 @@ class Running(NamedTuple):
     lane: str
     priority: int
     run: str
-    started_at: float
+    started_at: float | None  # None: it has not begun, and waits for a worker
     needs: Mapping[str, float] | None  # units; None is one slot
 
 
@@ -91,9 +91,9 @@ class Now:
         return _summed((key.priority, count) for key, count in self.queued.items())
 
     def reasons(self) -> dict[str, int]:
-        """What the queue waits for: reason -> tasks, the most first."""
+        """What the queue waits for, and attempts that have yet to begin: reason -> tasks, the most first."""
         routes = _summed((key.route, count) for key, count in self.queued.items())
-        counts: Counter[str] = Counter()
+        counts = Counter(f"worker:{one.host}" for one in self.running if one.started_at is None)
         for route, count in routes.items():
             held = self.held.routes.get(route, HeldBack(0, 0))
             dependency = min(count, held.dependency)

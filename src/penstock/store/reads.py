@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock.model import Backlog, Task, TaskRecord
@@ -141,13 +142,16 @@ def read_spending(session: Session, day: int) -> list[Spending]:
 def read_snapshot(session: Session, at: float, ownership: Ownership) -> Snapshot:
     queued: dict[str, int] = {}
     running: dict[tuple[str, str], int] = {}
-    for state, kind, lane, host, model, needs, ran_on, count in session.rows("live_counts"):
+    delayed: dict[str, int] = {}
+    for state, kind, lane, host, model, needs, ran_on, is_delayed, count in session.rows("live_counts"):
         if state == "queued":
             key = route_key(kind, lane, host, model, units_of(needs))
             queued[key] = queued.get(key, 0) + count
         else:
             running[ran_on, lane] = running.get((ran_on, lane), 0) + count
-    return snapshot_of(session, at, ownership, queued, running)
+            if is_delayed:
+                delayed[ran_on] = delayed.get(ran_on, 0) + count
+    return replace(snapshot_of(session, at, ownership, queued, running), delayed=delayed)
 
 
 def read_conditions(session: Session, at: float, ownership: Ownership) -> Snapshot:

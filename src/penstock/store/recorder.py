@@ -100,8 +100,9 @@ def _write_rest(session: Session, fold: Fold) -> None:
     if fold.attempt_ends:
         session.bulk("end_attempts", ATTEMPT_END_WIDTH, fold.attempt_ends)
     if fold.begins:
-        session.many("begin_tasks", fold.begins)
-        session.many("begin_attempts", fold.begins)
+        begins = [(*which, at) for which, at in fold.begins.items()]
+        session.many("begin_tasks", begins)
+        session.many("begin_attempts", [begin for begin in begins if begin[2] is not None])
     if fold.priorities:
         changed = list(chain.from_iterable(fold.priorities.items()))
         session.bulk("set_priorities", 2, changed)

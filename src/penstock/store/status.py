@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.model import Gate, Host, Plant
@@ -87,6 +87,13 @@ def status_record(plant: Plant, snapshot: Snapshot, standbys: Sequence[Standby] 
     }
 
 
+def host_detail(record: Mapping[str, Any], detail: str) -> str:
+    """Of a host, for people: what was last recorded of it, and what has its slots without running."""
+    delayed = record["delayed"]
+    waits = f"{delayed} of {record['active']} waiting for a worker of the cluster" if delayed else ""
+    return "; ".join(part for part in (waits, detail) if part)
+
+
 def _host_record(host: Host, snapshot: Snapshot, active: int, queued: int) -> dict[str, Any]:
     last = snapshot.hosts.get(host.name)
     # A dispatcher's slots are those of its time; the next one begins with the config's.
@@ -96,6 +103,7 @@ def _host_record(host: Host, snapshot: Snapshot, active: int, queued: int) -> di
         "available_slots": max(0, slots - active),
         "slots": slots,
         "queued": queued,
+        "delayed": snapshot.delayed.get(host.name, 0),
         "state": "up" if last is None else last.state,
     }
 

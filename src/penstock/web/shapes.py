@@ -341,6 +341,7 @@ class Status:
 class HostRecord:
     active: int
     available_slots: int
+    delayed: int  # of the active ones, those that have yet to begin: they wait for a worker of a cluster
     slots: int
     queued: int
     state: str

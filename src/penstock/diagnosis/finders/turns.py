@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from penstock.diagnosis.attempts import Lived
 from penstock.diagnosis.recording import Recording
 from penstock.model import Task, TaskRecord, Wait
-from penstock.scheduling.begins import NO_WORKER, READ_FIRST, RECORDED_FIRST
+from penstock.scheduling.begins import READ_FIRST, RECORDED_FIRST
 
 # Reasons that mean: it could have run, had there been room for it.
 _ELIGIBLE = ("slots", "order", "lane")
-_GIVEN = (NO_WORKER, READ_FIRST, RECORDED_FIRST)  # said of who had its room already
+_GIVEN = (READ_FIRST, RECORDED_FIRST)  # said of who had its room already
 _ROUNDING_S = 1e-3
 _SOME = 3
 _NEARLY_ALL = 0.8

@@ -31,6 +31,7 @@ WAITS = {
     "host-down": Look("h", "#b2182b", "#f0707f", "level", "red3"),
     "rate": Look("r", "#01796f", "#4fc0b5", "plus", "dark_cyan"),
     "slots": Look("s", "#4a7fb0", "#86b8e6", "rising-thin", "steel_blue"),
+    "worker": Look("k", "#5b8c2a", "#9ccc65", "dots", "chartreuse4"),
     "order": Look("o", "#8f8f8f", "#bdbdbd", "falling-thin", "grey70"),
     "dispatcher-down": Look("x", "#3d3d3d", "#dddddd", "checked", "white"),
     "": Look("w", "#9a9a9a", "#8a8a8a", "rising-thin", "grey62"),

@@ -156,7 +156,7 @@ def explain(record: TaskRecord, history: History, present: Present) -> Why:
         for wait in waits
     )
     usual = typical_wait(present.queue.ran, record)
-    if record.state is State.QUEUED:
+    if record.state is State.QUEUED or record.is_delayed:
         reason = waits[-1].reason if waits else "order"
         return Why(
             record,
@@ -165,7 +165,7 @@ def explain(record: TaskRecord, history: History, present: Present) -> Why:
             blocked_by=tuple(_blockers(record, reason, waits, history, present))[:_MOST_BLOCKERS],
             starts_when=starts_when(reason),
             remedy=remedy(reason, present.plant, _case(record, reason, waits, present)),
-            predicted_start=predict_start(present, record),
+            predicted_start=None if record.is_delayed else predict_start(present, record),
             typical_wait=usual,
         )
     lengths = Durations(present.queue.ran).of(record.host or "", record.task)
@@ -232,6 +232,8 @@ def _blockers(
     elif name == "rate":
         for host_name in target.split(","):
             yield Blocker("host", host_name, "has used up its rate")
+    elif name == "worker":
+        yield Blocker("host", target, "has a slot for it, and the cluster no worker yet")
     elif name == "paused":
         yield Blocker("pause", "", waits[-1].detail)
 

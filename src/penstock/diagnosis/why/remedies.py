@@ -22,6 +22,7 @@ STARTS = {
     "host-down": "when a host that serves it is healthy again; it is tried by itself",
     "rate": "when the minute has passed",
     "slots": "when an attempt there ends",
+    "worker": "when the cluster has a worker for it: one is being started, or waits for a node with room",
     "order": "when those before it have started",
     "dispatcher-down": "when a dispatcher runs: `penstock work`",
 }
@@ -71,6 +72,11 @@ def remedy(reason: str, plant: Plant, case: Case = _ANY) -> str:
             return "`penstock check` tries every host; one with `fallback` would take over meanwhile"
         case "paused":
             return "`penstock resume`"
+        case "worker":
+            return (
+                f"more nodes, or less asked of each by hosts.{target}.ray; a larger engine.idle_s keeps workers "
+                "that are there"
+            )
         case "store-down":
             return "a store that can be written: its disk, or its database's log, says what was wrong"
         case "dependency":

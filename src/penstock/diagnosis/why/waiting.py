@@ -157,7 +157,7 @@ def of_host(host: str, history: History, plant: Plant, now: float, since: float)
     @cache
     def names(reason: str) -> bool:
         word, _, target = reason.partition(":")
-        return reason in gates or (word in ("slots", "rate") and host in target.split(","))
+        return reason in gates or (word in ("slots", "rate", "worker") and host in target.split(","))
 
     @cache
     def serves(kind: str, asked: str | None, model: str | None) -> bool:
@@ -220,7 +220,8 @@ class _Sum:
         """For what most tasks wait for still. What waits for other tasks waits for what those wait for."""
         waiting: dict[str, list[Case]] = defaultdict(list)
         for record, _ in self._waited:
-            if record.state is State.QUEUED and (last := self._explainer.last(record)) is not None:
+            waits = record.state is State.QUEUED or record.is_delayed
+            if waits and (last := self._explainer.last(record)) is not None:
                 waiting[last[0]].append(Case(self._detail(*last), record.task.needs))
         if not waiting:
             return None

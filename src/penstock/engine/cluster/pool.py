@@ -17,7 +17,7 @@ from functools import partial
 import msgspec
 
 from penstock.engine.attempts import Finished, Reason, Run
-from penstock.engine.base import Key, Stall
+from penstock.engine.base import Delay, Key, Notice
 from penstock.engine.cluster import nets
 from penstock.engine.cluster.crew import AGAIN_S, Crew, Hand, Heard, State, Terms, Times
 from penstock.engine.cluster.frames import AWAY, CUT, REFUSED, Answer
@@ -60,7 +60,7 @@ class WorkerPool:
         terms: Terms,
         finished: Finished,
         begun: Callable[[Run, float], None],
-        on_stall: Callable[[Stall], None],
+        notice: Notice,
     ) -> None:
         self.start_s = terms.start_s
         self._remote = remote
@@ -69,11 +69,13 @@ class WorkerPool:
         self._terms = terms
         self._finished = finished
         self._begun = begun
-        self._on_stall = on_stall
+        self._notice = notice
         self._loop = asyncio.get_running_loop()
         # The time limit is kept by the worker; a process of its own must start before its time runs.
         self._slack_s = 30.0 if remote.host.options.get("isolation") == "process" else 0.0
         self._waiting: dict[Run, float] = {}  # since when
+        self._told: set[Run] = set()  # those of them of which it is known that they wait
+        self._telling: asyncio.TimerHandle | None = None
         heard = Heard(self._fill, self._not_hired, self._found, self._lose)
         self.crew = Crew(remote, link, terms, heard)
         self._ended: dict[Key, Hand] = {}  # whose ends are not recorded yet
@@ -90,7 +92,7 @@ class WorkerPool:
 
     def stop(self, run: Run) -> None:
         if run in self._waiting:
-            del self._waiting[run]
+            self._no_longer_waits(run)
             self._finished(run, None)
             return
         hand: Hand | None = run.where
@@ -100,7 +102,7 @@ class WorkerPool:
         self._say_stop(hand, run)
 
     def give_up(self, run: Run) -> None:
-        self._waiting.pop(run, None)
+        self._no_longer_waits(run)
         hand: Hand | None = run.where
         if hand is not None:
             self._release(hand, run)
@@ -109,6 +111,8 @@ class WorkerPool:
     async def close(self) -> None:
         """What was left goes on in its workers, or waits there for whoever records it; the others end."""
         self._closing = True
+        if self._telling is not None:
+            self._telling.cancel()
         await self.crew.close(self._is_left)
 
     # ---- for its engine
@@ -146,7 +150,8 @@ class WorkerPool:
             if run is not None and run.reason is None:  # else it was ended before anybody knew where it runs
                 hand.runs[key] = run
                 run.where = hand
-                self._note_times(hand, standing)
+                began_at = self._note_times(hand, standing).began_at
+                self._notice(Delay(*key, began_at))  # if somebody knows that it waits it does so no longer
                 self._begun(run, self._slack_s - standing.for_s)
                 self._ask_after(hand, run)
                 self._listen(hand)
@@ -159,11 +164,12 @@ class WorkerPool:
         self.crew.enlist(hand)
         return unwanted
 
-    def _note_times(self, hand: Hand, standing: Standing) -> None:
+    def _note_times(self, hand: Hand, standing: Standing) -> Times:
         """As the worker tells them. What is over when it is asked after has ended before."""
         now = self._terms.now()
         over_at = now - standing.over_s if standing.is_over else None
-        hand.times[standing.task, standing.attempt] = Times(now - standing.for_s, over_at)
+        times = hand.times[standing.task, standing.attempt] = Times(now - standing.for_s, over_at)
+        return times
 
     def linked(self) -> None:
         """There is a driver again, which knows none of the workers yet."""
@@ -178,21 +184,45 @@ class WorkerPool:
             return
         free = self.crew.free
         while self._waiting and free:
-            run = next(iter(self._waiting))
-            waited_s = self._terms.now() - self._waiting.pop(run)
+            run, since = next(iter(self._waiting.items()))
+            del self._waiting[run]
             self._send(free[-1], run)
-            if waited_s > LATE_S and run.where is not None:
-                run.where.times[run.job.task, run.job.attempt] = Times(self._terms.now())
+            now = self._terms.now()
+            if run in self._told or (now - since > LATE_S and not run.ended):
+                self._told.discard(run)
+                self._notice(Delay(run.job.task, run.job.attempt, now))
         if self._waiting and self._withdrawn_but is not None:
             self.withdraw(self._withdrawn_but)
         if self._waiting:
             self.crew.hire(len(self._waiting))
+            self._tell_in_time()
+
+    def _tell_in_time(self) -> None:
+        """What has waited for a worker for longer than is a trifle is told to do so, as long as it does."""
+        if self._telling is None:
+            first = next((since for run, since in self._waiting.items() if run not in self._told), None)
+            if first is not None:
+                in_s = max(0.0, first + LATE_S - self._terms.now())
+                self._telling = self._loop.call_later(in_s, self._tell_who_waits)
+
+    def _tell_who_waits(self) -> None:
+        self._telling = None
+        late = self._terms.now() - LATE_S
+        for run, since in self._waiting.items():
+            if since <= late and run not in self._told:
+                self._told.add(run)
+                self._notice(Delay(run.job.task, run.job.attempt))
+        self._tell_in_time()
+
+    def _no_longer_waits(self, run: Run) -> None:
+        self._waiting.pop(run, None)
+        self._told.discard(run)
 
     def put_back(self, why: str, but: Collection[str] = ()) -> None:
         """What no worker has goes back to the queue, at no cost."""
         outcome = Outcome(Verdict.CANCELLED, error=why, unbegun=True)
         for run in [run for run in self._waiting if run.job.lane not in but]:
-            del self._waiting[run]
+            self._no_longer_waits(run)
             self._finished(run, outcome)
 
     def _not_hired(self, why: str) -> None:
@@ -200,7 +230,7 @@ class WorkerPool:
         others = any(hand.state is State.READY for hand in self.crew.hands.values())
         hit = list(self._waiting)[: self._remote.per_worker if others else None]
         for run in hit:
-            del self._waiting[run]
+            self._no_longer_waits(run)
             self._finished(run, outcome)
         self._fill()
 
@@ -386,7 +416,7 @@ class WorkerPool:
                 hand.name,
                 self._host,
                 hand.runs,
-                self._on_stall,
+                self._notice,
                 self._remote.work_dir,
                 self._terms.chores,
                 hand.stalls,

@@ -10,6 +10,7 @@ from penstock.diagnosis.why.answer import Why
 
 _WAITS = {
     "slots": "a slot on {}",
+    "worker": "a worker of {} on the cluster",
     "lane": "room in lane {}",
     "gate": "the gate {} to open",
     "rate": "the rate limit of {}",

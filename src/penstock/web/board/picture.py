@@ -59,7 +59,7 @@ def _slot(one: Running) -> list[Any]:
         one.lane,
         one.priority,
         one.attempt,
-        round(one.started_at, 3),
+        None if one.started_at is None else round(one.started_at, 3),
         _slots_of(one),
     ]
 
@@ -89,7 +89,7 @@ def picture_of(
         "who": _who(now, status, config.heartbeat_s),
         "totals": {
             "queued": status["queue_depth"],
-            "running": len(running),
+            "running": sum(one.started_at is not None for one in running),
             **{str(state): snapshot.ended.get(state, 0) for state in State if state in snapshot.ended},
         },
         "hosts": {

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from penstock.client import Client
 from penstock.diagnosis.waits import Stay
 from penstock.model import State, Task, TaskRecord
+from penstock.scheduling.begins import NO_WORKER
 from penstock.scheduling.routes import route_key
 from penstock.store.keys import known_as
 from penstock.store.now import WaitsFor
@@ -51,8 +52,8 @@ def _row(record: TaskRecord, stay: Stay, waits: Mapping[str, WaitsFor], states: 
         task.priority,
         Link(name, f"/tasks/{quote(task.id, safe='')}", None if name == task.id else task.id),
         task.kind,
-        _why(record, waits, states) if is_queued else _shortened(record.error),
-        _lasted(stay.waited_s, stay.since if is_queued else None),
+        _why(record, waits, states) if is_queued or record.is_delayed else _shortened(record.error),
+        _lasted(stay.waited_s, stay.since if is_queued or record.is_delayed else None),
         None if started_at is None else _lasted(stay.ran_s, None if is_queued else stay.since),
         Link(task.lane, f"/queue?lane={quote(task.lane, safe='')}"),
         _link(record.host or task.host, "host"),
@@ -76,6 +77,8 @@ def _name(task: Task) -> str:
 
 def _why(record: TaskRecord, waits: Mapping[str, WaitsFor], states: Mapping[str, State]) -> Soft:
     task = record.task
+    if record.is_delayed:
+        return Soft(f"worker:{record.host}", NO_WORKER)
     if any(states.get(name) is not State.DONE for name in task.after):
         return Soft("dependency", "it comes after a task that is not done")
     if max(record.retry_at or 0.0, task.not_before or 0.0) > time.time():

@@ -123,7 +123,7 @@ def _target(reason: str) -> Node:
     word, _, target = reason.partition(":")
     if word == "lane" and target:
         return node("span", "lane:", queue_link(target, lane=target))
-    if word in ("slots", "rate") and target:
+    if word in ("slots", "rate", "worker") and target:
         names = target.split(",")
         links = [part for name in names for part in (",", queue_link(name, host=name))][1:]
         return node("span", f"{word}:", *links)

@@ -60,6 +60,8 @@ def _state(seen: Seen) -> tuple[str, float]:
     record = seen.record
     if seen.why.interrupted:
         return "interrupted", record.started_at or record.task.queued_at
+    if record.is_delayed:
+        return "waits for a worker", seen.stay.since or record.task.queued_at
     if record.state is State.QUEUED:
         return "queued", seen.stay.since or record.task.queued_at
     if record.state is State.RUNNING:
@@ -80,6 +82,8 @@ def _meaning(seen: Seen) -> Sequence[Node]:
             return [f"{tried} to be started."]
         case State.RUNNING:
             where = queue_link(record.host or "?", host=record.host or "")
+            if record.is_delayed:
+                return ["It has its slot on ", where, ", and no worker of the cluster has begun it yet."]
             return [f"Attempt {record.attempts} runs on ", where, "."]
         case State.DONE:
             return ["It ended well; its result is below."]

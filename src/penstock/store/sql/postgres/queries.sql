@@ -288,9 +288,15 @@ WITH RECURSIVE names (run) AS (
 )
 SELECT run FROM names WHERE run IS NOT NULL LIMIT 10
 
+-- One that was decided and has not begun is none yet.
 -- name: attempts_of_task
 SELECT task, number, host, lane, started_at, work_class, ended_at, verdict, error, retry_at
-FROM attempts WHERE task = $1::text ORDER BY number
+FROM attempts
+WHERE task = $1::text
+    AND (ended_at IS NOT NULL OR NOT EXISTS (
+        SELECT 1 FROM tasks AS t
+        WHERE t.id = attempts.task AND t.attempts = attempts.number AND t.state = 'running' AND t.started_at IS NULL))
+ORDER BY number
 
 -- name: events_after
 SELECT number, at, type, task, attempt, host, data FROM events
@@ -417,10 +423,10 @@ WHERE name >= $1::text AND name < $2::text AND expires_at > $3::float8 ORDER BY 
 -- ==== snapshot
 
 -- name: live_counts
-SELECT state, kind, lane, host, model, needs, ran_on, count(*)
+SELECT state, kind, lane, host, model, needs, ran_on, (state = 'running' AND started_at IS NULL) AS is_delayed, count(*)
 FROM tasks
 WHERE ended_at IS NULL
-GROUP BY state, kind, lane, host, model, needs, ran_on
+GROUP BY state, kind, lane, host, model, needs, ran_on, is_delayed
 
 -- name: tally
 SELECT state, tasks FROM tally WHERE tasks > 0
@@ -505,7 +511,7 @@ WHERE ended_at IS NULL AND state = 'running'
 SELECT id, attempts, ran_on, key, kind, lane, priority, run, started_at, needs
 FROM tasks
 WHERE state = 'running'
-    AND id IN (SELECT task FROM events WHERE number > $1::bigint AND type IN ('started', 'reprioritized'))
+    AND id IN (SELECT task FROM events WHERE number > $1::bigint AND type IN ('started', 'delayed', 'began', 'reprioritized'))
 
 -- name: now_still_running
 SELECT id, attempts FROM tasks WHERE state = 'running' AND id = ANY ($1::text[])
@@ -676,7 +682,12 @@ ORDER BY number DESC LIMIT $3::bigint
 
 -- name: attempts_of_tasks
 SELECT task, number, host, lane, started_at, work_class, ended_at, verdict, error, retry_at
-FROM attempts WHERE task = ANY ($1::text[]) ORDER BY started_at, task, number
+FROM attempts
+WHERE task = ANY ($1::text[])
+    AND (ended_at IS NOT NULL OR NOT EXISTS (
+        SELECT 1 FROM tasks AS t
+        WHERE t.id = attempts.task AND t.attempts = attempts.number AND t.state = 'running' AND t.started_at IS NULL))
+ORDER BY started_at, task, number
 
 -- An attempt that has not ended is that of a running task; those are few and found through the live ones.
 -- name: attempts_between

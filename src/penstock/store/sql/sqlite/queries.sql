@@ -219,9 +219,15 @@ WITH RECURSIVE names (run) AS (
 )
 SELECT run FROM names WHERE run IS NOT NULL LIMIT 10
 
+-- One that was decided and has not begun is none yet.
 -- name: attempts_of_task
 SELECT task, number, host, lane, started_at, work_class, ended_at, verdict, error, retry_at
-FROM attempts WHERE task = ? ORDER BY number
+FROM attempts
+WHERE task = ?
+    AND (ended_at IS NOT NULL OR NOT EXISTS (
+        SELECT 1 FROM tasks AS t
+        WHERE t.id = attempts.task AND t.attempts = attempts.number AND t.state = 'running' AND t.started_at IS NULL))
+ORDER BY number
 
 -- name: events_after
 SELECT number, at, type, task, attempt, host, data FROM events WHERE number > ? ORDER BY number LIMIT ?
@@ -344,10 +350,10 @@ WHERE name >= ? AND name < ? AND expires_at > ? ORDER BY name
 -- ==== snapshot
 
 -- name: live_counts
-SELECT state, kind, lane, host, model, needs, ran_on, count(*)
+SELECT state, kind, lane, host, model, needs, ran_on, (state = 'running' AND started_at IS NULL) AS is_delayed, count(*)
 FROM tasks
 WHERE ended_at IS NULL
-GROUP BY state, kind, lane, host, model, needs, ran_on
+GROUP BY state, kind, lane, host, model, needs, ran_on, is_delayed
 
 -- name: tally
 SELECT state, tasks FROM tally WHERE tasks > 0
@@ -428,7 +434,7 @@ WHERE ended_at IS NULL AND state = 'running'
 -- name: now_started
 SELECT id, attempts, ran_on, key, kind, lane, priority, run, started_at, needs
 FROM tasks
-WHERE state = 'running' AND id IN (SELECT task FROM events WHERE number > ? AND type IN ('started', 'reprioritized'))
+WHERE state = 'running' AND id IN (SELECT task FROM events WHERE number > ? AND type IN ('started', 'delayed', 'began', 'reprioritized'))
 
 -- name: now_still_running
 SELECT id, attempts FROM tasks WHERE state = 'running' AND id IN (SELECT value FROM json_each(?))
@@ -594,7 +600,12 @@ SELECT task FROM events WHERE number >= ? AND type = 'ended' AND task IS NOT NUL
 
 -- name: attempts_of_tasks
 SELECT task, number, host, lane, started_at, work_class, ended_at, verdict, error, retry_at
-FROM attempts WHERE task IN (SELECT value FROM json_each(?)) ORDER BY started_at, task, number
+FROM attempts
+WHERE task IN (SELECT value FROM json_each(?))
+    AND (ended_at IS NOT NULL OR NOT EXISTS (
+        SELECT 1 FROM tasks AS t
+        WHERE t.id = attempts.task AND t.attempts = attempts.number AND t.state = 'running' AND t.started_at IS NULL))
+ORDER BY started_at, task, number
 
 -- An attempt that has not ended is that of a running task; those are few and found through the live ones.
 -- name: attempts_between

@@ -14,6 +14,9 @@ function told(slot) {
   return `${kind} ${name ?? task.slice(-6)}: lane ${lane}, priority ${priority}${again}, task ${task}`;
 }
 
+// One that has yet to begin has its slot, and waits for what is to run it.
+const time = (slot) => (slot[6] === null ? "waits for a worker" : lasted(slot[6]));
+
 const address = (slot) => `/board/tasks/${encodeURIComponent(slot[0])}`;
 
 function wordySlot(slot) {
@@ -25,7 +28,7 @@ function wordySlot(slot) {
       width > 1 ? h("span", { class: "slot-mark" }, ` ${amount(width)} slots`) : null,
     ]),
     h("span", { class: "slot-name" }, name ?? task.slice(-6)),
-    h("time", { class: "slot-time" }, lasted(slot[6])),
+    h("time", { class: "slot-time" }, time(slot)),
   ]);
 }
 
@@ -88,7 +91,7 @@ export const HostSlots = {
       this.$nextTick(() => this.focusStop());
     },
     smallSlot(place, slot) {
-      const words = `${told(slot)}, since ${shortMoment(slot[6])}`;
+      const words = `${told(slot)}, ${slot[6] === null ? time(slot) : `since ${shortMoment(slot[6])}`}`;
       const focus = () => {
         this.stop = place;
         this.pointAt(place);
@@ -112,7 +115,7 @@ export const HostSlots = {
     },
     pointedLine() {
       const slot = this.slots?.[this.pointed];
-      return h("p", { class: "slot-told", "aria-hidden": "true" }, slot ? `${told(slot)} · ${lasted(slot[6])}` : "");
+      return h("p", { class: "slot-told", "aria-hidden": "true" }, slot ? `${told(slot)} · ${time(slot)}` : "");
     },
   },
   render() {

@@ -14,7 +14,7 @@ const CONDITIONS = {
   open: ["open", "good", "●"],
   closed: ["closed", "bad", "✕"],
 };
-const WAITS = "dependency scheduled paused store-down gate lane host-down rate slots order dispatcher-down".split(" ");
+const WAITS = "dependency scheduled paused store-down gate lane host-down rate slots worker order dispatcher-down".split(" ");
 
 export function badge(state, title) {
   const [word, look, sign] = CONDITIONS[state] ?? [state, "still", "·"];
