@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.model import Attempt, Gate, Host, State, Task, TimedOutcome, Verdict, Wait
 from penstock.scheduling import messages as m
 from penstock.scheduling.begins import NO_WORKER
+from penstock.scheduling.reasons import STOPPING
 from tests.simulation.words import check_words
 
 if TYPE_CHECKING:
@@ -318,7 +319,7 @@ class Truth:
     # ---- one condition each
 
     def _paused_words(self, task: Task) -> set[str]:
-        words = {"the dispatcher is stopping"} if self.draining else set()
+        words = {STOPPING} if self.draining else set()
         if self.all_paused:
             words.add("everything is paused")
         if ("lane", task.lane) in self.paused:

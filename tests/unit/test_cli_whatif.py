@@ -45,6 +45,18 @@ def test_before_and_after(ran: Cli) -> None:
     assert "large never ran more than 1 at once" in told["notes"][0]
 
 
+def test_a_run_of_another_store(ran: Cli) -> None:
+    """`--set` says which store as it does for every command, also beside what is changed."""
+    (found,) = ran.folder.glob("*.db")
+    ran.good("store", "copy", found.name, "moved.db")
+    found.unlink()
+    told = ran.good(
+        "--set", "store=moved.db", "whatif", "last", "--set", "hosts.large.slots=6", "--json"
+    ).json
+    assert told["set"] == {"hosts.large.slots": "6"}
+    assert told["after"]["hosts"]["large"]["slots"] == 6
+
+
 def test_c8_the_other_dispatcher(ran: Cli) -> None:
     """Two slots, and one thread for the kind that uses them."""
     told = ran.good("whatif", "last", "--dispatcher", "threads", "--json").json
@@ -111,7 +123,7 @@ def test_explained_as_data(ran: Cli) -> None:
     [
         (["--set", "hosts.larg.slots=2"], "--set: hosts.larg.slots: no host 'larg'; did you mean 'large'?"),
         (["--set", "hosts.large.slots"], "must be KEY=VALUE"),
-        (["--set", "store=x.db"], "--set: store: is no part of the plant"),
+        (["--set", "server.port=1"], "--set: server.port: is no part of the plant"),
         (["--unset", "gates.vram"], "--unset: gates.vram: there is nothing to leave out"),
         (["--unset", "hosts.large"], "no host would be left for tasks of kind 'translate'"),
         (["--sweep", "hosts.large.slots"], "must be KEY=VALUES"),

@@ -11,6 +11,7 @@ from penstock.diagnosis.why.holders import Holder, Holders, held_by
 from penstock.diagnosis.why.remedies import STARTS, Case, remedy, starts_when
 from penstock.model import Attempt, AutoSlots, Gate, Host, Lane, Plant
 from penstock.scheduling.begins import RECORDED_FIRST
+from penstock.scheduling.reasons import STOPPING
 
 
 def attempt(task: str, start: float, end: float | None, *, host: str = "h", lane: str = "chat") -> Attempt:
@@ -87,6 +88,13 @@ def test_every_reason_has_an_end_and_a_remedy() -> None:
     for reason in REASONS:
         assert starts_when(reason).startswith("when ")
         assert remedy(reason, PLANT)
+
+
+def test_what_waits_for_a_dispatcher_that_stops_is_not_resumed() -> None:
+    """E1: `penstock resume` does nothing there: the next one goes on by itself."""
+    assert "resume" in starts_when("paused", "everything is paused")
+    assert starts_when("paused", STOPPING).startswith("when the next dispatcher leads")
+    assert "resume" not in remedy("paused", PLANT, Case(STOPPING))
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def family() -> None:
     "copy",
     epilog="\b\nExamples:\n"
     "  penstock store copy penstock.db postgresql://penstock@db/penstock\n"
-    "  penstock store copy postgresql://penstock@db/penstock?schema=lab lab.db --json",
+    "  penstock store copy 'postgresql://penstock@db/penstock?schema=lab' lab.db --json",
 )
 def copy(
     source: Annotated[

@@ -78,6 +78,7 @@ def whatif(
     """Play a recorded run again under another config, and show what that would have brought.
 
     `--set KEY=VALUE` changes the config that the run was run with, like hosts.fenrir.slots=4; it may be repeated.
+    `--set store=…` says where the run is recorded.
     When tasks came and how much work they were is taken from the record, also how hosts slow down with how many
     run at once; everything else is decided again by the real scheduler. Without a change the run is played as it
     was, which shows how well the replay can be trusted.
@@ -86,15 +87,17 @@ def whatif(
     from penstock.wiring import DISPATCHERS
 
     settings: Settings = context.obj
+    # Which store is no part of what is changed: the run is recorded there.
+    stores = [one for one in settings.settings if pair(one)[0] == "store"]
     asked = Asked(
-        settings=dict(map(pair, settings.settings)),
+        settings=dict(pair(one) for one in settings.settings if one not in stores),
         unset=tuple(unset or ()),
         sweep=_one_sweep(sweeps or ()),
         explain=explain,
         dispatcher=None if dispatcher is None else one_of("--dispatcher", dispatcher, DISPATCHERS),
     )
     seconds = dict(map(_duration, durations or ()))
-    plain = Settings(settings.config, [])
+    plain = Settings(settings.config, stores)
     recording = finish(recording_for(plain, run, maps=maps))
     plant = None if settings.config is None or recording.is_ours else plain.read().plant
     plays = Plays(recording, plant, typical=typical, durations=seconds)

@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.config import keys
 from penstock.config.manifests import read_env, variable_problem
-from penstock.config.problems import kind_of, quoted
+from penstock.config.problems import quoted
 from penstock.config.server import read_root_url
 from penstock.config.tables import Table
 from penstock.errors import ConfigError
@@ -156,7 +156,7 @@ def _address(table: Table) -> str:
     address = table.text("address", _DEFAULT.address)
     if not _ADDRESS.fullmatch(address):
         message = 'must be "auto" for the cluster on this machine, "ray://HOST:10001" or "HOST:6379"'
-        table.refuse(f"{message}, not {kind_of(address)}", "address")
+        table.refuse(f"{message}, not {quoted(address)}", "address")
     return address
 
 

@@ -18,6 +18,7 @@ from penstock.scheduling.timers import Timers
 from penstock.scheduling.world import World
 
 STORE_DOWN = "store-down"
+STOPPING = "the dispatcher is stopping"  # of `paused`
 
 
 class Reasons:
@@ -44,7 +45,7 @@ class Reasons:
         elif draining and world.answering:
             work_class.wait_for("dispatcher-down", "a request was answered, and nothing more")
         elif draining:
-            work_class.wait_for("paused", "the dispatcher is stopping")
+            work_class.wait_for("paused", STOPPING)
         elif world.paused:
             work_class.wait_for("paused", "everything is paused")
         elif shape.lane.paused:

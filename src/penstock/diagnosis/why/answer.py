@@ -157,13 +157,13 @@ def explain(record: TaskRecord, history: History, present: Present) -> Why:
     )
     usual = typical_wait(present.queue.ran, record)
     if record.state is State.QUEUED or record.is_delayed:
-        reason = waits[-1].reason if waits else "order"
+        reason, detail = (waits[-1].reason, waits[-1].detail) if waits else ("order", "")
         return Why(
             record,
             now,
             parts,
             blocked_by=tuple(_blockers(record, reason, waits, history, present))[:_MOST_BLOCKERS],
-            starts_when=starts_when(reason),
+            starts_when=starts_when(reason, detail),
             remedy=remedy(reason, present.plant, _case(record, reason, waits, present)),
             predicted_start=None if record.is_delayed else predict_start(present, record),
             typical_wait=usual,

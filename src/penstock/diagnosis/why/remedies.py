@@ -10,6 +10,7 @@ from penstock.config.councils import COUNCIL_PREFIX, COUNCIL_TYPE
 from penstock.model import Gate, Host, Plant
 from penstock.scheduling.begins import READ_FIRST, RECORDED_FIRST
 from penstock.scheduling.gates import THREAD
+from penstock.scheduling.reasons import STOPPING
 
 # What lets a queued task start, by the first word of what it waits for.
 STARTS = {
@@ -27,6 +28,7 @@ STARTS = {
     "dispatcher-down": "when a dispatcher runs: `penstock work`",
 }
 THREAD_STARTS = "when the attempt that the thread of its kind runs has ended"
+STOPPING_STARTS = "when the next dispatcher leads: one that stands by, or the one that is started again"
 BUDGET_STARTS = "at 00:00 UTC, when a new day's money is there"
 _BUDGET = "budget:"
 _LANE_BUDGET = "budget:lane:"
@@ -46,8 +48,10 @@ class Case(NamedTuple):
 _ANY = Case()
 
 
-def starts_when(reason: str) -> str:
+def starts_when(reason: str, detail: str = "") -> str:
     name, _, target = reason.partition(":")
+    if (name, detail) == ("paused", STOPPING):
+        return STOPPING_STARTS
     if name == "gate" and target.startswith(THREAD):
         return THREAD_STARTS
     return BUDGET_STARTS if name == "gate" and target.startswith(_BUDGET) else STARTS[name]
@@ -70,6 +74,8 @@ def remedy(reason: str, plant: Plant, case: Case = _ANY) -> str:
             return f"a larger hosts.{first}.rate, if its owner allows it, or another host"
         case "host-down":
             return "`penstock check` tries every host; one with `fallback` would take over meanwhile"
+        case "paused" if case.detail == STOPPING:
+            return "`penstock work` when it has ended, unless one stands by"
         case "paused":
             return "`penstock resume`"
         case "worker":
