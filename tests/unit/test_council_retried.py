@@ -24,7 +24,9 @@ from penstock.testing import Fault, ModelBehaviour, ModelServer
 from tests.unit.question_rig import PATIENCE_S, QuickLibrary, models, said, staged
 from tests.unit.question_rig import Stage as RigStage
 
-HASTY = "min_answers = 2\npatience_s = 0.1\n"
+HASTY = (
+    "min_answers = 2\npatience_s = 0.1\n"  # for a straggler that never answers: a busy machine is one, too
+)
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +36,12 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def hanging(*names: str) -> ModelBehaviour:
     return models(faults=lambda request: Fault.hang() if request.body["model"] in names else None)
+
+
+async def given_up(stage: RigStage, question: str) -> None:
+    await stage.cancel(question)
+    await stage.ended(question)
+    await stage.rest(question)
 
 
 async def asked_again(stage: RigStage, question: str) -> TaskRecord:
@@ -51,25 +59,25 @@ def shown_to(stage: RigStage, model: str) -> list[str]:
 
 async def test_a_retried_question_is_summed_up_from_all_the_answers_it_tells_of(tmp_path: Path) -> None:
     """D1: the straggler answers this time, and chair and library see its answer, too."""
-    async with ModelServer(hanging("c", "chair")) as server, staged(tmp_path, server, HASTY) as stage:
-        question = await stage.ask()
-        await server.wait_for(lambda stats: any(r.body["model"] == "chair" for r in server.requests))
-        measured = (await stage.steps(question))["agreement"]
-        await stage.until(measured.task.id, lambda record: record.state is State.DONE)
-        await stage.cancel(question)
-        await stage.ended(question)
-        await stage.rest(question)
+    async with ModelServer(hanging("c", "chair")) as server:
+        async with staged(tmp_path, server, HASTY) as stage:
+            question = await stage.ask()
+            await server.wait_for(lambda stats: any(r.body["model"] == "chair" for r in server.requests))
+            measured = (await stage.steps(question))["agreement"]
+            await stage.until(measured.task.id, lambda record: record.state is State.DONE)
+            await given_up(stage, question)
         server.behaviour = models()
         server.requests.clear()
-        done = await asked_again(stage, question)
-        assert done.state is State.DONE, done.error
-        assert [one["state"] for one in done.value["responses"]] == ["answered"] * 3
-        assert sorted(r.body["model"] for r in server.requests) == ["c", "chair"]
-        (shown,) = shown_to(stage, "chair")
-        assert all(f"The answer of {model} is" in shown for model in "abc")
-        again = (await stage.steps(question))["agreement"]
-        assert [one["name"] for one in again.task.payload["answers"]] == ["A", "B", "C"]
-        assert [one["name"] for one in measured.task.payload["answers"]] == ["A", "B"]
+        async with staged(tmp_path, server) as stage:
+            done = await asked_again(stage, question)
+            assert done.state is State.DONE, done.error
+            assert [one["state"] for one in done.value["responses"]] == ["answered"] * 3
+            assert sorted(r.body["model"] for r in server.requests) == ["c", "chair"]
+            (shown,) = shown_to(stage, "chair")
+            assert all(f"The answer of {model} is" in shown for model in "abc")
+            again = (await stage.steps(question))["agreement"]
+            assert [one["name"] for one in again.task.payload["answers"]] == ["A", "B", "C"]
+            assert [one["name"] for one in measured.task.payload["answers"]] == ["A", "B"]
 
 
 class PairsTakeLong(QuickLibrary):
@@ -96,21 +104,21 @@ async def test_a_synthesis_of_fewer_answers_is_not_taken_over(
 ) -> None:
     """D1: it was done when the question was cancelled, which waited for the library alone."""
     monkeypatch.setitem(wiring._ADAPTERS, "library", "tests.unit.test_council_retried:pairs_take_long")
-    async with ModelServer(hanging("c")) as server, staged(tmp_path, server, HASTY) as stage:
-        question = await stage.ask()
-        await server.wait_for(lambda stats: any(r.body["model"] == "chair" for r in server.requests))
-        first = (await stage.steps(question))["synthesis/CHAIR"].task.id
-        await stage.until(first, lambda record: record.state is State.DONE)
-        await stage.cancel(question)
-        await stage.ended(question)
-        await stage.rest(question)
+    async with ModelServer(hanging("c")) as server:
+        async with staged(tmp_path, server, HASTY) as stage:
+            question = await stage.ask()
+            await server.wait_for(lambda stats: any(r.body["model"] == "chair" for r in server.requests))
+            first = (await stage.steps(question))["synthesis/CHAIR"].task.id
+            await stage.until(first, lambda record: record.state is State.DONE)
+            await given_up(stage, question)
         server.behaviour = models()
         server.requests.clear()
-        done = await asked_again(stage, question)
-        assert done.value["success_count"] == 3
-        (shown,) = shown_to(stage, "chair")
-        assert all(f"The answer of {model} is" in shown for model in "abc")
-        assert (await stage.steps(question))["synthesis/CHAIR"].task.id != first
+        async with staged(tmp_path, server) as stage:
+            done = await asked_again(stage, question)
+            assert done.value["success_count"] == 3
+            (shown,) = shown_to(stage, "chair")
+            assert all(f"The answer of {model} is" in shown for model in "abc")
+            assert (await stage.steps(question))["synthesis/CHAIR"].task.id != first
 
 
 async def test_what_was_summed_up_from_the_same_answers_is_kept(tmp_path: Path) -> None:
@@ -120,9 +128,7 @@ async def test_what_was_summed_up_from_the_same_answers_is_kept(tmp_path: Path) 
         await server.wait_for(lambda stats: any(r.body["model"] == "chair" for r in server.requests))
         first = await stage.steps(question)
         await stage.until(first["agreement"].task.id, lambda record: record.state is State.DONE)
-        await stage.cancel(question)
-        await stage.ended(question)
-        await stage.rest(question)
+        await given_up(stage, question)
         server.behaviour = models()
         server.requests.clear()
         assert (await asked_again(stage, question)).state is State.DONE
@@ -140,25 +146,24 @@ async def test_ballots_on_fewer_answers_do_not_count_in_a_retried_question(tmp_p
         return Fault.hang() if request.body["model"] in ("c", "chair") else None
 
     fourth = '[[councils.sages.members]]\nname = "D"\nmodel = "b"\n'
-    council = f'mode = "thorough"\n{HASTY}{fourth}'
-    first = models(answer=voted, faults=hangs)
-    async with ModelServer(first) as server, staged(tmp_path, server, council) as stage:
-        question = await stage.ask()
-        await server.wait_for(lambda stats: any(r.body["model"] == "chair" for r in server.requests))
-        before = (await stage.steps(question))["review/A"]
-        await stage.cancel(question)
-        await stage.ended(question)
-        await stage.rest(question)
+    thorough = 'mode = "thorough"\n'
+    async with ModelServer(models(answer=voted, faults=hangs)) as server:
+        async with staged(tmp_path, server, f"{thorough}{HASTY}{fourth}") as stage:
+            question = await stage.ask()
+            await server.wait_for(lambda stats: any(r.body["model"] == "chair" for r in server.requests))
+            before = (await stage.steps(question))["review/A"]
+            await given_up(stage, question)
         server.behaviour = models(answer=voted)
         server.requests.clear()
-        done = await asked_again(stage, question)
-        assert done.state is State.DONE, done.error
-        ballots = {one["reviewer"]: set(one["order"]) for one in done.value["review"]["ballots"]}
-        assert ballots == {name: set("ABCD") - {name} for name in "ABCD"}
-        reviews = [text for text in shown_to(stage, "a") if "The answer of b is" in text]
-        assert reviews
-        assert all("The answer of c is" in text for text in reviews)
-        assert (await stage.steps(question))["review/A"].task.id != before.task.id
+        async with staged(tmp_path, server, f"{thorough}{fourth}") as stage:
+            done = await asked_again(stage, question)
+            assert done.state is State.DONE, done.error
+            ballots = {one["reviewer"]: set(one["order"]) for one in done.value["review"]["ballots"]}
+            assert ballots == {name: set("ABCD") - {name} for name in "ABCD"}
+            reviews = [text for text in shown_to(stage, "a") if "The answer of b is" in text]
+            assert reviews
+            assert all("The answer of c is" in text for text in reviews)
+            assert (await stage.steps(question))["review/A"].task.id != before.task.id
 
 
 async def test_a_member_whose_answer_was_no_use_is_asked_again(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import asyncio
 import base64
 import json
 import math
+import socket
 from array import array
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -415,6 +417,19 @@ async def test_a_call_that_is_accepted_in_the_moment_of_the_end_is_reset(http: a
         server._service.stopping = True
         assert await _broken(http, server)
         assert server.stats.received == 0
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_whoever_connects_in_the_moment_of_the_end_is_cut_off(turns: int) -> None:
+    """However far the loop has come with the new connection: nobody waits for an answer that never comes."""
+    async with ModelServer() as server:
+        with socket.create_connection(("127.0.0.1", server.port)) as caller:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await server.kill()
+            caller.settimeout(30.0)
+            with suppress(ConnectionResetError):
+                assert await asyncio.to_thread(caller.recv, 1) == b""
 
 
 async def _broken(http: aiohttp.ClientSession, server: ModelServer) -> bool:

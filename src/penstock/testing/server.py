@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _BACKLOG = 4096
+_SHUTDOWN_S = 1.0
+_TURNS_TO_CONNECT = 3  # of the loop, from accepting to being a connection
 _BODY_BYTES = 64 * 1024 * 1024
 _PATIENCE_S = 30.0
 
@@ -61,7 +63,7 @@ class ModelServer:
         self._watch = Watch(self.stats)
         self._service: Service | None = None
         self._server: web.Server | None = None
-        self._runner: web.ServerRunner | None = None
+        self._listening: asyncio.Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # ---- where it is
@@ -103,7 +105,7 @@ class ModelServer:
         await self.stop()
 
     async def _start(self) -> None:
-        if self._runner is not None:
+        if self._listening is not None:
             raise UsageError(f"the simulated server on {self.root_url} runs already")
         self._loop = asyncio.get_running_loop()
         service = Service(self._behaviour, self.stats, self.requests, self.spans, self._watch)
@@ -113,25 +115,28 @@ class ModelServer:
             handler_cancellation=True,
             access_log=None,
         )
-        runner = web.ServerRunner(server, shutdown_timeout=1.0)
-        await runner.setup()
         try:
-            site = web.TCPSite(runner, self._host, self._port, ssl_context=self._ssl, backlog=_BACKLOG)
-            await site.start()
+            listening = await self._loop.create_server(
+                server, self._host, self._port, ssl=self._ssl, backlog=_BACKLOG
+            )
         except OSError as error:
-            await runner.cleanup()
             raise UsageError(f"port {self._port}: {error.strerror}; choose another, or 0 for any") from None
-        self._port = runner.addresses[0][1]
-        self._service, self._server, self._runner = service, server, runner
+        self._port = listening.sockets[0].getsockname()[1]
+        self._service, self._server, self._listening = service, server, listening
 
     async def _stop(self) -> None:
-        service, server, runner = self._service, self._server, self._runner
-        if service is None or server is None or runner is None:
+        service, server, listening = self._service, self._server, self._listening
+        if service is None or server is None or listening is None:
             return
-        self._service = self._server = self._runner = None
+        self._service = self._server = self._listening = None
         service.stopping = True
-        for site in list(runner.sites):
-            await site.stop()
+        # What was accepted in this very moment becomes a connection first: asyncio loses it, open and unread, when
+        # its server is closed before that.
+        for one in listening.sockets:
+            asyncio.get_running_loop().remove_reader(one.fileno())
+        for _ in range(_TURNS_TO_CONNECT):
+            await asyncio.sleep(0)
+        listening.close()
         for connection in server.connections:
             if connection.transport is not None:
                 connection.transport.abort()
@@ -139,7 +144,7 @@ class ModelServer:
         self._watch.add(lambda _: service.active == 0, done)
         await asyncio.wrap_future(done)
         service.clock.close()
-        await runner.cleanup()
+        await server.shutdown(_SHUTDOWN_S)
 
     # ---- change it while it runs
 
