@@ -249,10 +249,13 @@ async def test_a_request_goes_round_no_circle(tmp_path: Path) -> None:
         told = await standby.http.get("/v1/models", headers={PASSED: "1"})
         assert told.status_code == 503
         assert told.json()["error"]["code"] == "no_leader"
+        assert "`advertise`" in told.json()["error"]["message"]
         assert told.headers["retry-after"] == "1"
 
 
-async def test_a_leader_that_serves_nothing_or_is_not_there_is_told_of(tmp_path: Path) -> None:
+async def test_a_leader_that_serves_nothing_or_is_not_there_is_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with two(tmp_path) as (leader, standby):
         async with usurped(tmp_path):
             await until(lambda: leader.parts.stands_by)
@@ -264,8 +267,12 @@ async def test_a_leader_that_serves_nothing_or_is_not_there_is_told_of(tmp_path:
         gone = Owner(1, "elsewhere", "penstock serve", url="http://127.0.0.1:9")
         async with usurped(tmp_path, gone):
             await until(lambda: standby.parts.lookout.leader.owner == gone)
-            told = (await standby.http.post(URL, json=BODY)).json()["error"]
-            assert "cannot be reached at http://127.0.0.1:9" in told["message"]
+            for _ in range(2):
+                told = (await standby.http.post(URL, json=BODY)).json()["error"]
+                assert "cannot be reached at http://127.0.0.1:9" in told["message"]
+                assert "`advertise` of [server]" in told["message"]
+            written = [one for one in caplog.messages if "cannot be reached at http://127.0.0.1:9" in one]
+            assert len(written) == 1
 
 
 async def test_when_nobody_leads_calls_are_refused_and_tasks_are_kept(

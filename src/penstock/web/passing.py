@@ -8,6 +8,7 @@ submitting, cancelling) a standby does by itself.
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,11 @@ _ABOUT_A_KEY_S = 5.0
 _KEPT_OPEN_S = 3.0  # less than a server waits for the next request
 _RESTARTED = 1012
 _NO_LEADER = "no_leader"
+_ADVERTISED = "ask again; if that does not help, correct `advertise` of [server] where it leads"
 _OURS = re.compile(r"/v1/.+|/api/agents/.+|/api/councils/[^/]+/(ask|questions/.+)|/api/shenron/.+", re.ASCII)
+
+
+log = logging.getLogger("penstock.web")
 
 
 def is_for_leader(path: str) -> bool:
@@ -63,6 +68,7 @@ class PassingOn:
         self._parts = parts
         self._http: aiohttp.ClientSession | None = None
         self._vouching = Vouching(self._is_known_to_leader)
+        self._complained = ""
 
     async def close(self) -> None:
         if self._http is not None:
@@ -91,7 +97,7 @@ class PassingOn:
             raise _cannot("the dispatcher of this attempt has lost the store")
         headers = dict(scope["headers"])
         if PASSED.encode() in headers:
-            raise _cannot("the dispatcher that was asked leads no more")
+            raise self._complaint("this was passed on to a server that does not lead, or leads no more")
         if caller is STRANGER:
             key = key_of_guest(headers)
             assert key is not None
@@ -120,8 +126,7 @@ class PassingOn:
                 error.status, "refused", "the dispatcher that leads refuses this connection"
             ) from None
         except Lost:
-            await parts.lookout.look()
-            raise _cannot(f"{_named(leader)} leads and cannot be reached at {leader.owner.url}") from None
+            raise await self._unreachable(leader) from None
         finally:
             for forget in forgets:
                 forget()
@@ -152,16 +157,31 @@ class PassingOn:
         own = {"Authorization": f"Bearer {key}", PASSED: "1"}
         within = aiohttp.ClientTimeout(total=_ABOUT_A_KEY_S)
         url = URL(leader.owner.url.rstrip("/") + "/v1/models")
-        status = 503
         try:
             async with self._opened().get(url, headers=own, timeout=within, allow_redirects=False) as told:
                 status = told.status
         except (aiohttp.ClientError, TimeoutError):
-            assert self._parts.lookout is not None
-            await self._parts.lookout.look()
+            status = 503
         if status >= 500:
-            raise _cannot(f"{_named(leader)} leads and cannot be reached at {leader.owner.url}")
+            raise await self._unreachable(leader)
         return status != 401
+
+    async def _unreachable(self, leader: Epoch) -> Refused:
+        """Told to who asks, and to who can mend it, unless it leads no more."""
+        lookout = self._parts.lookout
+        assert lookout is not None
+        await lookout.look()
+        why = f"{_named(leader)} leads and cannot be reached at {leader.owner.url}"
+        return (
+            self._complaint(why) if lookout.leader == leader else _cannot(f"{_named(leader)} leads no more")
+        )
+
+    def _complaint(self, why: str) -> Refused:
+        """Written down once, however often it is asked for, until it is something else."""
+        if self._complained != why:
+            self._complained = why
+            log.warning("%s: calls are refused; %s", why, _ADVERTISED.partition("; ")[2])
+        return _cannot(why, _ADVERTISED)
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._http is None:
@@ -175,8 +195,8 @@ class PassingOn:
         return self._http
 
 
-def _cannot(why: str) -> Refused:
-    return Refused(503, _NO_LEADER, why, "ask again", retry_after_s=TAKE_OVER_S)
+def _cannot(why: str, remedy: str = "ask again") -> Refused:
+    return Refused(503, _NO_LEADER, why, remedy, retry_after_s=TAKE_OVER_S)
 
 
 def _named(leader: Epoch) -> str:
