@@ -425,7 +425,7 @@ async def test_the_log_of_a_report_comes_here_while_it_runs(tmp_path: Path, phon
         caller.say("go on")
         outcome = await rig.outcome()
         assert outcome.verdict is Verdict.DONE, outcome
-        await until(lambda: "ended" in path.read_text())
+        assert "ended" in path.read_text()
         assert outcome.value["text"] == "# Report"
 
 
@@ -463,10 +463,10 @@ async def test_a_report_finds_the_models_of_its_dispatcher_from_every_machine_an
     query = {"query": "research tell OPENAI_BASE_URL"}
     log = partial(log_path, tmp_path / "work", "reports")
     assert (await dead.outcome_of("reports", query, task="here")).verdict is Verdict.DONE
-    await until(lambda: "http://here/v1" in log("here", 1).read_text())
+    assert "http://here/v1" in log("here", 1).read_text()
     monkeypatch.setattr(nets, "here", lambda: "another machine")
     assert (await dead.outcome_of("reports", query, task="there")).verdict is Verdict.DONE
-    await until(lambda: "http://far/v1" in log("there", 1).read_text())
+    assert "http://far/v1" in log("there", 1).read_text()
     first.node_urls = ("http://here/v1", None)
     refused = await dead.outcome_of("reports", query, task="nowhere")
     assert refused.verdict is Verdict.HOST

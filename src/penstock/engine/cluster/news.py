@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 
 from penstock.engine.attempts import Run
@@ -45,6 +46,7 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._stalls = stalls
         self._has: dict[Key, int] = {}  # bytes of logs that are here
+        self._unkept: deque[tuple[News, Callable[[], None]]] = deque()  # in the order they came
         self._is_coming = False
         self._is_listening = False
 
@@ -103,19 +105,35 @@ class Listener:
         if not news.logs or self._work_dir is None:
             then()
             return
-        writing = self._loop.run_in_executor(self._chores, _append, self._work_dir, self._host, news)
+        self._unkept.append((news, then))
+        if len(self._unkept) == 1:
+            self._keep_next(self._work_dir)
+
+    def _keep_next(self, work_dir: str) -> None:
+        """One after the other, and only what is new: two answers may tell the same lines, the shorter one last."""
+        news, then = self._unkept[0]
+        pieces = [
+            (task, attempt, has, data[has - start :])
+            for task, attempt, start, data in news.logs
+            if (task, attempt) in self._runs
+            and start <= (has := self.has((task, attempt))) < start + len(data)
+        ]
+        writing = self._loop.run_in_executor(self._chores, _append, work_dir, self._host, pieces)
 
         def kept(done: asyncio.Future[None]) -> None:
-            for task, attempt, start, data in news.logs:
+            for task, attempt, start, data in pieces:
                 if (task, attempt) in self._runs:
                     self._has[task, attempt] = start + len(data)
+            self._unkept.popleft()
+            if self._unkept:
+                self._keep_next(work_dir)
             then()
 
         writing.add_done_callback(kept)
 
 
-def _append(work_dir: str, host: str, news: News) -> None:
-    for task, attempt, start, data in news.logs:
+def _append(work_dir: str, host: str, pieces: Sequence[tuple[str, int, int, bytes]]) -> None:
+    for task, attempt, start, data in pieces:
         path = log_path(work_dir, host, task, attempt)
         try:
             prepare(path.parent)
