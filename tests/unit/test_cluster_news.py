@@ -61,7 +61,7 @@ async def settled(desk: Desk) -> None:
     """All that was answered is written."""
     async with asyncio.timeout(PATIENCE_S):
         while desk.listener._unkept:  # noqa: ASYNC110 - it is told nowhere else
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0)
 
 
 async def test_an_earlier_answer_that_comes_later_takes_nothing_away(desk: Desk) -> None:
@@ -83,7 +83,7 @@ async def test_what_comes_in_pieces_is_whole_before_its_end_is_told(desk: Desk) 
     desk.wire.answer(1, 0, b"012345")
     async with asyncio.timeout(PATIENCE_S):
         while len(desk.wire.asked) < 4:  # noqa: ASYNC110 - the listener goes on, and the rest is fetched
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0)
     assert not whole.is_set()
     desk.wire.answer(len(desk.wire.asked) - 1, 6, b"6789")
     async with asyncio.timeout(PATIENCE_S):
