@@ -269,6 +269,28 @@ async def test_a_store_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: 
         assert changes["who"]["trouble"] is None
 
 
+async def test_a_store_that_is_waited_for_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The picture is an old one, long before the wait is given up."""
+    async with running(tmp_path) as (live, client), aclosing(live.frames()) as frames:
+        await taken(frames)
+        live.slow_s = 0.01
+        back, now = asyncio.Event(), Client.now
+
+        async def late(client: Client, seen: Now | None = None) -> Now:
+            await back.wait()
+            return await now(client, seen)
+
+        monkeypatch.setattr(Client, "now", late)
+        await record(client, GateChange("vram", 2.0, False, ""))
+        _, changes = await taken(frames)
+        assert changes == {"who": {"trouble": "It has not answered for 0.01 s."}}
+        live.slow_s = 600.0
+        back.set()
+        _, changes = await taken(frames)
+        assert changes["who"]["trouble"] is None
+        assert changes["gates"]["vram"]["open"] is False
+
+
 async def test_a_silent_stream_beats(tmp_path: Path) -> None:
     async with running(tmp_path) as (live, _), aclosing(live.frames(heartbeat_s=0.01)) as frames:
         while (await taken(frames))[0] != "beat":

@@ -39,6 +39,10 @@ _WAITS_S = 15.0  # between two looks at what was waited for in the last hour, at
 _STANDBYS_S = 1.0  # between two looks at who stands by
 _WAITS_SHARE = 0.03  # of the time may go into them
 
+_SLOW_S = (
+    3.0  # a store that is away is waited for; those who look should not believe the old picture for so long
+)
+
 _encode = msgspec.json.Encoder().encode
 log = logging.getLogger("penstock.board")
 
@@ -71,6 +75,7 @@ class Live:
         self._whole: tuple[int, bytes] = (0, b"")
         self._is_current = False  # a picture from when nobody looked is not this moment's
         self.readers = Readers()
+        self.slow_s = _SLOW_S
 
     async def run(self) -> None:
         while True:
@@ -95,6 +100,7 @@ class Live:
 
     async def _look(self) -> int:
         """The size of what there is to tell."""
+        slow = asyncio.get_running_loop().call_later(self.slow_s, self._is_slow)
         try:
             self._seen = await self._client.now(self._seen)
             await self._look_back()
@@ -103,7 +109,20 @@ class Live:
             picture = picture_of(self._client.config, self._seen, self._places, self._waiting, self._standbys)
         except PenstockError as error:
             log.warning("the board cannot read the store: %s", error)
-            picture = {**self._picture, "who": {**self._picture.get("who", {}), "trouble": str(error)}}
+            return self._tell_of(str(error))
+        finally:
+            slow.cancel()
+        return self._tell(picture)
+
+    def _is_slow(self) -> None:
+        if self._picture:
+            self._tell_of(f"It has not answered for {self.slow_s:g} s.")
+
+    def _tell_of(self, trouble: str) -> int:
+        """Of the rest it shows what it knew."""
+        return self._tell({**self._picture, "who": {**self._picture.get("who", {}), "trouble": trouble}})
+
+    def _tell(self, picture: Picture) -> int:
         changed = difference(self._picture, picture)
         self._picture = picture
         if not changed and self._is_current:
