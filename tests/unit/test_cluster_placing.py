@@ -51,5 +51,5 @@ def test_who_fits_nowhere_is_told_so_in_words() -> None:
     wants = "waits for a Ray node with num_cpus = 2, GPU = 1, fast = 0.5, label pool = gpu"
     remedy = "start one, or change hosts.h.ray"
     assert fits_nowhere(asking, 3) == f"{wants}; none of the 3 there are has: {remedy}"
-    assert fits_nowhere(asking, 1) == f"{wants}; the one there is has not: {remedy}"
+    assert fits_nowhere(asking, 1) == f"{wants}; the only one has not: {remedy}"
     assert fits_nowhere(asking, 0) == "the Ray cluster has no node; start one"

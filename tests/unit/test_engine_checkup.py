@@ -100,7 +100,7 @@ def test_the_cluster_is_asked_and_this_machine_needs_nothing_of_the_nodes(
 
 def test_a_host_that_no_node_can_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = examined(tmp_path, monkeypatch, Driver(SLOW))
-    wants = "waits for a Ray node with GPU = 1; the one there is has not: start one, or change hosts.gpu.ray"
+    wants = "waits for a Ray node with GPU = 1; the only one has not: start one, or change hosts.gpu.ray"
     assert told["host gpu"] == ("wrong", wants)
     assert told["host tools"][0] == "well"
 

@@ -349,9 +349,7 @@ async def test_what_no_node_can_serve_goes_back_and_a_node_is_asked_for_while_it
         await rig.engine.adopt([])
         driver.has_room = False
         rig.start("t", host="gpu")
-        wants = (
-            "waits for a Ray node with GPU = 1; the one there is has not: start one, or change hosts.gpu.ray"
-        )
+        wants = "waits for a Ray node with GPU = 1; the only one has not: start one, or change hosts.gpu.ray"
         health = await rig.engine.check("gpu")
         await rig.settle()
         assert (health.up, health.detail, rig.ended) == (False, wants, {})

@@ -16,7 +16,7 @@ import pytest
 
 from penstock.dispatcher.leadership import Heard, Leadership
 from penstock.dispatcher.loop import Dispatcher
-from penstock.errors import AlreadyOwned, StoreCorrupt, StoreRefused
+from penstock.errors import AlreadyOwned, StoreCorrupt, StoreLocked, StoreRefused
 from penstock.hosts.own_door import Guest
 from penstock.model import State, Task
 from penstock.store.base import Owner
@@ -296,6 +296,21 @@ async def test_when_nobody_leads_calls_are_refused_and_tasks_are_kept(
         monkeypatch.undo()
         assert (await standby.ended(kept))["state"] == "done"
         await until(lambda: standby.parts.dispatching)
+
+
+async def test_a_standby_that_could_not_lead_says_when_it_can_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "penstock.dispatcher")
+    async with two(tmp_path) as (_, standby):
+        with monkeypatch.context() as patched:
+
+            async def away(*_: object) -> bool:
+                raise StoreLocked("the database does not answer")
+
+            patched.setattr(standby.store, "wait_vacant", away)
+            await until(lambda: "cannot lead for now: the database does not answer" in caplog.messages)
+        await until(lambda: "can lead again: the store answers" in caplog.messages)
 
 
 async def test_a_websocket_is_passed_on(tmp_path: Path) -> None:

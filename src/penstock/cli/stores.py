@@ -92,8 +92,9 @@ def _tell(databases: tuple[Database, Database], copied: list[Copied], took_s: fl
         return
     rows = {table.table: table.rows for table in copied}
     tasks, events = render.counted(rows["tasks"], "task"), render.counted(rows["events"], "event")
+    others = render.counted(sum(rows.values()) - rows["tasks"] - rows["events"], "other row")
     render.say(
-        f"copied {tasks}, {events} and {sum(rows.values()) - rows['tasks'] - rows['events']} other rows"
+        f"copied {tasks}, {events} and {others}"
         f" to {target.name} in {render.seconds(took_s)}; all were read back and are the same"
     )
 

@@ -196,7 +196,9 @@ class Leadership:
                     self._heard.on_standby(epoch)
                 if await self._unless_stopped(self._store.wait_vacant(_LOOK_S)):
                     return
-                self._complained = ""
+                if self._complained:
+                    self._complained = ""
+                    log.info("can lead again: the store answers")
             except StoreCorrupt:
                 raise
             except StoreError as error:

@@ -77,7 +77,7 @@ def fits_nowhere(remote: RemoteHost, nodes: int) -> str:
     cpus = {"num_cpus": asked.num_cpus} if asked.num_cpus else {}
     wanted = [f"{name} = {amount:g}" for name, amount in {**cpus, **asked.resources}.items()]
     wanted += [f"label {name} = {value}" for name, value in asked.labels.items()]
-    none = "the one there is has not" if nodes == 1 else f"none of the {nodes} there are has"
+    none = "the only one has not" if nodes == 1 else f"none of the {nodes} there are has"
     remedy = f"start one, or change hosts.{remote.host.name}.ray"
     return f"waits for a Ray node with {', '.join(wanted)}; {none}: {remedy}"
 
