@@ -17,7 +17,7 @@ from penstock.clock import SystemClock
 from penstock.config.engine import EngineSettings
 from penstock.engine import ray as ray_engine
 from penstock.engine.base import Delay, Notice, Report, Stall
-from penstock.engine.cluster import link, news, pool
+from penstock.engine.cluster import anteroom, link, news, pool
 from penstock.engine.cluster.crew import Hand
 from penstock.engine.cluster.driver_letters import Joined, Node
 from penstock.engine.cluster.frames import GONE, REFUSED, Answer, Ask, Frames, frame
@@ -25,6 +25,7 @@ from penstock.engine.cluster.letters import Attempt, Hello, News, Over, Standing
 from penstock.engine.cluster.link import Line
 from penstock.engine.cluster.reach import nobody_at
 from penstock.engine.cluster.remote import remote_host
+from penstock.engine.outcomes import stopped
 from penstock.engine.ray import Cluster, RayEngine, names_of
 from penstock.errors import StoreError
 from penstock.hosts.base import Job
@@ -301,7 +302,7 @@ async def test_what_is_adopted_began_and_ended_when_its_worker_says() -> None:
 
 async def test_what_waits_for_a_worker_is_told_until_it_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, and once more when it begins. What has its worker at once is told nothing of."""
-    monkeypatch.setattr(pool, "LATE_S", 0.05)
+    monkeypatch.setattr(anteroom, "LATE_S", 0.05)
     driver = StandIn(PLAIN)
     clock = SystemClock()
     async with opened(driver, start_s=1.0) as rig:
@@ -418,6 +419,43 @@ async def test_a_lost_driver_costs_nothing_that_runs_and_what_waits_goes_back_wh
         await driver.until(lambda: any(ask.method == "run" for ask in driver.asked[asked:]))
         driver.end("waits")
         assert await rig.outcome("waits") == DONE
+
+
+async def test_what_is_to_end_while_the_cluster_is_away_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cancelled, or out of time: nobody waits for a cluster that may never be back. If it is, they are told."""
+    driver = StandIn(PLAIN)
+    async with opened(driver) as rig:
+        await rig.engine.adopt([])
+        rig.start("cancelled", "goes on")
+        rig.engine.start([replace(job("slow"), timeout_s=0.5)])
+        await driver.until(lambda: len(driver.runs) == 3)
+        having = {task: name for (task, _), (name, _) in driver.runs.items()}
+        driver.is_away = True
+        driver.die()
+        await _until(lambda: not rig.engine._link.is_up)
+        monkeypatch.setattr(pool, "_UNHEARD_S", 0.0)
+        rig.engine.stop("cancelled", 1)
+        assert (await rig.outcome("cancelled")).verdict is Verdict.CANCELLED
+        assert (await rig.outcome("slow")).timed_out
+        rig.engine.recorded([("cancelled", 1), ("slow", 1)])
+
+        monkeypatch.setattr(anteroom, "LATE_S", 0.0)
+        rig.start("next")
+        await driver.until(lambda: rig.notices and rig.notices[-1] == Delay("next", 1))
+        asked = len(driver.asked)
+        driver.is_away = False
+        await driver.until(lambda: sum(ask.method == "stop" for ask in driver.asked[asked:]) == 2)
+        told = {ask.worker for ask in driver.asked[asked:] if ask.method == "stop"}
+        assert told == {having["cancelled"], having["slow"]}
+        await driver.until(lambda: ("next", 1) in driver.runs)
+        assert driver.runs["next", 1][0] not in having.values(), "the others have something still"
+        driver.end("slow", stopped())
+        driver.end("cancelled")
+        driver.end("goes on")
+        assert await rig.outcome("goes on") == DONE
+        hands = rig.engine._pools["tools"].crew.hands
+        await _until(lambda: all(("slow", 1) not in hand.runs for hand in hands.values()))
+        assert hands[having["slow"]].unrecorded == 0
 
 
 async def test_a_worker_that_is_silent_delays_only_what_it_may_have(monkeypatch: pytest.MonkeyPatch) -> None:

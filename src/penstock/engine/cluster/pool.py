@@ -19,6 +19,7 @@ import msgspec
 from penstock.engine.attempts import Finished, Reason, Run
 from penstock.engine.base import Delay, Key, Notice
 from penstock.engine.cluster import nets
+from penstock.engine.cluster.anteroom import Anteroom
 from penstock.engine.cluster.crew import AGAIN_S, Crew, Hand, Heard, State, Terms, Times
 from penstock.engine.cluster.frames import AWAY, CUT, REFUSED, Answer
 from penstock.engine.cluster.letters import (
@@ -39,9 +40,9 @@ from penstock.engine.outcomes import failure, timed_out
 from penstock.engine.threads import UNKILLABLE
 from penstock.errors import AttemptError
 from penstock.model import Outcome, TimedOutcome, Verdict
-from penstock.scheduling.begins import LATE_S
 
 _DEAF_S = 15.0  # a worker that does not even answer a request to stop is killed
+_UNHEARD_S = 60.0  # without a line to its worker, what is out of time may still prove to have ended before
 _LATE_S = 10.0  # beyond the time a worker said it needs to end an attempt
 _LARGE_BYTES = 200_000  # what takes the loop over a millisecond to read is read in a thread
 _MOST_ENDED = 20_000
@@ -73,9 +74,7 @@ class WorkerPool:
         self._loop = asyncio.get_running_loop()
         # The time limit is kept by the worker; a process of its own must start before its time runs.
         self._slack_s = 30.0 if remote.host.options.get("isolation") == "process" else 0.0
-        self._waiting: dict[Run, float] = {}  # since when
-        self._told: set[Run] = set()  # those of them of which it is known that they wait
-        self._telling: asyncio.TimerHandle | None = None
+        self._waiting = Anteroom(notice, terms.now)
         heard = Heard(self._fill, self._not_hired, self._found, self._lose)
         self.crew = Crew(remote, link, terms, heard)
         self._ended: dict[Key, Hand] = {}  # whose ends are not recorded yet
@@ -87,12 +86,14 @@ class WorkerPool:
     # ---- as a place
 
     def begin(self, runs: Sequence[Run]) -> None:
-        self._waiting.update(dict.fromkeys(runs, self._terms.now()))
+        self._waiting.add(runs)
         self._fill()
+        if self._waiting:
+            self._waiting.tell_in_time()
 
     def stop(self, run: Run) -> None:
         if run in self._waiting:
-            self._no_longer_waits(run)
+            self._waiting.remove(run)
             self._finished(run, None)
             return
         hand: Hand | None = run.where
@@ -102,7 +103,7 @@ class WorkerPool:
         self._say_stop(hand, run)
 
     def give_up(self, run: Run) -> None:
-        self._no_longer_waits(run)
+        self._waiting.remove(run)
         hand: Hand | None = run.where
         if hand is not None:
             self._release(hand, run)
@@ -111,8 +112,7 @@ class WorkerPool:
     async def close(self) -> None:
         """What was left goes on in its workers, or waits there for whoever records it; the others end."""
         self._closing = True
-        if self._telling is not None:
-            self._telling.cancel()
+        self._waiting.close()
         await self.crew.close(self._is_left)
 
     # ---- for its engine
@@ -184,45 +184,17 @@ class WorkerPool:
             return
         free = self.crew.free
         while self._waiting and free:
-            run, since = next(iter(self._waiting.items()))
-            del self._waiting[run]
-            self._send(free[-1], run)
-            now = self._terms.now()
-            if run in self._told or (now - since > LATE_S and not run.ended):
-                self._told.discard(run)
-                self._notice(Delay(run.job.task, run.job.attempt, now))
+            self._send(free[-1], self._waiting.take())
         if self._waiting and self._withdrawn_but is not None:
             self.withdraw(self._withdrawn_but)
         if self._waiting:
             self.crew.hire(len(self._waiting))
-            self._tell_in_time()
-
-    def _tell_in_time(self) -> None:
-        """What has waited for a worker for longer than is a trifle is told to do so, as long as it does."""
-        if self._telling is None:
-            first = next((since for run, since in self._waiting.items() if run not in self._told), None)
-            if first is not None:
-                in_s = max(0.0, first + LATE_S - self._terms.now())
-                self._telling = self._loop.call_later(in_s, self._tell_who_waits)
-
-    def _tell_who_waits(self) -> None:
-        self._telling = None
-        late = self._terms.now() - LATE_S
-        for run, since in self._waiting.items():
-            if since <= late and run not in self._told:
-                self._told.add(run)
-                self._notice(Delay(run.job.task, run.job.attempt))
-        self._tell_in_time()
-
-    def _no_longer_waits(self, run: Run) -> None:
-        self._waiting.pop(run, None)
-        self._told.discard(run)
 
     def put_back(self, why: str, but: Collection[str] = ()) -> None:
         """What no worker has goes back to the queue, at no cost."""
         outcome = Outcome(Verdict.CANCELLED, error=why, unbegun=True)
         for run in [run for run in self._waiting if run.job.lane not in but]:
-            self._no_longer_waits(run)
+            self._waiting.remove(run)
             self._finished(run, outcome)
 
     def _not_hired(self, why: str) -> None:
@@ -230,7 +202,7 @@ class WorkerPool:
         others = any(hand.state is State.READY for hand in self.crew.hands.values())
         hit = list(self._waiting)[: self._remote.per_worker if others else None]
         for run in hit:
-            self._no_longer_waits(run)
+            self._waiting.remove(run)
             self._finished(run, outcome)
         self._fill()
 
@@ -318,6 +290,10 @@ class WorkerPool:
             return
         times = hand.times.get(key)
         self._release(hand, run)
+        if run.ended:  # nobody waited for it: its end is recorded already
+            hand.recorded.append(key)
+            self._fill()
+            return
         if len(self._ended) >= _MOST_ENDED:
             del self._ended[next(iter(self._ended))]
         self._ended[key] = hand
@@ -359,16 +335,31 @@ class WorkerPool:
 
         def told(answer: Answer, body: bytes) -> None:
             deaf.cancel()
-            if answer.fault or run is None:
-                return  # dead ones are noticed by their attempts; the others are told again
+            if run is None:
+                return
+            if answer.fault:  # dead ones are noticed by their attempts; the others are told again
+                out_of_time = run.reason is Reason.TIMED_OUT
+                self._loop.call_later(_UNHEARD_S if out_of_time else 0.0, self._unheard, hand, run)
+                return
             within_s = read(body, Stopped).within_s
             if within_s is not None:
                 self._loop.call_later(within_s + _LATE_S, self._overdue, hand, run)
 
         self._link.call(hand.name, "stop", letter, told)
 
+    def _unheard(self, hand: Hand, run: Run) -> None:
+        """There is no line to its worker, perhaps for good: who told it to end goes on.
+
+        It is its worker's until that has heard so, and until then the worker takes nothing else.
+        """
+        if hand.runs.get((run.job.task, run.job.attempt)) is run and not self._link.is_up:
+            self._finished(run, None)
+
     def _overdue(self, hand: Hand, run: Run | None) -> None:
-        if run is None or hand.runs.get((run.job.task, run.job.attempt)) is not run or not self._link.is_up:
+        if run is None or hand.runs.get((run.job.task, run.job.attempt)) is not run:
+            return
+        if not self._link.is_up:
+            self._unheard(hand, run)
             return
         _log.error("host %s: the Ray worker of %s does not end it, and is killed", self._host, run.name)
         self.crew.end(hand)
