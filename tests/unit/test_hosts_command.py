@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from pathlib import Path
 from typing import Any
@@ -203,7 +204,11 @@ async def test_environment_and_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "verdict", "word"),
     [
-        (["/no/such/program"], Verdict.HOST, "No such file or directory; install it on this machine"),
+        (
+            ["/no/such/program"],
+            Verdict.HOST,
+            f"No such file or directory; install it on {platform.node()}, or correct",
+        ),
         (["/dev/null"], Verdict.HOST, "Permission denied"),
         (["/etc"], Verdict.HOST, "Permission denied"),
         ([sys.executable, "-c", "pass", "x" * 5_000_000], Verdict.PERMANENT, "give long input on stdin"),

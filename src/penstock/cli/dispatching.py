@@ -63,5 +63,12 @@ async def last_word(stop: Stops, store: Store) -> str:
     """What one that has stopped leaves: tasks for the next, or nothing where it only stood by."""
     if stop.stood_by:
         return "standing by"
-    left = sum((await store.snapshot(time.time())).queued.values())
-    return f"{render.counted(left, 'task')} queued"
+    left = await store.snapshot(time.time())
+    queued, running = sum(left.queued.values()), sum(left.running.values())
+    told = f"{render.counted(queued, 'task')} queued"
+    # What runs without a dispatcher, as on a cluster, is left to the next one.
+    return (
+        f"{told}, {render.counted(running, 'attempt')} left running for the next dispatcher"
+        if running
+        else told
+    )

@@ -12,6 +12,7 @@ import asyncio
 import errno
 import logging
 import os
+import platform
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
@@ -277,5 +278,5 @@ def _not_started(program: Program, error: OSError | ValueError) -> Outcome:
         )
     return Outcome(
         Verdict.HOST,
-        error=f"cannot start {name!r}: {reason}; install it on this machine, or correct the host's `argv`",
+        error=f"cannot start {name!r}: {reason}; install it on {platform.node() or 'this machine'}, or correct the host's `argv`",
     )
