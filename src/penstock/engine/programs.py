@@ -276,7 +276,5 @@ def _not_started(program: Program, error: OSError | ValueError) -> Outcome:
             Verdict.HOST,
             error=f"cannot start {name!r}: no folder {program.cwd!r}; create it, or correct `cwd`",
         )
-    return Outcome(
-        Verdict.HOST,
-        error=f"cannot start {name!r}: {reason}; install it on {platform.node() or 'this machine'}, or correct the host's `argv`",
-    )
+    remedy = f"install it on {platform.node()}, or correct the host's `argv`"
+    return Outcome(Verdict.HOST, error=f"cannot start {name!r}: {reason}; {remedy}")
