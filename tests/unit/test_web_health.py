@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -65,12 +66,15 @@ async def test_hosts_that_are_down_degrade_and_then_fail(tmp_path: Path) -> None
 async def test_a_store_that_others_hold_is_told(tmp_path: Path) -> None:
     """A real lock on the real file: the heartbeat cannot be written, and all else waits behind it."""
     async with serving(tmp_path) as web:
-        await until(web, "ok")
+        await web.submit({"kind": "a", "not_before": time.time() + 3600.0})
+        while (await until(web, "ok"))["store"]["queued"] != 1:
+            pass
         with closing(sqlite3.connect(tmp_path / "penstock.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             submitting = asyncio.gather(web.http.post("/api/tasks", json={"kind": "a"}))
             told = await until(web, "failing")
             assert told["reasons"][0].startswith("store: ")
+            assert told["store"]["queued"] == 1  # as it was last known
             assert told["dispatcher"]["detail"] == "it waits for the store"
             other.execute("ROLLBACK")
         (response,) = await submitting

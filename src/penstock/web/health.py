@@ -58,6 +58,7 @@ class Doctor:
         self._seen: dict[str, Any] = {}
         self._epoch: Epoch | None = None  # of the last look that succeeded
         self._seen_at = -_FRESH_S
+        self._queued: int | None = None
 
     async def look(self) -> Mapping[str, Any]:
         async with self._looking:  # those who come meanwhile share what is found
@@ -89,20 +90,28 @@ class Doctor:
                 if self._parts.dispatching:
                     await asyncio.shield(store.record([]))  # passes when all before it is on the disk
         except TimeoutError:
-            return _check("failing", store.trouble or f"it has not answered for {_LOOK_S:g} s", queued=0)
+            return self._failing(store.trouble or f"it has not answered for {_LOOK_S:g} s")
         except (StoreError, DispatcherError) as error:  # the latter: another has just taken over
-            return _check("failing", str(error), queued=0)
+            return self._failing(str(error))
         if store.trouble is not None:
-            return _check("failing", store.trouble, queued=0)
+            return self._failing(store.trouble)
         self._epoch = epoch
-        return _check("ok", "", queued=await self._queued())
+        self._queued = self._known_queued()
+        if self._queued is None:
+            self._queued = (await store.count(TaskFilter(states=(State.QUEUED,)))).tasks
+        return _check("ok", "", queued=self._queued)
 
-    async def _queued(self) -> int:
+    def _failing(self, detail: str) -> dict[str, Any]:
+        """The store cannot be asked: of the queue, what was last known."""
+        known = self._known_queued()
+        return _check("failing", detail, queued=(self._queued or 0) if known is None else known)
+
+    def _known_queued(self) -> int | None:
         """As the dispatcher knows it: the store would have to count, which takes seconds where it is long."""
-        if self._parts.dispatcher is not None:
-            statistics = self._parts.dispatcher.statistics
-            return statistics.live - statistics.running
-        return (await self._parts.store.count(TaskFilter(states=(State.QUEUED,)))).tasks
+        if self._parts.dispatcher is None:
+            return None
+        statistics = self._parts.dispatcher.statistics
+        return statistics.live - statistics.running
 
     def _dispatcher(self, store: Mapping[str, Any]) -> dict[str, Any]:
         parts = self._parts
