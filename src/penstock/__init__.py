@@ -62,5 +62,6 @@ def __getattr__(name: str) -> typing.Any:
     if name in _HOMES:
         from importlib import import_module
 
-        return getattr(import_module(_HOMES[name]), name)
+        found = globals()[name] = getattr(import_module(_HOMES[name]), name)  # and not asked for again
+        return found
     raise AttributeError(f"module 'penstock' has no attribute {name!r}")

@@ -80,6 +80,9 @@ class Link:
         self._command_timeout_s = command_timeout_s
         self._loop = asyncio.new_event_loop()
         self._connection: Any = None
+        self._began = 0.0  # what is waited for
+        # Stays for the statements after this one: to set a timer for each of them would cost more.
+        self._look_later: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
 
     @property
@@ -147,18 +150,23 @@ class Link:
             return thread.submit(self._watched, coroutine).result()
 
     def _watched(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        begins = self._loop.call_later(LOOKS_S, self._look)
+        self._began = self._loop.time()
+        if self._look_later is None:
+            self._look_later = self._loop.call_later(LOOKS_S, self._look)
         try:
             return self._loop.run_until_complete(coroutine)
         finally:
-            begins.cancel()
             looking, self._looking = self._looking, None
             if looking is not None:
                 looking.cancel()
                 self._loop.run_until_complete(asyncio.wait({looking}))
 
     def _look(self) -> None:
-        if self._connection is not None:
+        self._look_later = None
+        left_s = self._began + LOOKS_S - self._loop.time()
+        if left_s > 0:  # it was set for a statement before this one
+            self._look_later = self._loop.call_later(left_s, self._look)
+        elif self._connection is not None:
             self._looking = self._loop.create_task(self._end_if_silent(self._connection))
 
     async def _end_if_silent(self, connection: Any) -> None:
