@@ -17,7 +17,7 @@ from penstock.diagnosis.why.holders import Holder
 from penstock.diagnosis.why.prediction import NO_DURATIONS, Prediction
 from penstock.diagnosis.why.remedies import Case, remedy
 from penstock.diagnosis.why.waiting import ReasonSum, Waiting, with_calls
-from penstock.model import Gate, Host, Plant, State, Task, TaskRecord, Wait
+from penstock.model import Gate, Host, Plant, State, Task, TaskRecord, Verdict, Wait
 from tests.unit.cli_rig import Cli, make_cli
 
 
@@ -39,6 +39,14 @@ def told(
     record = TaskRecord(Task("k", id="t1"), 1, state, **ran, **over)  # type: ignore[arg-type]
     parts = tuple(Part(wait, 0.5, holders) for wait in waits)
     return Why(record, 10.0, parts, interrupted, predicted_start=start, predicted_end=end)
+
+
+def test_one_that_is_told_to_end_says_so() -> None:
+    """Whoever cancelled a function that takes its time is not told when it would have ended."""
+    running = replace(told(state=State.RUNNING), stopping_since=8.0)
+    assert in_short(running).startswith(
+        "t1 has run for 6.0 s on fenrir; it was told to end 2.0 s ago, and does when it can"
+    )
 
 
 # ---- in a line
@@ -195,6 +203,7 @@ FIELDS = [
     "priority",
     "state",
     "interrupted",
+    "stopping_since",
     "host",
     "attempts",
     "queued_at",
@@ -308,6 +317,34 @@ def test_an_interrupted_task_does_not_run(cli: Cli) -> None:
     lines = cli.good("why", "left").lines
     assert lines[0].startswith("left was running on small when its dispatcher was lost")
     assert cli.good("status").lines[2].startswith("1 task was running when the last dispatcher was lost")
+
+
+async def test_when_it_was_told_to_end_is_found(tmp_path: Path) -> None:
+    from penstock.scheduling.messages import Requeue, Route, Start, Stop
+    from penstock.store.base import Owner
+    from penstock.store.outlook import why_task
+    from penstock.store.sqlite import SQLiteStore
+
+    store = SQLiteStore(str(tmp_path / "x.db"))
+    await store.open()
+    try:
+        await store.submit([Task("k", id="t")])
+        await store.acquire(Owner(1, "here", "test"), 1.0)
+        first = [Route("x", 1, 1.0, "x"), Start("t", 1, "small", "default", 1, 1.0)]
+        again = Requeue("t", 1, 3.0, 3.0, 1, 0, Verdict.TEMPORARY, "no")
+        await store.record([*first, Stop("t", 1, "small", 2.0, "cancel")])
+        plant = Plant((Host("small", "command"),))
+
+        async def since() -> float | None:
+            record = await store.get("t")
+            assert record is not None
+            return (await why_task(store, plant, record, 5.0)).stopping_since
+
+        assert await since() == 2.0
+        await store.record([again, Start("t", 2, "small", "default", 1, 4.0)])
+        assert await since() is None
+    finally:
+        await store.close()
 
 
 async def leave_running(config: Path) -> None:

@@ -129,6 +129,9 @@ def in_short(told: Why) -> str:
     if state == "running":
         ran = render.seconds(told.ran_s or 0.0)
         comes = _comes(told.predicted_end, "ends")
+        if told.stopping_since is not None:
+            ago = render.seconds(told.now - told.stopping_since)
+            comes = f"; it was told to end {ago} ago, and does when it can"
         if told.course is not None:
             return f"{task} has run for {ran}: {_steps(told)}{comes}{_own_wait(waited, told)}"
         return f"{task} has run for {ran} on {record.host}{comes}; {_retold(waited, told)}"

@@ -66,11 +66,21 @@ async def why_task(store: Store, plant: Plant, record: TaskRecord, now: float) -
     present = await present_of(store, plant, ahead, now)  # first: of all that is read it ages most
     history = await store.history(task=task.id)
     if task.kind not in question_kinds(present.plant):
-        return await asyncio.to_thread(explain, record, history, present)
-    asked = await store.history(
-        chosen=TaskFilter(run=task.run, since=task.queued_at, limit=MOST_IN_RUN, newest=True)
-    )
-    return await asyncio.to_thread(explain_question, record, history, asked, present)
+        told = await asyncio.to_thread(explain, record, history, present)
+    else:
+        asked = await store.history(
+            chosen=TaskFilter(run=task.run, since=task.queued_at, limit=MOST_IN_RUN, newest=True)
+        )
+        told = await asyncio.to_thread(explain_question, record, history, asked, present)
+    if record.state is State.RUNNING and (since := await _stopping_since(store, record)) is not None:
+        return replace(told, stopping_since=since, predicted_end=None)  # how long it takes is its own affair
+    return told
+
+
+async def _stopping_since(store: Store, record: TaskRecord) -> float | None:
+    events = await store.events(task=record.task.id)
+    told = [one.at for one in events if one.type == "stopping" and one.attempt == record.attempts]
+    return told[-1] if told else None
 
 
 async def calls_of(store: Store, plant: Plant, run: str) -> History | None:

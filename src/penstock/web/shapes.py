@@ -229,6 +229,7 @@ class Why:
     priority: int
     state: StateName
     interrupted: bool
+    stopping_since: float | None
     host: str | None
     attempts: int
     queued_at: float

@@ -71,6 +71,7 @@ class Why:
     now: float
     parts: tuple[Part, ...]
     interrupted: bool = False  # it is said to run, but its dispatcher is dead
+    stopping_since: float | None = None  # it was told to end, and runs until it does
     blocked_by: tuple[Blocker, ...] = ()
     starts_when: str | None = None
     remedy: str | None = None
@@ -115,6 +116,7 @@ class Why:
             "priority": record.task.priority,
             "state": str(record.state),
             "interrupted": self.interrupted,
+            "stopping_since": self.stopping_since,
             "host": record.host,
             "attempts": record.attempts,
             "queued_at": record.task.queued_at,
