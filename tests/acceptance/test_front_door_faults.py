@@ -31,6 +31,7 @@ from tests.unit.model_rig import Act, Call, chat, delta, event, http, stream_hea
 CLOSE = (("Connection", "close"),)
 MARGIN_BYTES = 48 * 1024 * 1024  # of memory that Python keeps for the next time
 CALM = "health_s = 0"
+SILENT = CALM + "\ntimeouts = { between_tokens_s = 0.3 }"
 QUICK = """
     health_s = 0
     breaker = { failures = 1000 }
@@ -84,6 +85,7 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
             "[retry]\nbase_s = 0.01\nhost_faults = 2\n"
             + host("raw", f"http://127.0.0.1:{raw.getsockname()[1]}/v1", model="raw", slots=4, more=QUICK)
             + host("patient", f"http://127.0.0.1:{raw.getsockname()[1]}/v1", model="patient", more=CALM)
+            + host("silent", f"http://127.0.0.1:{raw.getsockname()[1]}/v1", model="silent", more=SILENT)
             + host("stuck", f"http://127.0.0.1:{full_backlog(stack)}/v1", model="stuck", more=QUICK)
             + host("secure", secure.url, model="secure", more=QUICK)
             + host("victim", victim.stdout.readline().strip(), model="victim", more=QUICK)
@@ -275,7 +277,7 @@ async def test_a_stream_that_goes_silent_ends_in_an_error_event(
         await call.gone.wait()
 
     async with wire(act, sock=plant.raw()):
-        told = await client.post("/chat/completions", json=body("raw", stream=True))
+        told = await client.post("/chat/completions", json=body("silent", stream=True))
     assert told.content.startswith(event(delta("the beginning")))
     assert last_event(told.content)["error"]["code"] == "timeout"
 
@@ -304,7 +306,7 @@ def request(data: bytes) -> bytes:
     return HEAD + b"Content-Length: %d\r\n\r\n" % len(data) + data
 
 
-ASKED = request(json.dumps(body("raw", stream=True)).encode())
+ASKED = request(json.dumps(body("patient", stream=True)).encode())
 
 
 async def beginning(call: Call) -> None:

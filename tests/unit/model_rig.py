@@ -164,7 +164,15 @@ async def wire(
         yield made
         await made.until(lambda: not made.live)
     finally:
+        for (
+            one
+        ) in server.sockets:  # what was accepted in this moment is not lost, unread, when the server closes
+            asyncio.get_running_loop().remove_reader(one.fileno())
+        for _ in range(3):
+            await asyncio.sleep(0)
         server.close()
+        for line in list(made.live):
+            line.transport.abort()
         for acting in made.acting:
             acting.cancel()
         await asyncio.gather(*made.acting, return_exceptions=True)
