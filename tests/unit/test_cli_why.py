@@ -330,9 +330,9 @@ async def test_when_it_was_told_to_end_is_found(tmp_path: Path) -> None:
     try:
         await store.submit([Task("k", id="t")])
         await store.acquire(Owner(1, "here", "test"), 1.0)
-        first = [Route("x", 1, 1.0, "x"), Start("t", 1, "small", "default", 1, 1.0)]
         again = Requeue("t", 1, 3.0, 3.0, 1, 0, Verdict.TEMPORARY, "no")
-        await store.record([*first, Stop("t", 1, "small", 2.0, "cancel")])
+        began = Start("t", 1, "small", "default", 1, 1.0)
+        await store.record([Route("x", 1, 1.0, "x"), began, Stop("t", 1, "small", 2.0, "cancel")])
         plant = Plant((Host("small", "command"),))
 
         async def since() -> float | None:
