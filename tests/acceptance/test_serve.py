@@ -117,6 +117,17 @@ def client(url: str, secret: str = "") -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE_S, verify=False, trust_env=False)
 
 
+async def recorded(http: httpx.AsyncClient, task: str, event: str) -> None:
+    """Until an event of a task is in the store: an attempt may begin before."""
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        http.stream("GET", f"/api/events?after=0&task={task}&type={event}") as stream,
+    ):
+        async for line in stream.aiter_lines():
+            if line.startswith("data: "):
+                return
+
+
 # ---- starting
 
 
@@ -197,6 +208,7 @@ async def test_a_signal_finishes_what_runs_and_answers_meanwhile(
         await folder.line_with(process, "finishing what runs; once more puts it back")
         refused = await http.post("/api/tasks", json={"kind": "read"})
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+        await recorded(http, "one", "started")
         assert (await http.get("/api/tasks/one")).json()["state"] == "running"
         assert (await http.get("/health")).json()["status"] == "failing"
         os.write(pipe, b"hello")
