@@ -1,7 +1,7 @@
 # What a person and the CI run. Every target works on a fresh clone: it makes .venv first.
-# JOBS: how many processes share the tests; one more than two cores, since many tests wait for programs. PYTHON: which Python makes .venv.
+# JOBS: how many processes share the tests; twice two cores, since many tests wait for programs. PYTHON: which Python makes .venv.
 
-JOBS ?= 3
+JOBS ?= 4
 BENCH ?=
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal

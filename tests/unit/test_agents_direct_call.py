@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -274,15 +273,9 @@ def test_no_answer_from_a_container_that_is_gone_is_lost() -> None:
         called(DEAD)
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def test_who_falls_silent_and_does_not_answer_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct_call, "SILENCE_S", 0.02)
     monkeypatch.setattr(direct_call, "HEALTH_S", 0.02)
-    return lambda: None
-
-
-@pytest.mark.usefixtures("impatient")
-def test_who_falls_silent_and_does_not_answer_is_lost() -> None:
     let_go = threading.Event()
     with scripted(hangs(let_go, STREAM), hangs(let_go)) as server:
         with pytest.raises(AgentLost, match="does not answer any more"):
@@ -290,8 +283,8 @@ def test_who_falls_silent_and_does_not_answer_is_lost() -> None:
         let_go.set()
 
 
-@pytest.mark.usefixtures("impatient")
-def test_who_is_only_silent_is_waited_for() -> None:
+def test_who_is_only_silent_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct_call, "SILENCE_S", 0.02)
     asked_often = threading.Event()
     seen: list[ScriptedServer] = []
 
