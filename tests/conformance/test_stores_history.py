@@ -525,7 +525,7 @@ async def test_what_began_late_keeps_its_reason_when_others_are_forgotten(
         history = await where.history(task="c")
         (wait,) = Explainer(history, T0 + 50).waits(history.records[0])
         assert (wait.reason, wait.detail, wait.start, wait.end) == (
-            "slots:surtr",
+            "worker:surtr",
             NO_WORKER,
             T0 + 20,
             T0 + 22,
