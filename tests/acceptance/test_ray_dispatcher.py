@@ -130,6 +130,36 @@ async def test_a_driver_that_is_killed_loses_nothing_and_nothing_runs_twice(fold
         assert await phone.callers(2) == callers
 
 
+async def test_what_the_cluster_has_no_room_for_says_that_it_waits_for_a_worker(folder: Path) -> None:
+    """E1: it has its slot from the first moment on, and runs when there is a worker for it."""
+    text = (folder / "penstock.toml").read_text()
+    small = MEETING.replace("per_worker = 2", "resources = { second = 600 }")  # of 1000
+    (folder / "penstock.toml").write_text(f"{text}\n{small}")
+    async with (
+        Phone() as phone,
+        penstock.open(folder / "penstock.toml", dispatch=False) as client,
+        dispatching(folder),
+        asyncio.timeout(PATIENCE_S),
+    ):
+        for name in ("runs", "waits"):
+            meeting = {"act": "meet", "port": phone.port, "name": name}
+            await client.submit(penstock.Task("meet", meeting, id=name))
+        (caller,) = await phone.callers(1, PATIENCE_S)
+        told = await client.why("waits")
+        while not told.record.is_delayed:  # the first may have waited for its worker, too
+            await asyncio.sleep(0.1)
+            told = await client.why("waits")
+        assert (str(told.record.state), told.parts[-1].wait.reason) == ("running", "worker:meeting")
+        snapshot = await client.snapshot()
+        assert (snapshot.running, snapshot.delayed["meeting"]) == ({("meeting", "default"): 2}, 1)
+        caller.say("make room")
+        (await phone.caller("waits")).say("at last")
+        result = await client.wait("waits")
+        assert (result.value, result.attempts) == ("at last", 1)
+        assert result.waits[-1].reason == "worker:meeting"
+        assert result.waits[-1].end == result.started_at
+
+
 def drivers_of(pid: int) -> list[psutil.Process]:
     children = psutil.Process(pid).children()
     return [child for child in children if "penstock.engine.cluster.driver" in child.cmdline()]
