@@ -33,7 +33,7 @@ class Driven:
             {"work": PythonAdapter(host)},
             {"work": at_once},
             self._report,
-            print,
+            lambda notice: None,
             SystemClock(),
             None,
             "bench",

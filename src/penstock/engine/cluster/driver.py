@@ -123,6 +123,7 @@ class Session:
                 lifetime="detached",
                 max_restarts=0,  # attempts are the dispatcher's to repeat, and so are workers
                 max_task_retries=0,
+                enable_task_events=False,  # what becomes of attempts is ours to tell, and each call is cheaper
                 max_concurrency=ask.capacity + _CONTROL,
                 **options,
             )
