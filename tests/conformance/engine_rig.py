@@ -201,9 +201,14 @@ class Rig:
     async def all_reported(self) -> None:
         await self._until(lambda: len(self.reports) == len(self.started))
 
-    async def stalled(self, count: int) -> list[Stall]:
-        await self._until(lambda: len(self.stalls) >= count)
-        return self.stalls
+    async def stalled(self, count: int, host: str = "") -> list[Stall]:
+        """The first of them, of a host or of all: a busy machine may hold up loops that nobody blocks."""
+
+        def told() -> list[Stall]:
+            return [stall for stall in self.stalls if stall.host == host or not host][:count]
+
+        await self._until(lambda: len(told()) == count)
+        return told()
 
     def processes(self) -> list[int]:
         """Whatever carries a marker of this engine, or of a worker of its."""

@@ -304,7 +304,7 @@ async def test_a_blocked_loop_delays_no_other_host_and_is_named(make: MakeEngine
         for host in ("good", "bad"):
             rig.start(host, {"act": "return", "value": host}, host)
         assert (await rig.outcome("good")).value == "good"
-        (stall,) = await rig.stalled(1)
+        (stall,) = await rig.stalled(1, "bad")
         assert (stall.host, stall.task, stall.attempt) == ("bad", "blocker", 3)
         assert "in on_loop" in stall.stack.splitlines()[0]
         assert "host_phone.py" in stall.stack
@@ -312,7 +312,7 @@ async def test_a_blocked_loop_delays_no_other_host_and_is_named(make: MakeEngine
         caller.say("sorry")
         assert (await rig.outcome("blocker", 3)).value == "sorry"
         assert (await rig.outcome("bad")).value == "bad"
-        _, end = await rig.stalled(2)
+        _, end = await rig.stalled(2, "bad")
         assert end.seconds >= stall.seconds
         assert (end.host, end.task, end.stack) == (stall.host, stall.task, stall.stack)
 

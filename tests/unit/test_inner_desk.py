@@ -464,7 +464,8 @@ async def test_what_is_cancelled_tells_what_it_was_at(tmp_path: Path) -> None:
         stage.desk.inner.cancel([asked[0].id, asked[2].id])
         assert (await stage.ear.end_of(asked[0].id)).last == "it was answering on m"
         assert (await stage.ear.end_of(asked[2].id)).last == "it waited for a slot"
-        stage.engine.finish(asked[1].id, Outcome(Verdict.TEMPORARY, error="m answered 503"))
+        busy = Outcome(Verdict.TEMPORARY, error="m answered 503", retry_after_s=3600.0)
+        stage.engine.finish(asked[1].id, busy)
         await stage.until(asked[1].id, State.QUEUED)
         stage.desk.inner.cancel([asked[1].id])
         end = await stage.ear.end_of(asked[1].id)

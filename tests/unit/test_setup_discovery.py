@@ -29,6 +29,12 @@ from penstock.testing import ModelBehaviour, ModelServer
 
 MODELS = ("qwen2.5-32b", "nomic-embed-text", "llama3:8b")
 HOST = "127.0.0.1"
+PATIENCE_S = 30.0  # a busy machine answers late
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "_CONNECT_S", PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +53,7 @@ async def test_each_kind_of_server_is_recognised(
     monkeypatch.delenv("OLLAMA_NUM_PARALLEL", raising=False)
     behaviour = ModelBehaviour(style=cast(Any, style), models=MODELS, slots=3)
     async with ModelServer(behaviour) as server:
-        (found,) = await find([Place(HOST, server.port)])
+        (found,) = await find([Place(HOST, server.port)], PATIENCE_S)
     assert found == Found(
         kind,
         Place(HOST, server.port),
@@ -64,7 +70,7 @@ async def test_all_places_are_looked_at_and_each_once() -> None:
         ModelServer(ModelBehaviour(style="vllm")) as two,
     ):
         places = [Place(HOST, one.port), Place("localhost", one.port), Place(HOST, two.port), Place(HOST, 9)]
-        found = await find(places)
+        found = await find(places, PATIENCE_S)
     assert [server.kind for server in found] == [OLLAMA, VLLM]
 
 
@@ -75,7 +81,7 @@ def test_the_usual_places() -> None:
 
 async def test_a_server_that_wants_a_key_is_found() -> None:
     async with ModelServer(ModelBehaviour(style="openai", key="hunter2")) as server:
-        (found,) = await find([Place(HOST, server.port)])
+        (found,) = await find([Place(HOST, server.port)], PATIENCE_S)
     assert (found.kind, found.wants_key, found.models) == (OTHER, True, ())
 
 
@@ -85,7 +91,7 @@ async def test_ollama_tells_its_slots_by_a_variable(
 ) -> None:
     monkeypatch.setenv("OLLAMA_NUM_PARALLEL", said)
     async with ModelServer(ModelBehaviour(style="ollama")) as server:
-        (found,) = await find([Place(HOST, server.port)])
+        (found,) = await find([Place(HOST, server.port)], PATIENCE_S)
     assert found.slots == slots
 
 
@@ -193,12 +199,12 @@ async def test_what_listens_and_never_speaks_is_left_alone() -> None:
 async def test_names_that_cannot_be_used_are_counted() -> None:
     names: list[Any] = ["good", "two\nlines", "", "x" * 300, 7, None, "\x1b[31mred", "good"]
     async with serving(at("/v1/models", {"data": [{"id": name} for name in names]})) as place:
-        (found,) = await find([place])
+        (found,) = await find([place], PATIENCE_S)
     assert (found.models, found.unusable) == (("good",), 6)
 
 
 @pytest.mark.parametrize("slots", [0, -1, 10**9, "4", True, None])
 async def test_slots_that_are_none_are_not_believed(slots: Any) -> None:
     async with serving(at("/props", {"default_generation_settings": {}, "total_slots": slots})) as place:
-        (found,) = await find([place])
+        (found,) = await find([place], PATIENCE_S)
     assert (found.kind, found.slots) == (LLAMA_CPP, None)
