@@ -49,6 +49,8 @@ def test_search_and_filters_stand_in_the_address(board: Board, page: Page) -> No
     ready(page, board.at("/queue?run=queue-filters"))
     expect(rows(page)).to_have_count(2)
     expect(told(page)).to_have_text("2 tasks match")
+    wider = "all => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)"
+    assert page.locator(".queue-filters .field").evaluate_all(wider) == []  # none lies on the next
     expect(row_of(page, one)).to_contain_text("gate:vram")
     expect(rows(page).first).to_contain_text(other)
     page.get_by_label("Order").select_option(

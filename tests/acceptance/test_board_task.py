@@ -29,6 +29,10 @@ def test_e7_a_running_task_is_cancelled_and_retried_by_click(board: Board, page:
     headline = page.locator(".headline")
     expect(headline).to_contain_text("running")
     expect(headline).to_contain_text("Attempt 1 runs on birch")
+    badge, meaning = (headline.locator(one).bounding_box() for one in (".badge", ".meaning"))
+    assert badge
+    assert meaning
+    assert meaning["x"] > badge["x"] + badge["width"]  # they are in one line
     retry = page.get_by_role("button", name="Retry")
     expect(retry).to_be_disabled()
 
