@@ -145,10 +145,10 @@ async def test_what_the_cluster_has_no_room_for_says_that_it_waits_for_a_worker(
             meeting = {"act": "meet", "port": phone.port, "name": name}
             await client.submit(penstock.Task("meet", meeting, id=name))
         (caller,) = await phone.callers(1, PATIENCE_S)
+        async with client.watching() as recorded:
+            while not (await client.get("waits")).is_delayed:
+                await recorded()
         told = await client.why("waits")
-        while not told.record.is_delayed:  # the first may have waited for its worker, too
-            await asyncio.sleep(0.1)
-            told = await client.why("waits")
         assert (str(told.record.state), told.parts[-1].wait.reason) == ("running", "worker:meeting")
         snapshot = await client.snapshot()
         assert (snapshot.running, snapshot.delayed["meeting"]) == ({("meeting", "default"): 2}, 1)
