@@ -18,6 +18,7 @@ from penstock.agents.engine.server_file import fingerprint
 from penstock.agents.engine.sightings import Seen
 from penstock.config.agents import Agent
 from penstock.errors import AgentError, AgentLost, EngineUnreachable, ImageMissing
+from penstock.testing.server import stop_listening
 
 
 class Killed(BaseException):
@@ -89,7 +90,7 @@ class Machine:
         one = self.containers[id]
         one.state, one.exit_code = "exited", exit_code
         if one.server is not None:
-            one.server.close()
+            await stop_listening(one.server)
             await one.server.wait_closed()
 
     async def remove(self, id: str) -> None:

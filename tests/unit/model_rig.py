@@ -16,6 +16,7 @@ from penstock.hosts.base import Job, OwnCoroutine
 from penstock.hosts.openai import OpenAIAdapter
 from penstock.hosts.relay import Headers, Relay
 from penstock.model import Host, Outcome
+from penstock.testing.server import stop_listening
 
 PATIENCE_S = 20.0
 USAGE = {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
@@ -164,13 +165,7 @@ async def wire(
         yield made
         await made.until(lambda: not made.live)
     finally:
-        for (
-            one
-        ) in server.sockets:  # what was accepted in this moment is not lost, unread, when the server closes
-            asyncio.get_running_loop().remove_reader(one.fileno())
-        for _ in range(3):
-            await asyncio.sleep(0)
-        server.close()
+        await stop_listening(server)
         for line in list(made.live):
             line.transport.abort()
         for acting in made.acting:

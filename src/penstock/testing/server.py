@@ -130,13 +130,7 @@ class ModelServer:
             return
         self._service = self._server = self._listening = None
         service.stopping = True
-        # What was accepted in this very moment becomes a connection first: asyncio loses it, open and unread, when
-        # its server is closed before that.
-        for one in listening.sockets:
-            asyncio.get_running_loop().remove_reader(one.fileno())
-        for _ in range(_TURNS_TO_CONNECT):
-            await asyncio.sleep(0)
-        listening.close()
+        await stop_listening(listening)
         for connection in server.connections:
             if connection.transport is not None:
                 connection.transport.abort()
@@ -270,6 +264,16 @@ class ModelServer:
 
 def _told(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
     loop.call_soon_threadsafe(over.set)
+
+
+async def stop_listening(server: asyncio.Server) -> None:
+    """What was accepted in this very moment becomes a connection first: asyncio loses it, open and unread, when its
+    server is closed before that, and whoever called waits."""
+    for one in server.sockets:
+        server.get_loop().remove_reader(one.fileno())
+    for _ in range(_TURNS_TO_CONNECT):
+        await asyncio.sleep(0)
+    server.close()
 
 
 def _with_large_body(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
