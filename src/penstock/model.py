@@ -99,6 +99,8 @@ class Outcome:
     tokens: float | None = None  # used by the attempt, where the host counts them
     cost_usd: float | None = None
     logs: str | None = None  # the end of what it wrote, cut to a limit
+    # The machine it ran on, where that is one of several; how it ended is the same on each.
+    node: str | None = field(default=None, compare=False)
     timed_out: bool = False  # it was ended because its time was up
     host_fault: bool = False  # the host is to blame, though the verdict ends the task: its breaker counts
     known_fault: bool = False  # another attempt has told of the very same fault: its breaker counts it once

@@ -7,6 +7,7 @@ there as `working_dir`, and a package of it as `py_modules`.
 from __future__ import annotations
 
 import asyncio
+import platform
 import signal
 import sys
 import textwrap
@@ -95,6 +96,8 @@ async def test_code_and_packages_reach_the_nodes(folder: Path) -> None:
     ):
         looked = await client.wait(await client.submit(penstock.Task("look", None)))
         assert looked.value == ["from afar", "yes", ["remotework.py"]]
+        (ended,) = [event for event in await client.events(task=looked.task_id) if event.type == "ended"]
+        assert ended.data["node"] == platform.node()
         process.send_signal(signal.SIGTERM)
         await process.communicate()
         assert process.returncode == 0

@@ -341,7 +341,7 @@ WAY: list[Decision] = [
     Start("t", 1, "surtr", "default", 1, T0 + 1),
     Requeue("t", 1, T0 + 2, T0 + 5, 1, 0, Verdict.TEMPORARY, "busy"),
     Start("t", 2, "fenrir", "default", 2, T0 + 5),
-    Requeue("t", 2, T0 + 6, T0 + 6, 1, 1, Verdict.HOST, None),
+    Requeue("t", 2, T0 + 6, T0 + 6, 1, 1, Verdict.HOST, None, 5.0, "node2"),
     Start("t", 3, "skadi", "default", 2, T0 + 7),
     End("t", 3, State.FAILED, "fail", T0 + 8, Outcome(Verdict.PERMANENT, error="no"), "no"),
     Revive("t", T0 + 9),
@@ -352,7 +352,7 @@ WAY: list[Decision] = [
         State.DONE,
         "finish",
         T0 + 11,
-        Outcome(Verdict.DONE, [1], tokens=7, cost_usd=0.5, logs="ok"),
+        Outcome(Verdict.DONE, [1], tokens=7, cost_usd=0.5, logs="ok", node="node1"),
         None,
     ),
 ]
@@ -387,8 +387,10 @@ async def test_decisions_come_to_the_same_however_they_are_grouped(store: Store,
         ("ended", 4, "surtr"),
     ]
     assert events[2].data == {"verdict": "temporary", "retry_at": T0 + 5, "error": "busy"}
+    assert (events[4].data["tokens"], events[4].data["node"]) == (5.0, "node2")
     assert events[6].data == {"state": "failed", "step": "fail", "error": "no"}
-    assert events[9].data == {"state": "done", "step": "finish", "tokens": 7, "cost_usd": 0.5, "logs": "ok"}
+    used = {"tokens": 7, "cost_usd": 0.5, "logs": "ok", "node": "node1"}
+    assert events[9].data == {"state": "done", "step": "finish", **used}
     assert (await store.snapshot(T0)).ended == {State.DONE: 1}
     (rest,) = (await store.history(task="t")).rests
     assert (rest.task, rest.start, rest.end) == ("t", T0 + 8, T0 + 9)

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.details import attempt_rows, nodes_of
+from penstock.model import Attempt, Verdict
+from penstock.store.base import StoredEvent
 from tests.unit.cli_rig import Cli, make_cli
 
 RECORD = [
@@ -143,6 +146,16 @@ def test_show_has_everything(worked: Cli) -> None:
     for head in ("attempt  host", "waited for", "when  event"):
         assert head in text
     assert "requeued" in text
+
+
+def test_an_attempt_on_a_cluster_has_its_machine() -> None:
+    attempts = [Attempt("t", number, "render", "default", 1.0, 1, 2.0, Verdict.DONE) for number in (1, 2)]
+    events = [
+        StoredEvent(1, 1.0, "started", "t", 1, "render", {"lane": "default", "class": 1}),
+        StoredEvent(2, 2.0, "requeued", "t", 1, "render", {"verdict": "host", "node": "box7"}),
+        StoredEvent(3, 3.0, "ended", "t", 2, "render", {"state": "done"}),
+    ]
+    assert [row[1] for row in attempt_rows(attempts, nodes_of(events))] == ["render on box7", "render"]
 
 
 def test_ids_may_be_cut_where_they_stay_unique(worked: Cli) -> None:

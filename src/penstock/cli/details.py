@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from penstock.trace import trace_id
 _MOST_EVENTS = 50
 _DETAIL_WIDTH = 120  # of a wait; an error is told whole where it belongs
 ATTEMPT_COLUMNS = (">attempt", "host", "started", ">ran", "verdict", "error")
+NOWHERE: Mapping[int, str] = MappingProxyType({})
 WAIT_COLUMNS = ("waited for", ">time", ">share", "from", "detail")
 
 
@@ -45,7 +47,7 @@ def print_details(
     _block("value", record.value)
     if attempts:
         say()
-        print_attempts(attempts)
+        print_attempts(attempts, nodes_of(events))
     if result.waits:
         say()
         print_waits(result.waits)
@@ -104,15 +106,20 @@ def lines_of(value: Any) -> list[str]:
     return [one_line(line) if not line.isprintable() else line for line in text.splitlines()]
 
 
-def print_attempts(attempts: Sequence[Attempt]) -> None:
-    print_table(ATTEMPT_COLUMNS, attempt_rows(attempts), flexible="error")
+def nodes_of(events: Sequence[StoredEvent]) -> dict[int, str]:
+    """On which machine of a cluster each attempt ran, once it is over."""
+    return {one.attempt: one.data["node"] for one in events if one.attempt is not None and "node" in one.data}
 
 
-def attempt_rows(attempts: Sequence[Attempt]) -> list[tuple[str, ...]]:
+def print_attempts(attempts: Sequence[Attempt], nodes: Mapping[int, str]) -> None:
+    print_table(ATTEMPT_COLUMNS, attempt_rows(attempts, nodes), flexible="error")
+
+
+def attempt_rows(attempts: Sequence[Attempt], nodes: Mapping[int, str] = NOWHERE) -> list[tuple[str, ...]]:
     return [
         (
             str(attempt.number),
-            attempt.host,
+            f"{attempt.host} on {nodes[attempt.number]}" if attempt.number in nodes else attempt.host,
             moment(attempt.started_at),
             "" if attempt.ended_at is None else seconds(attempt.ended_at - attempt.started_at),
             "running" if attempt.ended_at is None else str(attempt.verdict or "interrupted"),

@@ -232,6 +232,7 @@ class Requeue(NamedTuple):
     verdict: Verdict
     error: str | None
     tokens: float | None = None  # what the attempt used, where the host counts them
+    node: str | None = None  # where it ran, where that is one of several machines
 
 
 class End(NamedTuple):

@@ -155,6 +155,7 @@ class Outcomes:
                 outcome.verdict,
                 outcome.error,
                 outcome.tokens,
+                outcome.node,
             )
         )
         entry.status = PENDING

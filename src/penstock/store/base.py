@@ -137,8 +137,8 @@ class StoredEvent:
     | began | an attempt began later than it was decided: when it was recorded, or had a worker | since |
     | adopted | an attempt that outlived its dispatcher goes on under the next | |
     | stopping | an attempt was told to end | why |
-    | requeued | an attempt is over, its task is queued again | verdict, retry_at, error, perhaps tokens |
-    | ended | a task has its result | state, step; error, tokens, cost_usd, logs where there are any |
+    | requeued | an attempt is over, its task is queued again | verdict, retry_at, error, perhaps tokens, node |
+    | ended | a task has its result | state, step; error, tokens, cost_usd, logs, node where there are any |
     | revived | an ended task is queued again | |
     | reprioritized | a live task has another priority | from, to |
     | refused | a result or decision came too late and changed nothing | why |

@@ -173,7 +173,7 @@ class Fold:
         row = self._row(decision)
         if row is None:
             return self._lost(decision)
-        task, attempt, at, retry_at, tries, host_faults, verdict, error, tokens = decision
+        task, attempt, at, retry_at, tries, host_faults, verdict, error, tokens, node = decision
         row[STATE] = QUEUED
         row[TRIES] = tries
         row[HOST_FAULTS] = host_faults
@@ -182,6 +182,8 @@ class Fold:
         data = {"verdict": verdict, "retry_at": retry_at, "error": error}
         if tokens is not None:
             data["tokens"] = tokens
+        if node is not None:
+            data["node"] = node
         self._event(at, "requeued", task, attempt, self._host(task, row), data)
         return None
 
@@ -402,7 +404,9 @@ def _kept_value(outcome: Outcome | None, error: str | None) -> tuple[str | None,
 
 
 def _is_bare(outcome: Outcome) -> bool:
-    return outcome.tokens is None and outcome.cost_usd is None and outcome.logs is None
+    return (
+        outcome.tokens is None and outcome.cost_usd is None and outcome.logs is None and outcome.node is None
+    )
 
 
 def _end_details(state: str, step: str, outcome: Outcome | None, error: str | None) -> str:
@@ -410,7 +414,7 @@ def _end_details(state: str, step: str, outcome: Outcome | None, error: str | No
     if error is not None:
         details["error"] = error
     if outcome is not None:
-        for name in ("tokens", "cost_usd", "logs"):
+        for name in ("tokens", "cost_usd", "logs", "node"):
             told = getattr(outcome, name)
             if told is not None:
                 details[name] = told

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -299,6 +300,8 @@ class WorkerPool:
         self._ended[key] = hand
         hand.unrecorded += 1
         outcome = self._judged(hand, run, over)
+        if outcome is not None:
+            outcome = replace(outcome, node=hand.node)
         if times is not None and outcome is not None:
             outcome = TimedOutcome.of(outcome, *times)
         self._finished(run, outcome)
