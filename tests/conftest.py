@@ -49,6 +49,13 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    used = sys.modules.get("tests.endings")
+    if used is not None:
+        used.ENDINGS.close()
+
+
 def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
     if not report.skipped or hasattr(report, "wasxfail"):
         return

@@ -5,11 +5,11 @@ PENSTOCK_TEST_POSTGRES names a server to use instead, as the URL of a database t
 
 from __future__ import annotations
 
-import atexit
 import os
 from functools import cache
 from itertools import count
 
+from tests.endings import ENDINGS
 from tools.postgres_server import PostgresServer
 
 _numbers = count(1)
@@ -19,7 +19,7 @@ _numbers = count(1)
 def server() -> PostgresServer:
     """The one of this process; it goes when the process does. Tests that stop or change a server make their own."""
     begun = PostgresServer().start()
-    atexit.register(begun.close)
+    ENDINGS.callback(begun.close)
     return begun
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from penstock.config.agents import Agent
 from penstock.hosts.agent import AgentAdapter
 from penstock.model import Host
 from tests.conformance import host_program
+from tests.endings import ENDINGS
 from tests.unit.agent_rig import AGENT_ENV, StubKeeper, endpoint_at
 from tests.unit.agent_server_rig import Server
 
@@ -29,8 +29,8 @@ def _server() -> Server:
     server = Server(
         Path(folder.name), "--handler", f"act={argv}", "--kill-s", "0.1", "--keep-tasks", "0", env=AGENT_ENV
     )
-    atexit.register(folder.cleanup)
-    atexit.register(server.__exit__, None, None, None)
+    ENDINGS.callback(folder.cleanup)
+    ENDINGS.callback(server.__exit__, None, None, None)
     return server
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 import msgspec
 
 from penstock.council.library.librarian import GivenPassage, Librarian, Order, Place
+from tests.endings import ENDINGS
 
 TEXTS = {
     "pumps.md": [
@@ -74,7 +74,7 @@ class Shelves:
 @cache
 def _filled() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="penstock-shelves-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    ENDINGS.callback(shutil.rmtree, folder, ignore_errors=True)
     made = Shelves(folder)
     made.fill()
     made.librarian.close()
