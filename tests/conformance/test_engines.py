@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from penstock.clock import ManualClock
+from penstock.engine import processes
 from penstock.engine.trees import is_alive, kill_orphans
 from penstock.hosts.base import Job
 from penstock.model import Host, Outcome, Verdict
@@ -229,8 +230,13 @@ async def test_an_isolated_attempt_stopped_before_it_begins_never_runs(
     ids=["exit", "crash"],
 )
 async def test_a_dying_worker_fails_its_attempt_alone(
-    make: MakeEngine, phone: Phone, payload: dict[str, object], word: str
+    make: MakeEngine,
+    phone: Phone,
+    monkeypatch: pytest.MonkeyPatch,
+    payload: dict[str, object],
+    word: str,
 ) -> None:
+    monkeypatch.setattr(processes, "_LOST_S", 15.0)  # on a busy machine it is told late how it died
     async with Rig(python_host("process", "sync", 2, isolation="process"), make=make) as rig:
         rig.start("process", {"act": "meet", "port": phone.port}, "bystander")
         (bystander,) = await phone.callers(1)
