@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from penstock.hosts.base import Job
 from penstock.hosts.inner_desk import Asked, InnerDesk
 from penstock.hosts.relay import Relay
 from penstock.model import Outcome, State, Task, TaskRecord, Verdict
-from penstock.scheduling.messages import Began, CancelAsked, HostHealth
+from penstock.scheduling.messages import Began, CancelAsked, Event, HostHealth, Submitted
 from penstock.store.base import Request, Store, TaskFilter
 from penstock.store.ids import new_ids
 from penstock.wiring import open_store
@@ -314,6 +314,25 @@ async def test_a_cancel_reaches_a_task_wherever_it_is(tmp_path: Path) -> None:
         stage.desk.inner.cancel([one.id for one in asked])
         for one in asked:
             assert (await stage.ear.end_of(one.id)).state is State.CANCELLED
+
+
+async def test_a_cancel_reaches_a_task_that_is_just_being_taken_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is on its way to the scheduler, which does not know it yet."""
+    async with staged(tmp_path) as stage:
+        question = await stage.question()
+        steps = stage.dispatcher._steps
+        tell_first = steps.tell_first
+
+        def told(events: Sequence[Event]) -> None:
+            tell_first(events)
+            new = [task.id for event in events if isinstance(event, Submitted) for task in event.tasks]
+            stage.desk.inner.cancel(new)
+
+        monkeypatch.setattr(steps, "tell_first", told)
+        (asked,) = await stage.ask(question, "member/A")
+        assert (await stage.ear.end_of(asked.id)).state is State.CANCELLED
 
 
 async def test_who_has_left_hears_nothing_and_the_tasks_go_on(tmp_path: Path) -> None:

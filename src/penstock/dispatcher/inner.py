@@ -144,10 +144,14 @@ class Inner:
         for task in tasks:
             if (watch := self._watched.get(task)) is not None:
                 watch.last = self._at(watch)
-            if self._ways.knows(task):
+            if self._is_taken_in(task):
                 self._ways.tell(CancelAsked(task))
             elif task in self._watched:
                 self._unwanted.add(task)
+
+    def _is_taken_in(self, task: str) -> bool:
+        """The scheduler knows it, or will before it hears what is told it from now on."""
+        return self._ways.knows(task) or task in self._texts
 
     def _at(self, watch: _Watch) -> str:
         """What a task is at that is given up, in words for its record."""
@@ -303,7 +307,7 @@ class Inner:
         self._unwanted.discard(end.task)
         self._texts.pop(end.task, None)
         for task in self._own.pop(end.task, ()):
-            if self._ways.knows(task):
+            if self._is_taken_in(task):
                 self._ways.tell(CancelAsked(task))
         if (watch := self._watched.pop(end.task, None)) is not None:
             self._forget(watch.task)
