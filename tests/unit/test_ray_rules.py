@@ -21,7 +21,7 @@ from penstock.engine.cluster import anteroom, link, news, pool
 from penstock.engine.cluster.crew import Hand
 from penstock.engine.cluster.driver_letters import Joined, Node
 from penstock.engine.cluster.frames import GONE, REFUSED, Answer, Ask, Frames, frame
-from penstock.engine.cluster.letters import Attempt, Hello, News, Over, Standing
+from penstock.engine.cluster.letters import Attempt, Hello, News, Over, Standing, Stopped
 from penstock.engine.cluster.link import Line
 from penstock.engine.cluster.reach import nobody_at
 from penstock.engine.cluster.remote import remote_host
@@ -305,7 +305,7 @@ async def test_what_waits_for_a_worker_is_told_until_it_has_one(monkeypatch: pyt
     monkeypatch.setattr(anteroom, "LATE_S", 0.05)
     driver = StandIn(PLAIN)
     clock = SystemClock()
-    async with opened(driver, start_s=1.0) as rig:
+    async with opened(driver, start_s=3.0) as rig:
         await rig.engine.adopt([])
         rig.start("first")
         await driver.until(lambda: driver.runs)
@@ -423,6 +423,7 @@ async def test_a_lost_driver_costs_nothing_that_runs_and_what_waits_goes_back_wh
 
 async def test_what_is_to_end_while_the_cluster_is_away_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cancelled, or out of time: nobody waits for a cluster that may never be back. If it is, they are told."""
+    monkeypatch.setattr(pool, "_UNHEARD_S", 0.0)
     driver = StandIn(PLAIN)
     async with opened(driver) as rig:
         await rig.engine.adopt([])
@@ -433,7 +434,6 @@ async def test_what_is_to_end_while_the_cluster_is_away_ends(monkeypatch: pytest
         driver.is_away = True
         driver.die()
         await _until(lambda: not rig.engine._link.is_up)
-        monkeypatch.setattr(pool, "_UNHEARD_S", 0.0)
         rig.engine.stop("cancelled", 1)
         assert (await rig.outcome("cancelled")).verdict is Verdict.CANCELLED
         assert (await rig.outcome("slow")).timed_out
@@ -456,6 +456,29 @@ async def test_what_is_to_end_while_the_cluster_is_away_ends(monkeypatch: pytest
         hands = rig.engine._pools["tools"].crew.hands
         await _until(lambda: all(("slow", 1) not in hand.runs for hand in hands.values()))
         assert hands[having["slow"]].unrecorded == 0
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_what_was_told_to_end_does_not_wait_for_a_cluster_that_goes_then(answered: bool) -> None:
+    """A plain function goes on to its own end: nobody says when. Nor does a cluster that is about to be lost."""
+    driver = StandIn(PLAIN)
+    async with opened(driver) as rig:
+        await rig.engine.adopt([])
+        rig.start("cancelled")
+        await driver.until(lambda: driver.runs)
+        rig.engine.stop("cancelled", 1)
+        await driver.until(lambda: any(ask.method == "stop" for ask in driver.asked))
+        (stop,) = [ask for ask in driver.asked if ask.method == "stop"]
+        if answered:
+            driver.say(stop.number, Stopped(within_s=None))
+        else:
+            driver.say(stop.number, fault=GONE, error="the cluster is gone")
+        await rig.settle()
+        assert not rig.ended
+        driver.is_away = True
+        driver.die()
+        assert (await rig.outcome("cancelled")).verdict is Verdict.CANCELLED
+        assert not rig.engine.detached()
 
 
 async def test_a_worker_that_is_silent_delays_only_what_it_may_have(monkeypatch: pytest.MonkeyPatch) -> None:

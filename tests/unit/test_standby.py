@@ -6,6 +6,7 @@ The store is a SQLite file that is said to elect: its lock lets one dispatcher i
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -265,9 +266,10 @@ async def test_a_leader_that_serves_nothing_or_is_not_there_is_told_of(
                 "process 1 on elsewhere (penstock work) leads and serves no HTTP"
             )
         gone = Owner(1, "elsewhere", "penstock serve", url="http://127.0.0.1:9")
-        async with usurped(tmp_path, gone):
+        async with usurped(tmp_path, gone) as (store, epoch):
             await until(lambda: standby.parts.lookout.leader.owner == gone)
             for _ in range(2):
+                await store.heartbeat(epoch.number, time.time())  # it lives
                 told = (await standby.http.post(URL, json=BODY)).json()["error"]
                 assert "cannot be reached at http://127.0.0.1:9" in told["message"]
                 assert "`advertise` of [server]" in told["message"]

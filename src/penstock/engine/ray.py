@@ -313,9 +313,11 @@ class RayEngine(LocalEngine):
 
     def _relinked(self) -> None:
         self._changes.set()
-        if self._link.is_up:
-            for pool in self._pools.values():
+        for pool in self._pools.values():
+            if self._link.is_up:
                 pool.linked()
+            else:
+                pool.cut()
 
     def watched(self) -> Mapping[str, float]:
         here = {name: every_s for name, every_s in super().watched().items() if name not in self._pools}

@@ -134,6 +134,7 @@ class StoredEvent:
     |---|---|---|
     | submitted | tasks were kept, one event per submit and run | run, count, first and last number |
     | started | an attempt began | lane, class |
+    | delayed | an attempt has its slot and waits for a worker | since |
     | began | an attempt began later than it was decided: when it was recorded, or had a worker | since |
     | adopted | an attempt that outlived its dispatcher goes on under the next | |
     | stopping | an attempt was told to end | why |

@@ -80,7 +80,7 @@ async def why_task(store: Store, plant: Plant, record: TaskRecord, now: float) -
 async def _stopping_since(store: Store, record: TaskRecord) -> float | None:
     events = await store.events(task=record.task.id)
     told = [one.at for one in events if one.type == "stopping" and one.attempt == record.attempts]
-    return told[-1] if told else None
+    return told[0] if told else None  # the next dispatcher tells it again
 
 
 async def calls_of(store: Store, plant: Plant, run: str) -> History | None:

@@ -164,7 +164,11 @@ class _Listener:
             except ERRORS:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(retry_s):
-                        await self._asked.get()  # nobody hears it now; whoever waits is woken later
+                        asked = (
+                            await self._asked.get()
+                        )  # of a notice nobody hears now; who waits is woken later
+                        if isinstance(asked, str):
+                            self._heard(asked, None)
                 retry_s = min(_LAST_RETRY_S, 2 * retry_s)
                 continue
             retry_s = _FIRST_RETRY_S

@@ -97,7 +97,7 @@ class PassingOn:
             raise _cannot("the dispatcher of this attempt has lost the store")
         headers = dict(scope["headers"])
         if PASSED.encode() in headers:
-            raise self._complaint("this was passed on to a server that does not lead, or leads no more")
+            raise _cannot("this was passed on to a server that does not lead, or leads no more", _ADVERTISED)
         if caller is STRANGER:
             key = key_of_guest(headers)
             assert key is not None
@@ -127,6 +127,8 @@ class PassingOn:
             ) from None
         except Lost:
             raise await self._unreachable(leader) from None
+        else:
+            self._complained = ""
         finally:
             for forget in forgets:
                 forget()
@@ -172,15 +174,11 @@ class PassingOn:
         assert lookout is not None
         await lookout.look()
         why = f"{_named(leader)} leads and cannot be reached at {leader.owner.url}"
-        return (
-            self._complaint(why) if lookout.leader == leader else _cannot(f"{_named(leader)} leads no more")
-        )
-
-    def _complaint(self, why: str) -> Refused:
-        """Written down once, however often it is asked for, until it is something else."""
-        if self._complained != why:
+        if lookout.leader is None or lookout.leader.number != leader.number:
+            return _cannot(f"{_named(leader)} leads no more")
+        if self._complained != why:  # once, however often it is asked for
             self._complained = why
-            log.warning("%s: calls are refused; %s", why, _ADVERTISED.partition("; ")[2])
+            log.warning("%s: calls are refused; correct `advertise` of [server] there, or the way to it", why)
         return _cannot(why, _ADVERTISED)
 
     def _opened(self) -> aiohttp.ClientSession:

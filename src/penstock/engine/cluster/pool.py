@@ -119,8 +119,8 @@ class WorkerPool:
     # ---- for its engine
 
     def held(self) -> list[Key]:
-        """The attempts that workers have."""
-        return [key for hand in self.crew.hands.values() for key in hand.runs]
+        """The attempts that workers have; those that ended unheard are nobody's."""
+        return [key for hand in self.crew.hands.values() for key, run in hand.runs.items() if not run.ended]
 
     def withdraw(self, but: Collection[str]) -> None:
         """Who stops does not wait for workers to begin."""
@@ -176,6 +176,13 @@ class WorkerPool:
         """There is a driver again, which knows none of the workers yet."""
         self.crew.find_all()
         self._fill()
+
+    def cut(self) -> None:
+        """There is no driver: whoever was told to end may never say that it has."""
+        for hand in self.crew.hands.values():
+            for run in hand.runs.values():
+                if run.reason is not None:
+                    self._not_heard(hand, run)
 
     # ---- attempts
 
@@ -341,14 +348,17 @@ class WorkerPool:
             if run is None:
                 return
             if answer.fault:  # dead ones are noticed by their attempts; the others are told again
-                out_of_time = run.reason is Reason.TIMED_OUT
-                self._loop.call_later(_UNHEARD_S if out_of_time else 0.0, self._unheard, hand, run)
+                self._not_heard(hand, run)
                 return
             within_s = read(body, Stopped).within_s
             if within_s is not None:
                 self._loop.call_later(within_s + _LATE_S, self._overdue, hand, run)
 
         self._link.call(hand.name, "stop", letter, told)
+
+    def _not_heard(self, hand: Hand, run: Run) -> None:
+        out_of_time = run.reason is Reason.TIMED_OUT
+        self._loop.call_later(_UNHEARD_S if out_of_time else 0.0, self._unheard, hand, run)
 
     def _unheard(self, hand: Hand, run: Run) -> None:
         """There is no line to its worker, perhaps for good: who told it to end goes on.
@@ -392,7 +402,7 @@ class WorkerPool:
         self._faults[what] = now
         on = f" on {hand.node}" if hand.node else ""
         error = f"the Ray worker of host {self._host}{on} is gone: {why}"
-        return Outcome(Verdict.HOST, error=error, known_fault=known)
+        return Outcome(Verdict.HOST, error=error, known_fault=known, node=hand.node or None)
 
     def _found(self, hand: Hand, hello: Hello) -> None:
         for standing in hello.attempts:

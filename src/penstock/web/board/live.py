@@ -103,6 +103,7 @@ class Live:
         slow = asyncio.get_running_loop().call_later(self.slow_s, self._is_slow)
         try:
             self._seen = await self._client.now(self._seen)
+            slow.cancel()  # to look back may take its time
             await self._look_back()
             if self._clock() >= self._standbys_at + _STANDBYS_S:
                 self._standbys, self._standbys_at = await self._client.standbys(), self._clock()
