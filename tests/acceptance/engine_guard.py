@@ -62,7 +62,7 @@ _COMMAND_S = 120.0
 _READY_S = 30.0
 _BEGIN_S = 300.0
 _LOOK_S = 1.0
-_FORGOTTEN_S = 3.0
+_FORGOTTEN_S = 10.0  # the engine of somebody else may take its time to start a container
 
 
 class CannotRun(Exception):
