@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -134,6 +134,28 @@ async def test_a_client_is_told_when_nobody_is_there(
         proxy.refuse(False)
         assert len(await store.submit(tasks(1))) == 1
         assert len(await store.tasks(TaskFilter())) == 2
+
+
+@pytest.mark.parametrize("how", ["ended by the server", "lost"])
+async def test_who_is_cut_off_while_it_opens_the_store_goes_on(
+    url: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dispatcher that is started while the database restarts does not leave."""
+    fetch, cut = postgres_link.Link.fetch, threading.Event()
+
+    def once(link: postgres_link.Link, statement: str, given: Sequence[object] = ()) -> list[object]:
+        if not cut.is_set():
+            cut.set()
+            if how == "lost":
+                link._connection.terminate()
+            else:
+                fetch(link, "SELECT pg_terminate_backend(pg_backend_pid())")
+        return fetch(link, statement, given)
+
+    monkeypatch.setattr(postgres_link.Link, "fetch", once)
+    async with opened(PostgresStore(url)) as store:
+        assert cut.is_set()
+        assert len(await store.submit(tasks(1))) == 1
 
 
 @pytest.mark.parametrize("away", ["stopped", "cut"])

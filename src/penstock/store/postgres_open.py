@@ -16,34 +16,34 @@ from penstock.store.queries import sql_file
 MIGRATIONS: tuple[str, ...] = ("postgres/0001_store.sql",)
 
 _OLDEST_SERVER = 130_000
+_GOING = "57P"  # it ends, or has not begun
 _STARTING = "57P03"
 _STARTING_S = 60.0
 _BETWEEN_TRIES_S = 0.2
 
 
 def prepare(link: Link, migrations: Sequence[str], *, patience_s: float, makes: bool) -> None:
-    """Bring the tables up to date; make them where there are none, or refuse. Raises StoreError."""
-    try:
-        _connect(link, patience_s)
-        _check(link, migrations, makes)
-    except ERRORS as error:
-        raise translated(link.place, error) from None
+    """Bring the tables up to date; make them where there are none, or refuse. Raises StoreError.
 
-
-def _connect(link: Link, patience_s: float) -> None:
-    """A server that is away is waited for, and longer one that says it is starting; any other refusal is told."""
+    A server that is away, or goes meanwhile, is waited for, and longer one that says it is starting.
+    """
     began = time.monotonic()
     while True:
         try:
             link.connect()
+            _check(link, migrations, makes)
             return
         except ERRORS as error:
-            waits_s = _STARTING_S if getattr(error, "sqlstate", None) == _STARTING else patience_s
-            if is_defect(error) or isinstance(translated(link.place, error), StoreRefused):
-                raise
+            problem = translated(link.place, error)
+            code = str(getattr(error, "sqlstate", None) or "")
+            is_away = not link.is_up or code.startswith(_GOING)
+            waits_s = _STARTING_S if code == _STARTING else patience_s
+            if not is_away or is_defect(error) or isinstance(problem, StoreRefused):
+                raise problem from None
             if time.monotonic() - began >= waits_s:
-                raise
-            time.sleep(_BETWEEN_TRIES_S)
+                raise problem from None
+        link.drop()
+        time.sleep(_BETWEEN_TRIES_S)
 
 
 def _check(link: Link, migrations: Sequence[str], makes: bool) -> None:
