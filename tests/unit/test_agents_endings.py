@@ -57,10 +57,14 @@ def test_b4_who_is_told_to_end_cleans_up_as_after_an_interrupt(
 
     monkeypatch.setattr(agent_call, "_finish", lambda left, settings: asyncio.run(making()))
     left = Unfinished(Asked("reports", "render"), Trail("reports"))
-    assert agent_call.finish(left) == 128 + number
+    before = signal.signal(number, signal.SIG_DFL)  # the suite may run under `nohup`
+    try:
+        assert agent_call.finish(left) == 128 + number
+        assert signal.getsignal(number) is signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
     assert cleaned_up == [True]
     assert capfd.readouterr().err == "penstock: interrupted\n"
-    assert signal.getsignal(number) is signal.SIG_DFL
 
 
 def test_also_where_nobody_heeds_ctrl_c() -> None:

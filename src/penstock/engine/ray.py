@@ -198,12 +198,13 @@ class RayEngine(LocalEngine):
             pool.withdraw(but)
 
     def leave(self) -> None:
-        for key in self.detached():
+        left = self.detached()
+        for pool in self._pools.values():
+            pool.leave()
+        for key in left:
             run = self._live.pop(key, None)
             if run is not None:
                 run.ended = True
-        for pool in self._pools.values():
-            pool.leave()
 
     def recorded(self, ended: Iterable[Key]) -> None:
         keys = list(ended)
