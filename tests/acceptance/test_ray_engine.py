@@ -372,7 +372,11 @@ async def test_outcomes_are_those_of_the_local_engine() -> None:
     async with Rig(host, make=on_ray()) as there, Rig(host, make=local_engine) as here:
         for payload in payloads:
             remote, local = await there.outcome_of("host", payload), await here.outcome_of("host", payload)
-            assert remote == local, payload
+            assert replace(remote, logs=None) == replace(local, logs=None), payload
+            assert (remote.logs is None) == (payload["act"] != "raise")
+            if remote.logs is not None:  # where it was raised, over there
+                assert "host_functions.py" in remote.logs, payload
+                assert "in raises\n" in remote.logs, payload
 
 
 @pytest.mark.parametrize("function", ["sync", "on_loop"])
