@@ -359,7 +359,7 @@ async def test_stores_on_one_cluster_never_meet(phone: Phone) -> None:
 
 
 async def test_outcomes_are_those_of_the_local_engine() -> None:
-    payloads = [
+    payloads: list[dict[str, Any]] = [
         *(
             {"act": "raise", "what": what}
             for what in ("temporary", "mistake", "unpicklable", "group", "exit")
