@@ -59,9 +59,8 @@ class Leadership:
         self._takes_turns = takes_turns
         self._make = make
         self._heard = heard
-        self._next: Dispatcher | None = (
-            make()
-        )  # at once: what is wrong with the config is told before all else
+        # At once: what is wrong with the config is told before all else.
+        self._next: Dispatcher | None = make()
         self._owner = self._next.owner
         self._running: Dispatcher | None = None
         self._leading: asyncio.Task[None] | None = None

@@ -113,9 +113,8 @@ class Arrivals:
     def _let_in(self, entry: Entry, record: TaskRecord, event: Restored, now: float) -> None:
         host = self._world.hosts.get(record.host or "") if record.state is State.RUNNING else None
         is_adopted = host is not None and (entry.id, entry.attempt) in event.adopted
-        if (
-            record.is_delayed and not is_adopted
-        ):  # it never began, and has waited as long as somebody was there
+        if record.is_delayed and not is_adopted:
+            # It never began, and has waited as long as somebody was there.
             died_at = _died_at(event, now)
             self._out.append(Begin(entry.id, record.attempts, record.host or "", died_at, died_at))
         if record.task.on_crash is OnCrash.CANCEL:

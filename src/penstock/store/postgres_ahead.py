@@ -10,9 +10,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-FEW = (
-    16  # rows; more than that are read in one go by who wants them, for all of them are to be known together
-)
+# Rows; more than that are read in one go by who wants them, for all of them are to be known together.
+FEW = 16
 
 
 class Ahead:

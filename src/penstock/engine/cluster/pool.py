@@ -308,9 +308,9 @@ class WorkerPool:
         hand.unrecorded += 1
         outcome = self._judged(hand, run, over)
         if outcome is not None:
-            outcome = replace(outcome, node=hand.node)
-        if times is not None and outcome is not None:
-            outcome = TimedOutcome.of(outcome, *times)
+            outcome = replace(outcome, node=hand.node or None)
+            if times is not None:
+                outcome = TimedOutcome.of(outcome, *times)
         self._finished(run, outcome)
         self._fill()
 
