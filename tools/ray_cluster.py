@@ -84,8 +84,10 @@ def _start(folder: Path) -> None:
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+        "RAY_TMPDIR": str(folder),  # where it leaves the address; a fresh machine has no /tmp/ray
         "RAY_USAGE_STATS_ENABLED": "0",
     }
+    (folder / "ray").mkdir(exist_ok=True)
     with open(folder / "log", "w") as log:
         keeper = subprocess.Popen(
             [sys.executable, str(ROOT / "tools" / "ray_keeper.py"), str(folder)],

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -57,7 +58,7 @@ class Doctor:
         self._looking = asyncio.Lock()
         self._seen: dict[str, Any] = {}
         self._epoch: Epoch | None = None  # of the last look that succeeded
-        self._seen_at = -_FRESH_S
+        self._seen_at = -inf
         self._queued: int | None = None
 
     async def look(self) -> Mapping[str, Any]:
