@@ -13,6 +13,9 @@ def main() -> None:
     from ray.cluster_utils import Cluster
 
     folder = tempfile.mkdtemp(prefix="pray-")
+    # Where it leaves the address: a fresh machine has no /tmp/ray, and another cluster's is not to be overwritten.
+    os.environ["RAY_TMPDIR"] = folder
+    os.mkdir(os.path.join(folder, "ray"))
     cluster: Any = Cluster(
         initialize_head=True,
         head_node_args={
