@@ -39,11 +39,11 @@ class Shaky(SQLiteWriting):
     faults: Faults
     _happened = False
 
-    def begin(self) -> None:
+    def begin(self) -> bool:
         self.faults.begun += 1
         if self.faults.is_away:
             raise sqlite3.OperationalError("the line is cut")
-        super().begin()
+        return super().begin()
 
     def commit(self, rings: AbstractSet[Ring] = frozenset()) -> bool:
         if not self.faults.lost:

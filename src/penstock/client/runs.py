@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from penstock.errors import StoreError
 from penstock.lifecycle import ENDED
 from penstock.model import Result, TaskRecord
 from penstock.store.base import Store
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.client.door import Client
 
 _BATCH = 5_000  # tasks that are looked up together
+_LOOK_S = 5.0  # without an end, until somebody looks whether there can be one
 
 
 class Run:
@@ -64,6 +67,7 @@ class Endings:
         self._doubtful = doubtful
         self._elsewhere: list[str] = []  # tasks of other runs
         self._seen = 0
+        self._looked_at = time.monotonic()
 
     @property
     def left(self) -> int:
@@ -89,9 +93,26 @@ class Endings:
             found = [await self._store.get(t) for t in ended]
             taken += [record for record in found if record is not None]
             self._elsewhere = [t for t in self._elsewhere if t not in ended]
+        if not taken and time.monotonic() - self._looked_at > _LOOK_S:
+            taken = await self._look_again()
         taken = [record for record in taken if record.task.id in self._wanted]
         self._wanted.difference_update(record.task.id for record in taken)
         return taken
+
+    async def _look_again(self) -> list[TaskRecord]:
+        """A database may have failed over to a copy that never had them, or where numbers are given out again."""
+        self._looked_at = time.monotonic()
+        left = self._wanted.difference(self._elsewhere)
+        if not left or await self._store.live_in_run(self._run):
+            return []
+        ended = [record for _, record in await self._store.ended_in_run(self._run, 0)]
+        gone = sorted(left.difference(record.task.id for record in ended))
+        if gone:
+            raise StoreError(
+                f"{self._store.name}: {len(gone)} of the tasks that were submitted are not there any more,"
+                f" {gone[0]} among them: it is a copy without them, or they were pruned; submit them again"
+            )
+        return ended
 
     async def _of_other_runs(self, task_ids: Sequence[str]) -> list[str]:
         found: list[str] = []

@@ -52,6 +52,7 @@ class OwnerStore(StoreThreads):
         self, owner: Owner, now: float, plant: Plant | None = None
     ) -> tuple[Epoch, Epoch | None]:
         writer = self._writing
+        before = writer.epoch
         taken = False
 
         def take(session: Session) -> tuple[Epoch, Epoch | None]:
@@ -59,7 +60,7 @@ class OwnerStore(StoreThreads):
             taken = taken or self._ownership.take(session)  # a transaction may be tried twice
             if not taken:
                 raise already_owned(self.name, last_epoch(session))
-            epochs = begin_epoch(session, owner, now, plant)
+            epochs = begin_epoch(session, owner, now, plant, after=before or 0)
             data = event_data({"pid": owner.pid, "machine": owner.machine, "command": owner.command})
             session.bulk("add_events", EVENT_WIDTH, (now, "acquired", None, None, None, data))
             writer.epoch = epochs[0].number
@@ -70,8 +71,9 @@ class OwnerStore(StoreThreads):
         except StoreError:
             if taken:  # and the epoch could not be written
                 self._ownership.free()
-                writer.epoch = None
+                writer.epoch = before
             raise
+        writer.is_owner, writer.seen = True, None
         self._ownership.hold(epochs[0].number)
         return epochs
 
@@ -107,7 +109,7 @@ class OwnerStore(StoreThreads):
         try:
             await self._write(end, Ring.CLIENTS, alone=True)
         finally:
-            writer.epoch = None
+            writer.is_owner = False
             await self._in_thread("leave", self._ownership.free)
             self._bells.ring_clients()  # those who wait for it
 
@@ -115,10 +117,19 @@ class OwnerStore(StoreThreads):
         return await self._read_as_owner(partial(read_spending, day=day))
 
     async def arrivals(self, after: int, limit: int = 10_000) -> list[Arrival]:
-        return await self._read_as_owner(partial(read_arrivals, after=after, limit=limit))
+        arrivals = await self._read_as_owner(partial(read_arrivals, after=after, limit=limit))
+        self._saw(arrivals)
+        return arrivals
 
     async def incoming(self, after: int, limit: int = 10_000) -> tuple[list[Request], list[Arrival]]:
-        return await self._read_as_owner(partial(read_incoming, after=after, limit=limit))
+        requests, arrivals = await self._read_as_owner(partial(read_incoming, after=after, limit=limit))
+        self._saw(arrivals)
+        return requests, arrivals
+
+    def _saw(self, arrivals: Sequence[Arrival]) -> None:
+        if arrivals and self._writer is not None:
+            last = arrivals[-1].record
+            self._writer.seen = last.number, last.task.id
 
     async def is_long(self, tasks: int) -> bool:
         return bool(await self._read_as_owner(lambda c: c.rows("live_beyond", tasks)))

@@ -42,15 +42,18 @@ def already_owned(name: str, holder: Epoch | None) -> AlreadyOwned:
 
 
 def begin_epoch(
-    session: Session, owner: Owner, now: float, plant: Plant | None
+    session: Session, owner: Owner, now: float, plant: Plant | None, after: int = 0
 ) -> tuple[Epoch, Epoch | None]:
-    """The new epoch and the one before, which ends now at the latest."""
+    """The new epoch and the one before, which ends now at the latest.
+
+    Its number is above `after`, which was an epoch of whoever begins it: a database may have forgotten that one.
+    """
     before = last_epoch(session)
     if before is not None and before.ended_at is None:
         # Every record of a dispatcher moves `seen_at`, so this is its last sign of life.
         session.run("end_epoch", before.seen_at, before.number)
         before = last_epoch(session)
     who = (owner.pid, printable(owner.machine), printable(owner.command), owner.answers_only)
-    row = (*who, now, now, plant_text(plant), printable(owner.url))
+    row = (*who, now, now, plant_text(plant), printable(owner.url), after)
     number = session.add("add_epoch", *row)
     return Epoch(number, owner, now, now, plant=plant), before

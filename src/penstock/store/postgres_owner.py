@@ -25,6 +25,8 @@ from penstock.store.session import Session
 LEASE_S = 3.0  # of silence: then an owner is taken for gone
 BEAT_S = 0.5
 _ANSWER_S = 1.5  # the server has to answer a beat in
+# A sign of life need not outlast the server: a disk or a replica that is slow does not make a leader look dead.
+_BEATING = "SET synchronous_commit = off"
 _RETRY_S = 0.2
 _LOOK_AGAIN_S = 0.3  # who has just taken the lock has not shown a sign of life yet
 _FREEING_S = 3.0  # a connection that was ended needs a moment
@@ -110,7 +112,7 @@ class Heart:
     # ---- the thread
 
     def _run(self) -> None:
-        link = Link(self._place, self._tag, command_timeout_s=_ANSWER_S)
+        link = Link(self._place, self._tag, _BEATING, _ANSWER_S)
         try:
             try:
                 link.connect()

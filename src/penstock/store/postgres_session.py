@@ -98,9 +98,12 @@ class PostgresSession:
 
     # ---- transactions
 
-    def begin(self) -> None:
-        self._link.connect()
+    def begin(self) -> bool:
         self._begun = False
+        return self._link.connect()
+
+    def kept_all(self) -> bool:
+        return True  # it only reads
 
     def commit(self, rings: AbstractSet[Ring] = frozenset()) -> bool:
         if self._begun:

@@ -74,6 +74,7 @@ class PostgresWriting(PostgresSession):
         self._next_careful = False
         self._writer = secrets.token_hex(8)
         self._mark: int | None = None  # where it is, once it is kept
+        self._is_anew = False  # the database may be another than it was
         self._rings: AbstractSet[Ring] = frozenset()
 
     # ---- what is kept back
@@ -146,16 +147,28 @@ class PostgresWriting(PostgresSession):
 
     # ---- transactions
 
-    def begin(self) -> None:
+    def begin(self) -> bool:
         self._parts.clear()
         self._epoch = None
         self._savepoints.clear()
         self._is_locked = self._begun = False
         self._is_careful, self._next_careful = self._next_careful, False
-        self._link.connect()
+        self._is_anew |= self._link.connect()
         if self._mark is None:
             self._alone("add_mark", self._writer, 0)
+            self._mark, self._is_anew = 0, False
+        return self._is_anew
+
+    def kept_all(self) -> bool:
+        """Every commit moves the mark: the last one is there if it is where that one left it."""
+        found = self._alone_rows("mark", self._writer)
+        is_whole = bool(found) and found[0][0] >= self._mark
+        if not is_whole or found[0][0] != self._mark:
+            self._writer = secrets.token_hex(8)
+            self._alone("add_mark", self._writer, 0)
             self._mark = 0
+        self._is_anew = False
+        return is_whole
 
     def commit(self, rings: AbstractSet[Ring] = frozenset()) -> bool:
         self._rings = rings
@@ -177,17 +190,16 @@ class PostgresWriting(PostgresSession):
 
     def happened(self) -> bool:
         self._link.connect()
+        self._is_anew = True
         assert self._mark is not None
         # The lost commit needs the mark where it was: once it is elsewhere, that cannot happen any more.
         left = self._alone("leave_mark", self._writer, self._mark)
         found = self._alone_rows("mark", self._writer)
-        if not found:  # another database than it was: this one does not know us
-            self._alone("add_mark", self._writer, self._mark)
-            return False
-        if not left and found[0][0] == self._mark + 1:
+        if found and not left and found[0][0] == self._mark + 1:
             self._settled()
             return True
-        self._mark = found[0][0]
+        if found and found[0][0] > self._mark:  # else it is another database than it was: see `kept_all`
+            self._mark = found[0][0]
         return False
 
     def rollback(self) -> None:
@@ -219,8 +231,8 @@ class PostgresWriting(PostgresSession):
     def _look_at(self, error: Exception) -> None:
         if getattr(error, "sqlstate", None) == NOT_AS_BELIEVED:
             self._next_careful = True
-            if str(error).endswith("mark"):  # somebody moved it: begin a new one
-                self._writer, self._mark = secrets.token_hex(8), None
+            if str(error).endswith("mark"):  # somebody moved it, or this is another database than it was
+                self._is_anew = True
 
     # ---- sending
 

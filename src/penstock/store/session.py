@@ -58,8 +58,14 @@ class Session(Protocol):
 class OwnSession(Session, Protocol):
     """One that its thread opened, with the transactions. What goes wrong is raised as the driver tells it."""
 
-    def begin(self) -> None:
-        """Begin a transaction; first connect anew where the connection was lost."""
+    def begin(self) -> bool:
+        """Begin a transaction; first connect anew where the connection was lost. Whether that was so.
+
+        Then the database may be another than before: `kept_all` is asked before anything else.
+        """
+
+    def kept_all(self) -> bool:
+        """Whether all that was confirmed to this session is still there."""
 
     def commit(self, rings: AbstractSet[Ring] = frozenset()) -> bool:
         """End it for good and wake whom it concerns; False when the answer never came.

@@ -101,13 +101,17 @@ class SQLiteSession:
 
     # ---- transactions
 
-    def begin(self) -> None:
+    def begin(self) -> bool:
         self._lock.__enter__()
         try:
             self._begin()
         except BaseException:
             self._lock.__exit__(None, None, None)
             raise
+        return False
+
+    def kept_all(self) -> bool:
+        return True
 
     def commit(self, rings: AbstractSet[Ring] = frozenset()) -> bool:
         self._execute("COMMIT")

@@ -130,7 +130,7 @@ class StoreThreads:
         """A dispatcher cannot go on without it: as long as it owns the store it waits for the database."""
         writer = self._writing
         assert self._reader is not None
-        return await self._reader.read(reading, lambda: writer.epoch is not None)
+        return await self._reader.read(reading, lambda: writer.is_owner)
 
     async def _scan(self, reading: Callable[[Session], T]) -> T:
         """A reading that may take long: a dispatcher's own do not wait behind it."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
 from penstock.errors import DispatcherError, PenstockError, StoreCorrupt, StoreError, StoreRefused
 from penstock.scheduling.messages import Decision
@@ -34,6 +34,9 @@ _GROUP_ROWS = 100_000  # a larger group would make everybody in it wait too long
 _GROUP_SHARE = 1 / 16  # of what a transaction can carry: all of it is in memory several times over
 _FIRST_RETRY_S = 0.1
 _LAST_RETRY_S = 2.0
+_FORGOT = "the database has forgotten what it had confirmed (a failover, or a copy that was restored)"
+
+Seen: TypeAlias = tuple[int, str]  # a task's number, and its id
 
 
 @dataclass(slots=True)
@@ -62,8 +65,14 @@ class Writer:
         self._ended = threading.Lock()  # guards the moment after which nothing is taken any more
         self._is_ended = False
         self._sure_of: int | None = None  # the epoch that the transaction under way has found to go on
+        self._void: int | None = (
+            None  # of this epoch and those before it the database has forgotten something
+        )
         self.session: OwnSession | None = None
+        # The last one that was begun here. It stays when it is over: what was asked for in it may still be held.
         self.epoch: int | None = None
+        self.is_owner = False
+        self.seen: Seen | None = None  # the last task that the dispatcher has taken in
         self.trouble: str | None = None
         self.lost: StoreError | None = None  # why the last records could not be kept, once it ended
 
@@ -77,6 +86,8 @@ class Writer:
 
     def put(self, job: Job) -> None:
         job.until = time.monotonic() + self._patience_s
+        if self.is_owner or job.kept:  # who owned it before may do what everybody may
+            job.epoch = self.epoch
         with self._ended:
             if not self._is_ended:
                 self._queue.put(job)
@@ -273,8 +284,10 @@ class Writer:
         self, session: OwnSession, group: list[Job], check_all: bool
     ) -> tuple[dict[Job, Any], bool]:
         """What the jobs are answered with, and whether it is sure that they were written."""
-        session.begin()
+        is_anew = session.begin()
         try:
+            if is_anew:
+                self._look_back(session)
             results = self._write(session, group, check_all)
             is_sure = session.commit({job.ring for job in group})
         except BaseException:
@@ -291,10 +304,10 @@ class Writer:
         records: list[RecordJob] = []
         self._sure_of = None
         for job in group:
-            if isinstance(job, RecordJob):
-                records.append(job)
-            elif _is_fenced(job) and (lost := self._lost(session)) is not None:
+            if _is_fenced(job) and (lost := self._lost(session, job.epoch)) is not None:
                 results[job] = lost
+            elif isinstance(job, RecordJob):
+                records.append(job)
             elif isinstance(job, SubmitJob):
                 submits.append(job)
             elif isinstance(job, CallJob):
@@ -321,27 +334,38 @@ class Writer:
             results.update(zip(submits, write_submits(session, batches, check_all), strict=True))
             submits.clear()
         if records:
-            lost = self._record(session, [job.decisions for job in records])
-            if lost is not None:
-                results.update(dict.fromkeys(records, lost))
+            last_at = self._recorder.write(session, [job.decisions for job in records])
+            epoch = records[-1].epoch
+            if epoch is not None:
+                session.run("see_epoch", last_at, epoch)
             records.clear()
 
-    def _lost(self, session: Session) -> DispatcherError | None:
-        """Why a dispatcher's report changes nothing any more; None for one that still owns the store."""
-        if self.epoch is None or self.epoch == self._sure_of:
+    def _lost(self, session: Session, epoch: int | None) -> DispatcherError | None:
+        """Why what was asked for in this epoch changes nothing any more; None where it goes on."""
+        if epoch is None or epoch == self._sure_of:
             return None
-        if session.row("is_epoch", self.epoch) is None:
+        if self._void is not None and epoch <= self._void:
+            return DispatcherError(f"{self._name}: {_FORGOT}; this dispatcher must begin anew")
+        if epoch != self.epoch or session.row("is_epoch", epoch) is None:
             return DispatcherError(f"{self._name}: another dispatcher took over; this one must stop")
-        self._sure_of = self.epoch
+        self._sure_of = epoch
         return None
 
-    def _record(self, session: Session, parts: list[Sequence[Decision]]) -> DispatcherError | None:
-        if (lost := self._lost(session)) is not None:
-            return lost
-        last_at = self._recorder.write(session, parts)
-        if self.epoch is not None:
-            session.run("see_epoch", last_at, self.epoch)
-        return None
+    def _look_back(self, session: OwnSession) -> None:
+        """After a failover the database may be one that never heard of what the last one had confirmed.
+
+        Then a dispatcher knows what nobody else does: its term is over, and it reads again what there is. What is
+        lost was confirmed last. So it is enough to look whether the last of ours is there, and the last task seen.
+        """
+        is_whole = session.kept_all()
+        if self.epoch is None or self._void == self.epoch:
+            return
+        if self.is_owner and is_whole and self.seen is not None:
+            number, id = self.seen
+            found = session.select("SELECT id FROM tasks WHERE number = ?", [number])
+            is_whole = bool(found) and found[0][0] == id
+        if not is_whole:
+            self._void = self.epoch
 
 
 def _is_fenced(job: Job) -> bool:

@@ -21,6 +21,7 @@ class Job:
     future: asyncio.Future[Any]
     ring: Ring = Ring.NOBODY
     kept: bool = False
+    epoch: int | None = None  # in which it was asked for: a dispatcher's report is one of its own term
     until: float = 0.0  # how long its caller waits for a database that is away
     size: int = 0  # bytes, about
 

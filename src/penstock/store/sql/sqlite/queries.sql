@@ -143,7 +143,8 @@ INSERT OR REPLACE INTO everything (one, paused, changed_at) VALUES (1, ?, ?)
 SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url FROM epochs ORDER BY number DESC LIMIT 1
 
 -- name: add_epoch
-INSERT INTO epochs (pid, machine, command, answers_only, started_at, seen_at, plant, url) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO epochs (number, pid, machine, command, answers_only, started_at, seen_at, plant, url)
+SELECT max(coalesce(max(number), 0), ?9) + 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM epochs
 
 -- name: is_epoch
 SELECT 1 FROM epochs WHERE number = ? AND ended_at IS NULL

@@ -1,0 +1,199 @@
+"""A PostgreSQL that does not know any more what it had confirmed, and a dispatcher that does not know it is none.
+
+The first is what a failover to a copy leaves that was behind: what was confirmed last is gone, and its numbers are
+given out again. A dispatcher whose memory is ahead of such a database would wait for what never comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.errors import AlreadyOwned, DispatcherError, StoreError
+from penstock.model import State, Task
+from penstock.store.postgres import PostgresStore
+from penstock.store.postgres_database import PostgresDatabase
+from tests.conformance.store_rig import ME, PATIENCE_S, T0, done, opened, run_through, start, tasks
+from tests.postgres_proxy import PostgresProxy
+from tests.postgres_rig import fresh_schema
+from tools.postgres_server import PostgresServer
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer() as started:
+        yield started
+
+
+@pytest.fixture
+def schema() -> str:
+    return fresh_schema()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not await asyncio.to_thread(condition):
+            await asyncio.to_thread(threading.Event().wait, 0.05)
+
+
+def cut(server: PostgresServer) -> None:
+    """All connections, as a failover does."""
+    server.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'penstock-%'"
+    )
+
+
+# What a copy that was behind has lost: the last commits of a dispatcher, all of them, or only tasks it has read.
+BEHIND = {
+    "its last commit": "UPDATE {0}.marks SET mark = mark - 1",
+    "all of its commits": "DELETE FROM {0}.marks",
+    "a task it has seen": "UPDATE {0}.tasks SET id = 'another' WHERE number = 3",
+}
+
+
+@pytest.mark.parametrize("lost", BEHIND.values(), ids=BEHIND)
+async def test_a_term_is_over_when_the_database_has_forgotten_something(
+    server: PostgresServer, schema: str, lost: str
+) -> None:
+    """Promise 1: no dispatcher goes on from what only it remembers; one that begins anew reads what there is."""
+    async with opened(PostgresStore(server.url(more=f"schema={schema}"))) as store:
+        epoch, _ = await store.acquire(ME, T0)
+        ids = await store.submit(tasks(3))
+        assert len((await store.incoming(0))[1]) == 3
+        await store.record([start(ids[0])])
+        server.sql(lost.format(schema))
+        cut(server)
+        for decision in (done(ids[0]), start(ids[1])):
+            with pytest.raises(DispatcherError, match="the database has forgotten what it had confirmed"):
+                await store.record([decision])
+        assert len(await store.submit(tasks(1))) == 1  # clients go on
+        await store.release(epoch.number, T0 + 1)
+        again, _ = await store.acquire(ME, T0 + 2)
+        assert again.number > epoch.number
+        await store.record(run_through(ids[1:2]))
+        assert (await store.snapshot(T0 + 3)).ended == {State.DONE: 1}
+
+
+async def test_a_term_goes_on_where_nothing_is_forgotten(server: PostgresServer, schema: str) -> None:
+    async with opened(PostgresStore(server.url(more=f"schema={schema}"))) as store:
+        await store.acquire(ME, T0)
+        ids = await store.submit(tasks(3))
+        await store.incoming(0)
+        for id in ids:
+            cut(server)
+            await store.record(run_through([id]))
+        assert (await store.snapshot(T0)).ended == {State.DONE: 3}
+
+
+async def test_a_number_of_a_forgotten_epoch_is_not_used_again(server: PostgresServer, schema: str) -> None:
+    """Or what is still held of that one could pass for this one's."""
+    async with opened(PostgresStore(server.url(more=f"schema={schema}"))) as store:
+        epoch, _ = await store.acquire(ME, T0)
+        server.sql(
+            f"DELETE FROM {schema}.epochs; UPDATE {schema}.heads SET epoch = 0; DELETE FROM {schema}.marks"
+        )
+        cut(server)
+        with pytest.raises(DispatcherError):
+            await store.record([])
+        await store.release(epoch.number, T0 + 1)
+        assert (await store.acquire(ME, T0 + 2))[0].number == epoch.number + 1
+
+
+async def test_a_failover_to_a_copy_that_was_behind_strands_nothing(tmp_path: Path) -> None:
+    """What the copy has ends, and what comes after that; who waits for what it lost is told."""
+    with PostgresServer() as primary, PostgresServer(standby_of=primary) as copy:
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{copy.port}"
+        config = tmp_path / "penstock.toml"
+        config.write_text(
+            f'store = "postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"\n'
+            '[hosts.quick]\ntype = "command"\nargv = ["true"]\nslots = 2\nserves = ["quick"]\n'
+            '[hosts.slow]\ntype = "command"\nargv = ["sh", "-c", "exec sleep {n}"]\nslots = 1\nserves = ["slow"]\n'
+        )
+        async with penstock.open(config) as p:
+            kept = await p.submit_many([Task("slow", {"n": 1}), Task("slow", {"n": 0})])
+            last = "SELECT pg_current_wal_lsn()"
+            await until(lambda: primary.sql(last) == copy.sql("SELECT pg_last_wal_replay_lsn()"))
+            copy.sql("ALTER SYSTEM SET primary_conninfo = ''")
+            copy.reload()
+            await until(lambda: not primary.sql("SELECT pid FROM pg_stat_replication").strip())
+            lost = await p.submit_many([Task("quick", {"n": n}) for n in range(10)])
+            async with asyncio.timeout(PATIENCE_S):
+                assert len([record async for record in lost.records()]) == 10
+            also_lost = await p.submit_many([Task("slow", {"n": 0})])
+            primary.kill()
+            copy.promote()
+            later = await p.submit_many([Task("quick", {"n": n}) for n in range(5)])
+            async with asyncio.timeout(PATIENCE_S):
+                assert {result.state for result in await later.wait()} == {State.DONE}
+                assert {result.state for result in await kept.wait()} == {State.DONE}
+                with pytest.raises(
+                    StoreError, match="1 of the tasks that were submitted are not there any more"
+                ):
+                    await also_lost.wait()
+
+
+async def test_a_replica_that_does_not_confirm_makes_no_leader_look_dead(
+    server: PostgresServer, schema: str
+) -> None:
+    """Commits wait for it; signs of life do not."""
+    async with opened(PostgresStore(server.url(more=f"schema={schema}"))) as store:
+        await store.acquire(ME, T0)
+        server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        server.reload()
+        try:
+            submitted = asyncio.ensure_future(store.submit(tasks(1)))
+            beats: set[str] = set()
+            holders: set[str] = set()
+
+            def has_beaten() -> bool:
+                beats.add(server.sql(f"SELECT beat_at FROM {schema}.leader"))
+                holders.add(server.sql("SELECT pid FROM pg_locks WHERE locktype = 'advisory'"))
+                return len(beats) > 2
+
+            await until(has_beaten)
+            assert not submitted.done()
+            assert (
+                len(holders) == 1
+            )  # one that waits too long for an answer gives its connection up, and the lock
+        finally:
+            server.sql("ALTER SYSTEM RESET synchronous_standby_names")
+            server.reload()
+        assert len(await submitted) == 1
+
+
+async def test_what_a_deposed_dispatcher_holds_is_fenced_also_after_it_has_left(
+    server: PostgresServer, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its release fails while the line is down; the line is back before the store is closed."""
+    monkeypatch.setattr(PostgresDatabase, "patience_s", 0.5)
+    url = server.url(more=f"schema={schema}")
+    with PostgresProxy(server.port) as between:
+        async with opened(PostgresStore(url)) as heir:
+            deposed = PostgresStore(between.url(url), grace_s=PATIENCE_S)
+            await deposed.open()
+            epoch, _ = await deposed.acquire(ME, T0)
+            (id,) = await heir.submit(tasks(1))
+            await deposed.record([start(id)])
+            between.refuse()
+            held = asyncio.ensure_future(deposed.record([done(id, value="of the deposed one")]))
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    try:
+                        await heir.acquire(ME, T0 + 10)
+                        break
+                    except AlreadyOwned:
+                        await heir.wait_vacant(1.0)
+            with pytest.raises(StoreError):
+                await deposed.release(epoch.number, T0 + 11)
+            between.refuse(False)
+            with pytest.raises(DispatcherError, match="another dispatcher took over"):
+                await held
+            await deposed.close()
+            found = await heir.get(id)
+            assert found is not None
+            assert (found.state, found.value) == (State.RUNNING, None)
