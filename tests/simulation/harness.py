@@ -60,7 +60,8 @@ class World:
 
     def __init__(self, plant: Plant, rng: random.Random) -> None:
         self.plant = plant
-        self.late_s = 0.0  # how long attempts may take to begin, and their ends to be heard of
+        self.late_s = 0.0  # how long attempts may take to begin
+        self.unheard_s = 0.0  # and their ends to be heard of
         self.switches = False  # each dispatcher has threads per kind where the last had none
         self.outliving: frozenset[str] = frozenset()  # hosts whose attempts may outlive their dispatcher
         self.survivors: set[tuple[str, int]] = set()  # attempts that the next dispatcher will find
@@ -161,10 +162,10 @@ class World:
             tokens=tokens,
             cost_usd=self.cost_of(start.host),
         )
-        if self.late_s and rng.random() < 0.3:  # it is heard of later than it ends
+        if self.unheard_s and rng.random() < 0.3:  # it is heard of later than it ends
             began_at = rng.choice((None, self.now + rng.uniform(0.0, duration)))
             outcome = TimedOutcome.of(outcome, began_at, self.now + duration)
-            duration += rng.uniform(0.0, self.late_s)
+            duration += rng.uniform(0.0, self.unheard_s)
         finished = m.Finished(start.task, start.attempt, outcome, rng.random())
         if 0.6 < fate <= 0.65:  # lost: the engine gives up on it, and sometimes it comes in after all
             timed_out = Outcome(Verdict.TEMPORARY, error="timed out")

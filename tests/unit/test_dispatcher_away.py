@@ -16,8 +16,7 @@ from penstock.errors import StoreError
 from penstock.model import Outcome, State, Task, Verdict
 from penstock.scheduling.begins import RECORDED_FIRST
 from penstock.scheduling.messages import End
-from penstock.telemetry import story
-from penstock.telemetry.facts import Fact, Over, Started
+from penstock.telemetry.facts import BegunLate, Fact, Over, Started
 from tests.unit.test_dispatcher_calls import Stage, staged
 
 PATIENCE_S = 30.0
@@ -92,7 +91,6 @@ async def test_a_start_that_waits_for_its_record_has_begun_when_it_did(
 ) -> None:
     """Where starts are recorded before they begin: until then the task waits for the store, and does not run."""
     monkeypatch.setattr(launching, "LATE_S", 0.0)
-    monkeypatch.setattr(story, "LATE_S", 0.0)
     async with staged(tmp_path, slots=1, elects=True) as stage:
         ear = Ear()
         stage.dispatcher.story.listen(ear)
@@ -124,10 +122,13 @@ async def test_a_start_that_waits_for_its_record_has_begun_when_it_did(
         assert sum(wait.seconds for wait in last.waits) == pytest.approx(attempt.started_at - last.queued_at)
         assert [(event.at, event.data) for event in told] == [(attempt.started_at, {"since": first.ended_at})]
         (begun,) = [fact for fact in ear.facts if isinstance(fact, Started) and fact.task == "b"]
+        (late,) = [fact for fact in ear.facts if isinstance(fact, BegunLate) and fact.task == "b"]
         (over,) = [fact for fact in ear.facts if isinstance(fact, Over) and fact.task == "b"]
-        assert room_at <= begun.at <= began_by
         assert begun.wait is not None
-        assert begun.wait.end == begun.at
+        assert begun.wait.end == begun.at == first.ended_at
+        assert [(w.reason, w.start, w.end) for w in late.wait.pieces()] == [
+            ("store-down", begun.at, attempt.started_at)
+        ]
         assert over.started_at == attempt.started_at
 
 

@@ -108,7 +108,7 @@ class Dispatcher:
         self.deposed = self._ending.deposed
         self._steps = Steps(store, self._clock, self._ending, self._act, self._stepped)
         self._calls = Calls(store, self._payloads, self._steps, self._ending, self._doorway.lanes)
-        self.story = Story(self.task, lambda task: self._scheduler.met_at(task), self._clock.now)
+        self.story = Story(self.task, lambda task: self._scheduler.met_at(task))
         if traces is not None:
             self.story.listen(traces)
         self._launcher = Launcher(
