@@ -15,7 +15,7 @@ from penstock.diagnosis.waits import Explainer
 from penstock.lifecycle import ENDED
 from penstock.model import Backlog, OnCrash, Outcome, Plant, State, Task, TaskRecord, TimedOutcome, Verdict
 from penstock.scheduling import messages as m
-from penstock.scheduling.begins import NO_WORKER
+from penstock.scheduling.details import Detail
 from penstock.scheduling.scheduler import Scheduler
 from tests.simulation.referee import Referee, Row, first_slots
 from tests.simulation.truth import Truth
@@ -141,10 +141,10 @@ class World:
         duration = rng.choice((0.0, 0.1, 1.0, 3.0, rng.uniform(0, 20)))
         if self.late_s and rng.random() < 0.5:
             late_s = rng.uniform(0.0, self.late_s)
-            first = rng.choice(("to be recorded", NO_WORKER))
-            if first == NO_WORKER:
+            first = rng.choice((Detail.RECORDED_FIRST, Detail.NO_WORKER))
+            if first is Detail.NO_WORKER:
                 self.later(rng.uniform(0.0, late_s), m.Delayed(start.task, start.attempt))
-            if first != NO_WORKER or rng.random() < 0.7:  # else it never has a worker
+            if first is not Detail.NO_WORKER or rng.random() < 0.7:  # else it never has a worker
                 self.later(late_s, m.Began(start.task, start.attempt, self.now + late_s, first))
             duration += late_s
         fate = rng.random()

@@ -14,7 +14,7 @@ import penstock
 from penstock.dispatcher import launching
 from penstock.errors import StoreError
 from penstock.model import Outcome, State, Task, Verdict
-from penstock.scheduling.begins import RECORDED_FIRST
+from penstock.scheduling.details import Detail
 from penstock.scheduling.messages import End
 from penstock.telemetry.facts import BegunLate, Fact, Over, Started
 from tests.unit.test_dispatcher_calls import Stage, staged
@@ -116,7 +116,11 @@ async def test_a_start_that_waits_for_its_record_has_begun_when_it_did(
         assert last.started_at == attempt.started_at
         assert room_at <= attempt.started_at <= began_by
         slow = first.waits[-1]
-        assert (slow.reason, slow.detail, slow.end) == ("order", RECORDED_FIRST, first.started_at), "not away"
+        assert (slow.reason, slow.detail, slow.end) == (
+            "order",
+            Detail.RECORDED_FIRST.value,
+            first.started_at,
+        ), "not away"
         assert last.waits[-1].reason == "store-down"
         assert [wait.start for wait in last.waits if wait.reason == "store-down"] == [first.ended_at]
         assert sum(wait.seconds for wait in last.waits) == pytest.approx(attempt.started_at - last.queued_at)

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.model import Host, Outcome, Plant, RetryRule, State, Task, Verdict
-from penstock.scheduling.begins import NO_WORKER
+from penstock.scheduling.details import Detail
 from penstock.scheduling.messages import (
     Adopt,
     Began,
@@ -91,7 +91,7 @@ def test_a_wait_for_a_worker_has_its_seconds_and_is_no_part_of_the_attempt() -> 
     metrics, story = listening()
     story.decided(scheduler.apply(Submitted((TASKS["a"],)), 110.0))
     story.decided(scheduler.apply(Delayed("a", 1), 111.0))
-    story.decided(scheduler.apply(Began("a", 1, 115.0, NO_WORKER), 115.0))
+    story.decided(scheduler.apply(Began("a", 1, 115.0, Detail.NO_WORKER), 115.0))
     story.decided(scheduler.apply(Finished("a", 1, Outcome(Verdict.DONE)), 117.0))
     told = figures(metrics)
     seconds = {r: told["penstock_wait_reason_seconds_total", "fast", r] for r in ("order", "worker")}

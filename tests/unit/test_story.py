@@ -9,7 +9,7 @@ import pytest
 
 from penstock.model import Host, Outcome, Plant, State, Task, TaskRecord, Verdict
 from penstock.scheduling import messages as m
-from penstock.scheduling.begins import NO_WORKER
+from penstock.scheduling.details import Detail
 from penstock.scheduling.messages import End, Move, Requeue, Revive, Route, Spend, Start, WaitChange
 from penstock.scheduling.routes import route_key
 from penstock.scheduling.scheduler import Scheduler
@@ -149,14 +149,14 @@ def test_what_had_its_slot_and_no_worker_waited_on_for_one(has_worker: bool) -> 
     story.decided(scheduler.apply(m.Delayed("a", 1), 3.0))
     assert ear.late() == [], "it is told when it is over"
     if has_worker:
-        story.decided(scheduler.apply(m.Began("a", 1, 6.0, NO_WORKER), 6.0))
+        story.decided(scheduler.apply(m.Began("a", 1, 6.0, Detail.NO_WORKER), 6.0))
         story.decided(scheduler.apply(m.Finished("a", 1, DONE), 9.0))
     else:
         story.decided(scheduler.apply(m.Finished("a", 1, Outcome(Verdict.PERMANENT)), 6.0))
     assert reasons(ear.started()[0].wait) == [("order", 1.0, 2.0)]
     (late,) = ear.late()
     assert reasons(late.wait) == [("worker:h", 2.0, 6.0)]
-    assert late.wait.pieces()[0].detail == NO_WORKER
+    assert late.wait.pieces()[0].detail == Detail.NO_WORKER.value
     assert (late.known, late.at, late.wait.seconds(), late.wait.last_reason()) == (
         task,
         6.0,
@@ -177,7 +177,7 @@ def test_what_waited_for_a_worker_and_failed_waits_as_ever_afterwards() -> None:
         (3.0, m.Delayed("a", 1)),
         (6.0, m.PutBack("a", 1, why="its node went")),
         (8.0, m.Delayed("a", 2)),
-        (9.0, m.Began("a", 2, 9.0, NO_WORKER)),
+        (9.0, m.Began("a", 2, 9.0, Detail.NO_WORKER)),
     ):
         story.decided(scheduler.apply(event, at))
     told = [
@@ -194,7 +194,7 @@ def test_what_waited_for_a_worker_under_an_earlier_dispatcher_waits_on_under_thi
     record = TaskRecord(task, 1, State.RUNNING, 1, host="h")
     story.took_over(20.0, 12.0, [record])
     story.decided(scheduler.apply(m.Restored([record], crashed_at=12.0, adopted={("a", 1)}), 20.0))
-    story.decided(scheduler.apply(m.Began("a", 1, 26.0, NO_WORKER), 26.0))
+    story.decided(scheduler.apply(m.Began("a", 1, 26.0, Detail.NO_WORKER), 26.0))
     assert reasons(ear.late()[0].wait) == [("dispatcher-down", 12.0, 20.0), ("worker:h", 20.0, 26.0)]
 
 

@@ -49,7 +49,7 @@ from penstock.hosts.base import Job
 from penstock.hosts.own_door import Entrance
 from penstock.hosts.relay import Relay
 from penstock.model import OnStop, Outcome, Task, Verdict
-from penstock.scheduling.begins import NO_WORKER
+from penstock.scheduling.details import Detail
 from penstock.scheduling.figures import Statistics
 from penstock.scheduling.messages import (
     Began,
@@ -360,7 +360,7 @@ class Dispatcher:
         elif notice.began_at is None:
             self._tell(Delayed(notice.task, notice.attempt))
         else:
-            self._tell(Began(notice.task, notice.attempt, notice.began_at, NO_WORKER))
+            self._tell(Began(notice.task, notice.attempt, notice.began_at, Detail.NO_WORKER))
 
     def _stalled(self, stall: Stall) -> None:
         data = {"host": stall.host, "seconds": stall.seconds, "stack": stall.stack}
