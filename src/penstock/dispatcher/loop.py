@@ -27,7 +27,7 @@ from penstock.council.live import Hub
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.dispatcher.acting import Acting
 from penstock.dispatcher.calls import Calls
-from penstock.dispatcher.chores import beat, prune, watch_heirs, watch_store
+from penstock.dispatcher.chores import beat, prune, tell_stopping, watch_heirs, watch_store
 from penstock.dispatcher.doorway import Doorway
 from penstock.dispatcher.ending import Ending
 from penstock.dispatcher.garbage import seldom_swept
@@ -169,9 +169,13 @@ class Dispatcher:
                     )
                     wanted.append(("penstock heirs", heirs))
                 if not answer_only:
-                    wanted.append(
-                        ("penstock health", watch_health(self._engine, self._tell, self._clock, self.health))
-                    )
+                    wanted += [
+                        ("penstock health", watch_health(self._engine, self._tell, self._clock, self.health)),
+                        (
+                            "penstock stopping",
+                            tell_stopping(self._store, epoch.number, self._ending.asked_to_stop),
+                        ),
+                    ]
                 chores = [
                     self._tasks.create_task(self._ending.unless_deposed(chore), name=name)
                     for name, chore in wanted

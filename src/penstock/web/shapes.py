@@ -326,6 +326,11 @@ class DispatcherRecord:
 
 
 @dataclass
+class LeaderRecord(DispatcherRecord):
+    stopping_since: float | None  # from when on it finishes what runs, and starts nothing more
+
+
+@dataclass
 class Status:
     """As `penstock status --json` tells it."""
 
@@ -334,7 +339,7 @@ class Status:
     gates: dict[str, GateRecord]
     queue_depth: int
     interrupted: int  # tasks that ran when the last dispatcher was lost
-    dispatcher: DispatcherRecord | None  # the one that leads
+    dispatcher: LeaderRecord | None
     standbys: list[DispatcherRecord]
 
 
