@@ -221,6 +221,12 @@ class TypicalRecord:
 
 
 @dataclass
+class HostDownRecord:
+    since: float
+    detail: str
+
+
+@dataclass
 class Why:
     task_id: str
     run: str
@@ -230,6 +236,7 @@ class Why:
     state: StateName
     interrupted: bool
     stopping_since: float | None
+    host_down: HostDownRecord | None
     host: str | None
     attempts: int
     queued_at: float
