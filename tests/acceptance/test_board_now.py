@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from playwright.sync_api import Page, expect
 
@@ -137,6 +139,28 @@ def test_that_everything_is_paused_is_told(board: Board, page: Page) -> None:
     page.get_by_role("button", name="Resume everything").click()
     expect(banner).to_have_count(0)
     expect(lane.locator(".badge")).to_have_text("●open")
+
+
+def test_that_the_dispatcher_stops_is_told(board: Board, page: Page) -> None:
+    """Told by what one that stops leaves in the store: the server under this board is wanted by others."""
+    opened(page, board)
+    leads = page.locator(".crew li").first
+    expect(leads).to_contain_text("Dispatched by penstock serve")
+    expect(leads).not_to_contain_text("stopping")
+    with closing(sqlite3.connect(board.serve.folder / "penstock.db", timeout=30)) as store:
+        (epoch,) = store.execute("SELECT max(number) FROM epochs").fetchone()
+        row = (f"stopping/{epoch}", str(epoch), "", time.time(), time.time() + 60)
+        with store:
+            store.execute(
+                "INSERT INTO leases (name, owner, note, since, expires_at) VALUES (?, ?, ?, ?, ?)", row
+            )
+        try:
+            expect(leads).to_contain_text("stopping", timeout=30_000)
+            expect(page.locator(".banner")).to_contain_text("The dispatcher is stopping")
+        finally:
+            with store:
+                store.execute("DELETE FROM leases WHERE name = ?", row[:1])
+    expect(page.locator(".banner")).to_have_count(0, timeout=30_000)
 
 
 def test_small_slots_are_reached_by_arrows(board: Board, page: Page) -> None:

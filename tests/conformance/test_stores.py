@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -1194,6 +1195,42 @@ async def test_an_owner_beats_with_every_record(store: Store) -> None:
     assert before is not None
     assert (before.number, before.ended_at) == (epoch.number, T0 + 9)
     assert await types_of(store) == ["submitted", "acquired", "started", "released", "acquired"]
+
+
+async def test_who_looks_knows_that_the_owner_is_stopping_and_nothing_of_it_is_left(store: Store) -> None:
+    epoch, _ = await store.acquire(ME, T0)
+    assert epoch.stopping_since is None
+    bell = store.bell()
+    before = time.time()
+    await store.tell_stopping(epoch.number)
+    assert await bell.wait(10.0), "who looks on is told at once"
+    bell.close()
+    owner, seen = await store.owned_by(), (await store.snapshot(T0)).epoch
+    assert owner == seen
+    assert seen is not None
+    assert seen.stopping_since == pytest.approx(before, abs=60)
+    await store.tell_stopping(epoch.number)
+    assert await store.owned_by() == seen, "since it was told first"
+    await store.release(epoch.number, T0 + 1)
+    assert await store.leases("") == []
+    again, _ = await store.acquire(ME, T0 + 2)
+    assert (await store.snapshot(T0)).epoch == again
+
+
+@pytest.mark.parametrize("make", SHARED)
+async def test_that_an_owner_was_stopping_ends_with_it(make: MakeSpot, tmp_path: Path) -> None:
+    """Also where it died before it could say so."""
+    spot = make(tmp_path)
+    async with opened(spot.door()) as store:
+        epoch, _ = await store.acquire(ME, T0)
+        await store.tell_stopping(epoch.number)
+    async with opened(spot.door()) as store:
+        again, before = await store.acquire(ME, T0 + 2)
+        assert before is not None
+        assert before.number == epoch.number
+        assert again.stopping_since is None
+        assert (await store.snapshot(T0)).epoch == again
+        assert await store.leases("") == []
 
 
 async def test_accepted_tasks_are_there_for_the_decisions_about_them(store: Store) -> None:

@@ -27,7 +27,7 @@ from penstock.model import (
     TimedOutcome,
     Verdict,
 )
-from penstock.scheduling.begins import NO_WORKER
+from penstock.scheduling.details import Detail
 from penstock.scheduling.messages import (
     AllChange,
     End,
@@ -526,7 +526,7 @@ async def test_what_began_late_keeps_its_reason_when_others_are_forgotten(
         (wait,) = Explainer(history, T0 + 50).waits(history.records[0])
         assert (wait.reason, wait.detail, wait.start, wait.end) == (
             "worker:surtr",
-            NO_WORKER,
+            Detail.NO_WORKER.value,
             T0 + 20,
             T0 + 22,
         )

@@ -15,7 +15,7 @@ from penstock.diagnosis.waits import Explainer
 from penstock.lifecycle import ENDED
 from penstock.model import Backlog, OnCrash, Outcome, Plant, State, Task, TaskRecord, TimedOutcome, Verdict
 from penstock.scheduling import messages as m
-from penstock.scheduling.begins import NO_WORKER
+from penstock.scheduling.details import Detail
 from penstock.scheduling.scheduler import Scheduler
 from tests.simulation.referee import Referee, Row, first_slots
 from tests.simulation.truth import Truth
@@ -60,7 +60,8 @@ class World:
 
     def __init__(self, plant: Plant, rng: random.Random) -> None:
         self.plant = plant
-        self.late_s = 0.0  # how long attempts may take to begin, and their ends to be heard of
+        self.late_s = 0.0  # how long attempts may take to begin
+        self.unheard_s = 0.0  # and their ends to be heard of
         self.switches = False  # each dispatcher has threads per kind where the last had none
         self.outliving: frozenset[str] = frozenset()  # hosts whose attempts may outlive their dispatcher
         self.survivors: set[tuple[str, int]] = set()  # attempts that the next dispatcher will find
@@ -140,10 +141,10 @@ class World:
         duration = rng.choice((0.0, 0.1, 1.0, 3.0, rng.uniform(0, 20)))
         if self.late_s and rng.random() < 0.5:
             late_s = rng.uniform(0.0, self.late_s)
-            first = rng.choice(("to be recorded", NO_WORKER))
-            if first == NO_WORKER:
+            first = rng.choice((Detail.RECORDED_FIRST, Detail.NO_WORKER))
+            if first is Detail.NO_WORKER:
                 self.later(rng.uniform(0.0, late_s), m.Delayed(start.task, start.attempt))
-            if first != NO_WORKER or rng.random() < 0.7:  # else it never has a worker
+            if first is not Detail.NO_WORKER or rng.random() < 0.7:  # else it never has a worker
                 self.later(late_s, m.Began(start.task, start.attempt, self.now + late_s, first))
             duration += late_s
         fate = rng.random()
@@ -161,10 +162,10 @@ class World:
             tokens=tokens,
             cost_usd=self.cost_of(start.host),
         )
-        if self.late_s and rng.random() < 0.3:  # it is heard of later than it ends
+        if self.unheard_s and rng.random() < 0.3:  # it is heard of later than it ends
             began_at = rng.choice((None, self.now + rng.uniform(0.0, duration)))
             outcome = TimedOutcome.of(outcome, began_at, self.now + duration)
-            duration += rng.uniform(0.0, self.late_s)
+            duration += rng.uniform(0.0, self.unheard_s)
         finished = m.Finished(start.task, start.attempt, outcome, rng.random())
         if 0.6 < fate <= 0.65:  # lost: the engine gives up on it, and sometimes it comes in after all
             timed_out = Outcome(Verdict.TEMPORARY, error="timed out")

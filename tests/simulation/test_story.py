@@ -16,7 +16,7 @@ from penstock.diagnosis.waits import Explainer
 from penstock.model import State, Task, Wait
 from penstock.scheduling import messages as m
 from penstock.scheduling.scheduler import Scheduler
-from penstock.telemetry.facts import Ended, Fact, Over, Started
+from penstock.telemetry.facts import BegunLate, Ended, Fact, Over, Started
 from penstock.telemetry.story import Story
 from penstock.telemetry.stretches import EARLIER, QueueTime
 from tests.simulation import harness, worlds
@@ -37,7 +37,7 @@ class Heard:
         self.attempts: dict[str, list[Over]] = defaultdict(list)
         self.ended: dict[str, Ended] = {}
         self.revived: set[str] = set()
-        self.interrupted: set[str] = set()  # tried or revived, and in the queue when a dispatcher died
+        self.interrupted: set[str] = set()  # tried, revived or without a worker when a dispatcher died
 
     def task(self, task: str) -> Task | None:
         assert self.world is not None
@@ -45,7 +45,7 @@ class Heard:
 
     def told(self, facts: Sequence[Fact]) -> None:
         for fact in facts:
-            if isinstance(fact, Started | Ended) and fact.wait is not None:
+            if isinstance(fact, Started | BegunLate | Ended) and fact.wait is not None:
                 self._waited(fact.task, fact.wait)
             if isinstance(fact, Over):
                 self.attempts[fact.task].append(fact)
@@ -91,6 +91,7 @@ class ToldScheduler(Scheduler):
                     event.records,
                     answers_only=epoch.owner.answers_only,
                 )
+                self.heard.interrupted |= {r.task.id for r in event.records if r.is_delayed}
                 queued = [r for r in event.records if r.state is State.QUEUED]
                 self.heard.interrupted |= {r.task.id for r in queued if r.attempts}
                 in_short = {id for backlog in event.queued for id in backlog.ids}
@@ -139,14 +140,20 @@ def plain(waits: Iterable[Wait]) -> list[Wait]:
     return found
 
 
-@pytest.mark.parametrize(("seed", "outlives"), [(seed, seed >= 60) for seed in SEEDS])
+@pytest.mark.parametrize(
+    ("seed", "outlives", "late_s"),
+    [
+        *((seed, seed >= 60, 0.0) for seed in SEEDS),
+        *((seed, False, 8.0) for seed in SEEDS if seed < 40),
+    ],
+)
 def test_the_story_tells_the_waits_that_the_history_explains(
-    seed: int, outlives: bool, monkeypatch: pytest.MonkeyPatch
+    seed: int, outlives: bool, late_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = ToldScheduler.heard = Heard()
     monkeypatch.setattr(harness, "Scheduler", ToldScheduler)
     monkeypatch.setattr(worlds, "World", ToldWorld)
-    world = worlds.play(seed, outlives=outlives)
+    world = worlds.play(seed, outlives=outlives, late_s=late_s)
     truth = explained(world)
     assert heard.ended.keys() == truth.keys()
     for task, waits in truth.items():

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.model import Attempt, Gate, Host, State, Task, TimedOutcome, Verdict, Wait
 from penstock.scheduling import messages as m
-from penstock.scheduling.begins import NO_WORKER
-from penstock.scheduling.reasons import STOPPING
+from penstock.scheduling.details import Detail
 from tests.simulation.words import check_words
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ class Truth:
         """Before the scheduler's decisions are folded in: outcomes count for attempts that run."""
         self.taken_in = True
         self.timed.clear()
-        self.hired = {e.task for e in events if isinstance(e, m.Began) and e.detail == NO_WORKER}
+        self.hired = {e.task for e in events if isinstance(e, m.Began) and e.first is Detail.NO_WORKER}
         over: set[str] = set()
         for event in events:
             match event:
@@ -319,7 +318,7 @@ class Truth:
     # ---- one condition each
 
     def _paused_words(self, task: Task) -> set[str]:
-        words = {STOPPING} if self.draining else set()
+        words = {Detail.STOPPING.value} if self.draining else set()
         if self.all_paused:
             words.add("everything is paused")
         if ("lane", task.lane) in self.paused:

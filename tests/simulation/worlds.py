@@ -219,12 +219,18 @@ def end_dispatcher(world: World, rng: random.Random) -> None:
 
 
 def play(
-    seed: int, steps: int = 60, *, switches: bool = False, outlives: bool = False, away: float = 0.0
+    seed: int,
+    steps: int = 60,
+    *,
+    switches: bool = False,
+    outlives: bool = False,
+    away: float = 0.0,
+    late_s: float = 0.0,
 ) -> World:
     """One whole life of a random world; with `switches` its dispatchers are by turns those of threads.
 
     With `outlives` attempts on some of its hosts may outlive their dispatcher. `away` is how often its store is;
-    then attempts may begin late, and their ends be heard of late.
+    then attempts may begin late, and their ends be heard of late. With `late_s` they may only begin late.
     """
     rng = random.Random(seed)
     plant = random_plant(rng)
@@ -232,7 +238,8 @@ def play(
         plant = replace(plant, thread_per_kind=rng.random() < 0.7)
     world = World(plant, rng)
     world.switches = switches
-    world.late_s = 40 * away
+    world.late_s = late_s or 40 * away
+    world.unheard_s = 40 * away
     if outlives:
         world.outliving = frozenset(h.name for h in plant.hosts if rng.random() < 0.8)
     for _ in range(steps):
@@ -242,8 +249,8 @@ def play(
             world.step([m.StoreAway("full", max(world.truth.born_at, world.now - noticed_s))])
             world.later(rng.uniform(0, 20), m.StoreAway(None))
         if chance < 0.25:
-            late_s = rng.choice((0.0, 0.0, 0.3))
-            world.submit(random_tasks(world, rng, rng.choice((1, 1, 3, 12))), late_s)
+            taking_s = rng.choice((0.0, 0.0, 0.3))
+            world.submit(random_tasks(world, rng, rng.choice((1, 1, 3, 12))), taking_s)
         elif chance < 0.4:
             (end_dispatcher if outlives and chance < 0.3 else fault)(world, rng)
         elif not world.advance():

@@ -122,7 +122,7 @@ async def test_a_reader_gets_the_whole_picture_and_then_what_differs(tmp_path: P
     """E7: a task that ends on one host is told as that slot and a few sums, not as all hosts."""
     async with running(tmp_path) as (live, client):
         first, second = (await client.submit_many([Task("count", {"id": "one"}), Task("count")])).task_ids
-        await client._store.acquire(ME, 1.0)
+        epoch, _ = await client._store.acquire(ME, 1.0)
         await record(client, start(first))
         async with aclosing(live.frames()) as frames:
             event, picture = await taken(frames)
@@ -134,6 +134,7 @@ async def test_a_reader_gets_the_whole_picture_and_then_what_differs(tmp_path: P
             assert picture["hosts"]["surtr"]["units"] == {"vram_gb": [0.0, 24.0]}
             assert picture["lanes"]["gptr"]["reserve"] == {"surtr": {"slots": 1.0}}
             assert picture["who"]["dispatcher"]["pid"] == ME.pid
+            assert picture["who"]["dispatcher"]["stopping_since"] is None
             await record(client, done(first), start(second, host="fenrir"))
             event, changes = await taken(frames)
             assert event == "changes"
@@ -144,6 +145,10 @@ async def test_a_reader_gets_the_whole_picture_and_then_what_differs(tmp_path: P
             _, changes = await taken(frames)
             assert set(changes) == {"gates"}
             assert changes["gates"]["vram"]["holds"] == "hosts surtr"
+            await client._store.tell_stopping(epoch.number)
+            _, changes = await taken(frames)
+            assert set(changes) == {"who"}
+            assert changes["who"]["dispatcher"]["stopping_since"] > 0
 
 
 async def test_nobody_looks_when_nobody_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

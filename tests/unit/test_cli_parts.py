@@ -21,7 +21,19 @@ from penstock.cli.progress import Board, Lines, Silent, choose, failure_line
 from penstock.cli.session import hearing_interrupts
 from penstock.cli.tally import Tally
 from penstock.model import Host, State, Task, TaskRecord, Verdict, Wait
-from penstock.scheduling.messages import End, GateChange, HostChange, Requeue, Revive, Start, Stop, WaitChange
+from penstock.scheduling.messages import (
+    Begin,
+    Decision,
+    End,
+    GateChange,
+    HostChange,
+    Move,
+    Requeue,
+    Revive,
+    Start,
+    Stop,
+    WaitChange,
+)
 from penstock.telemetry.story import Story
 
 # ---- render
@@ -277,6 +289,18 @@ def test_every_change_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[6] == "gate     gate=cpu open=no 80 > 50"
     assert len(lines) == 7
     assert told.failures == 1
+
+
+def test_what_began_later_than_it_was_started_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    _, story = log()
+    moved: list[Decision] = [
+        WaitChange(2, 1.0, "worker:here", ""),
+        Move("t1", 1.0, 2, ""),
+        Move("t1", 4.5, 1, ""),
+    ]
+    story.decided([START, *moved, Begin("t1", 1, "here", 4.5, 1.0)])
+    line = capsys.readouterr().err.splitlines()[1].split(" ", 1)[1]
+    assert line == "waited   t1 kind=a host=here lane=left run=r attempt=1 waited_s=3.5 for=worker:here"
 
 
 def test_what_is_told_late_says_when_it_was(capsys: pytest.CaptureFixture[str]) -> None:

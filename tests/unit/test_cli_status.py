@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.cli import render, status
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.dispatcher import probes
 from penstock.model import Gate, Host, Lane, Plant, State
@@ -115,9 +116,27 @@ def test_status_with_a_dispatcher_at_work() -> None:
         },
         "queue_depth": 5,
         "interrupted": 0,
-        "dispatcher": {"pid": 42, "machine": "here", "command": "penstock work", "since": 100.0, "url": None},
+        "dispatcher": {
+            "pid": 42,
+            "machine": "here",
+            "command": "penstock work",
+            "since": 100.0,
+            "url": None,
+            "stopping_since": None,
+        },
         "standbys": [],
     }
+
+
+def test_a_dispatcher_that_stops_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    snapshot = replace(NOTHING, epoch=replace(EPOCH, stopping_since=150.0))
+    told = status_record(Plant(), snapshot)
+    assert told["dispatcher"]["stopping_since"] == 150.0
+    status._print_status(told, snapshot)
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.endswith(f"; stopping since {render.moment(150.0)}: it starts nothing")
+    status._print_status(status_record(Plant(), replace(NOTHING, epoch=EPOCH)), snapshot)
+    assert "stopping" not in capsys.readouterr().out
 
 
 def test_a_host_with_less_slots_than_it_runs_has_none_free() -> None:

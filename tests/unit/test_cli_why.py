@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.cli import why
-from penstock.cli.why import calls_text, in_short, many_in_short, predicted_text
-from penstock.diagnosis.why.answer import Part, Typical, Why
+from penstock.cli import render, why
+from penstock.cli.why import _facts, calls_text, in_short, many_in_short, predicted_text
+from penstock.diagnosis.why.answer import HostDown, Part, Typical, Why
 from penstock.diagnosis.why.holders import Holder
 from penstock.diagnosis.why.prediction import NO_DURATIONS, Prediction
 from penstock.diagnosis.why.remedies import Case, remedy
@@ -47,6 +47,19 @@ def test_one_that_is_told_to_end_says_so() -> None:
     assert in_short(running).startswith(
         "t1 has run for 6.0 s on fenrir; it was told to end 2.0 s ago, and does when it can"
     )
+
+
+def test_one_whose_host_is_down_says_so() -> None:
+    """A cluster that is away: it counts as running, and nobody knows how it fares."""
+    running = replace(told(state=State.RUNNING), host_down=HostDown(8.0, "the cluster cannot be reached"))
+    assert in_short(running) == (
+        f"t1 has run for 6.0 s on fenrir; fenrir is down since {render.moment(8.0)}, "
+        "so how it fares is not known; it did not wait"
+    )
+    assert dict(_facts(running))["its host"].startswith(
+        f"is down since {render.moment(8.0)}: the cluster cannot be reached; what runs there goes on"
+    )
+    assert running.as_record()["host_down"] == {"since": 8.0, "detail": "the cluster cannot be reached"}
 
 
 # ---- in a line
@@ -204,6 +217,7 @@ FIELDS = [
     "state",
     "interrupted",
     "stopping_since",
+    "host_down",
     "host",
     "attempts",
     "queued_at",
@@ -343,6 +357,46 @@ async def test_when_it_was_told_to_end_is_found(tmp_path: Path) -> None:
         assert await since() == 2.0
         await store.record([again, Start("t", 2, "small", "default", 1, 4.0)])
         assert await since() is None
+    finally:
+        await store.close()
+
+
+async def test_since_when_its_host_is_down_is_found(tmp_path: Path) -> None:
+    """Of attempts that run elsewhere and outlive what is down here; as long as somebody looks after the host."""
+    from penstock.scheduling.messages import HostChange, Route, Start
+    from penstock.store.base import Owner
+    from penstock.store.outlook import why_task
+    from penstock.store.sqlite import SQLiteStore
+
+    store = SQLiteStore(str(tmp_path / "x.db"))
+    await store.open()
+    try:
+        await store.submit([Task("k", id="t", queued_at=1.0), Task("k", id="near", queued_at=1.0)])
+        hosts = (Host("far", "command"), Host("here", "command"))
+        plant = Plant(hosts, outliving=("far",))
+        epoch, _ = await store.acquire(Owner(1, "here", "test"), 1.0, plant)
+        begun = [Start("t", 1, "far", "default", 1, 1.0), Start("near", 1, "here", "default", 1, 1.0)]
+        await store.record([Route("x", 1, 1.0, "x"), HostChange("far", 1.0, "up", 1, ""), *begun])
+
+        async def down(task: str = "t") -> HostDown | None:
+            record = await store.get(task)
+            assert record is not None
+            return (await why_task(store, plant, record, 9.0)).host_down
+
+        async def changed(at: float, state: str, detail: str = "") -> HostDown | None:
+            await store.record([HostChange(host, at, state, 1, detail) for host in ("far", "here")])
+            return await down()
+
+        assert await down() is None
+        assert await changed(2.0, "down", "no driver") == HostDown(2.0, "no driver")
+        assert await changed(3.0, "up") is None
+        assert await changed(4.0, "down", "no driver") == HostDown(4.0, "no driver")
+        assert await changed(5.0, "down", "cannot be reached") == HostDown(4.0, "cannot be reached"), (
+            "since it is"
+        )
+        assert await down("near") is None
+        await store.release(epoch.number, 6.0)
+        assert await down() is None, "nobody knows whether it still is"
     finally:
         await store.close()
 

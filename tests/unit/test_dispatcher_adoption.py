@@ -413,6 +413,28 @@ async def test_where_nobody_can_take_over_a_clean_stop_waits_for_what_runs(tmp_p
         assert await stage.state("a") is State.DONE
 
 
+async def test_who_stops_shows_it_as_long_as_it_waits(tmp_path: Path) -> None:
+    cluster = Cluster()
+    async with staged(configured(tmp_path), cluster) as stage:
+        await stage.submit(Task("k", id="a"))
+        await cluster.until(lambda: cluster.jobs)
+        led = await stage.store.owned_by()
+        assert led is not None
+        assert led.stopping_since is None
+        bell = stage.store.bell()
+        stage.dispatcher.stop()
+        async with asyncio.timeout(PATIENCE_S):
+            while led.stopping_since is None:
+                await bell.wait()
+                led = await stage.store.owned_by()
+                assert led is not None
+        bell.close()
+        cluster.end("a")
+        await asyncio.wait_for(stage.running, PATIENCE_S)
+        assert await stage.store.owned_by() is None
+        assert await stage.store.leases("") == []
+
+
 @pytest.mark.parametrize("shown", ["nobody", "itself"])
 async def test_where_nobody_stands_by_a_clean_stop_waits_though_the_store_elects(
     tmp_path: Path, shown: str

@@ -14,10 +14,9 @@ import penstock
 from penstock.dispatcher import launching
 from penstock.errors import StoreError
 from penstock.model import Outcome, State, Task, Verdict
-from penstock.scheduling.begins import RECORDED_FIRST
+from penstock.scheduling.details import Detail
 from penstock.scheduling.messages import End
-from penstock.telemetry import story
-from penstock.telemetry.facts import Fact, Over, Started
+from penstock.telemetry.facts import BegunLate, Fact, Over, Started
 from tests.unit.test_dispatcher_calls import Stage, staged
 
 PATIENCE_S = 30.0
@@ -92,7 +91,6 @@ async def test_a_start_that_waits_for_its_record_has_begun_when_it_did(
 ) -> None:
     """Where starts are recorded before they begin: until then the task waits for the store, and does not run."""
     monkeypatch.setattr(launching, "LATE_S", 0.0)
-    monkeypatch.setattr(story, "LATE_S", 0.0)
     async with staged(tmp_path, slots=1, elects=True) as stage:
         ear = Ear()
         stage.dispatcher.story.listen(ear)
@@ -118,16 +116,23 @@ async def test_a_start_that_waits_for_its_record_has_begun_when_it_did(
         assert last.started_at == attempt.started_at
         assert room_at <= attempt.started_at <= began_by
         slow = first.waits[-1]
-        assert (slow.reason, slow.detail, slow.end) == ("order", RECORDED_FIRST, first.started_at), "not away"
+        assert (slow.reason, slow.detail, slow.end) == (
+            "order",
+            Detail.RECORDED_FIRST.value,
+            first.started_at,
+        ), "not away"
         assert last.waits[-1].reason == "store-down"
         assert [wait.start for wait in last.waits if wait.reason == "store-down"] == [first.ended_at]
         assert sum(wait.seconds for wait in last.waits) == pytest.approx(attempt.started_at - last.queued_at)
         assert [(event.at, event.data) for event in told] == [(attempt.started_at, {"since": first.ended_at})]
         (begun,) = [fact for fact in ear.facts if isinstance(fact, Started) and fact.task == "b"]
+        (late,) = [fact for fact in ear.facts if isinstance(fact, BegunLate) and fact.task == "b"]
         (over,) = [fact for fact in ear.facts if isinstance(fact, Over) and fact.task == "b"]
-        assert room_at <= begun.at <= began_by
         assert begun.wait is not None
-        assert begun.wait.end == begun.at
+        assert begun.wait.end == begun.at == first.ended_at
+        assert [(w.reason, w.start, w.end) for w in late.wait.pieces()] == [
+            ("store-down", begun.at, attempt.started_at)
+        ]
         assert over.started_at == attempt.started_at
 
 

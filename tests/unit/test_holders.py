@@ -10,8 +10,7 @@ from penstock.diagnosis.waits import REASONS
 from penstock.diagnosis.why.holders import Holder, Holders, held_by
 from penstock.diagnosis.why.remedies import STARTS, Case, remedy, starts_when
 from penstock.model import Attempt, AutoSlots, Gate, Host, Lane, Plant
-from penstock.scheduling.begins import RECORDED_FIRST
-from penstock.scheduling.reasons import STOPPING
+from penstock.scheduling.details import Detail
 
 
 def attempt(task: str, start: float, end: float | None, *, host: str = "h", lane: str = "chat") -> Attempt:
@@ -93,8 +92,8 @@ def test_every_reason_has_an_end_and_a_remedy() -> None:
 def test_what_waits_for_a_dispatcher_that_stops_is_not_resumed() -> None:
     """E1: `penstock resume` does nothing there: the next one goes on by itself."""
     assert "resume" in starts_when("paused", "everything is paused")
-    assert starts_when("paused", STOPPING).startswith("when the next dispatcher leads")
-    assert "resume" not in remedy("paused", PLANT, Case(STOPPING))
+    assert starts_when("paused", Detail.STOPPING.value).startswith("when the next dispatcher leads")
+    assert "resume" not in remedy("paused", PLANT, Case(Detail.STOPPING.value))
 
 
 @pytest.mark.parametrize(
@@ -121,5 +120,5 @@ def test_a_remedy_names_the_key_or_the_command(reason: str, line: str) -> None:
 
 
 def test_who_waited_for_its_own_start_to_be_recorded_needs_no_priority() -> None:
-    assert "store" in remedy("order", PLANT, Case(RECORDED_FIRST))
+    assert "store" in remedy("order", PLANT, Case(Detail.RECORDED_FIRST.value))
     assert "priority" in remedy("order", PLANT)

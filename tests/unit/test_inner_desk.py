@@ -23,6 +23,7 @@ from penstock.hosts.base import Job
 from penstock.hosts.inner_desk import Asked, InnerDesk
 from penstock.hosts.relay import Relay
 from penstock.model import Outcome, State, Task, TaskRecord, Verdict
+from penstock.scheduling.details import Detail
 from penstock.scheduling.messages import Began, CancelAsked, Event, HostHealth, Submitted
 from penstock.store.base import Request, Store, TaskFilter
 from penstock.store.ids import new_ids
@@ -179,7 +180,7 @@ async def test_a_step_that_began_late_has_started_then(tmp_path: Path) -> None:
         (asked,) = await stage.ask(question, "member/A")
         await stage.started(asked.id)
         now = stage.dispatcher.now
-        stage.dispatcher._tell(Began(asked.id, 1, now, "to be recorded"))
+        stage.dispatcher._tell(Began(asked.id, 1, now, Detail.RECORDED_FIRST))
         stage.engine.finish(asked.id, Outcome(Verdict.DONE, "x"))
         assert (await stage.ear.end_of(asked.id)).started_at == now
 

@@ -9,8 +9,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.model import Host, Outcome, Plant, RetryRule, State, Task, Verdict
+from penstock.scheduling.details import Detail
 from penstock.scheduling.messages import (
     Adopt,
+    Began,
+    Delayed,
     End,
     Finished,
     PutBack,
@@ -81,6 +84,21 @@ def test_a_reason_ends_with_the_wait_of_its_class() -> None:
     metrics, story = listening()
     story.decided([WaitChange(1, 100.0, "gate:vram", ""), WaitChange(1, 105.0, None, ""), start("a")])
     assert figures(metrics)["penstock_wait_seconds_count", "fast", "none"] == 1
+
+
+def test_a_wait_for_a_worker_has_its_seconds_and_is_no_part_of_the_attempt() -> None:
+    scheduler = Scheduler(Plant(hosts=(Host("surtr", "python"),)))
+    metrics, story = listening()
+    story.decided(scheduler.apply(Submitted((TASKS["a"],)), 110.0))
+    story.decided(scheduler.apply(Delayed("a", 1), 111.0))
+    story.decided(scheduler.apply(Began("a", 1, 115.0, Detail.NO_WORKER), 115.0))
+    story.decided(scheduler.apply(Finished("a", 1, Outcome(Verdict.DONE)), 117.0))
+    told = figures(metrics)
+    seconds = {r: told["penstock_wait_reason_seconds_total", "fast", r] for r in ("order", "worker")}
+    assert seconds == {"order": 10, "worker": 5}
+    assert told["penstock_wait_seconds_sum", "fast", "worker"] == 5
+    assert told["penstock_wait_seconds_sum", "fast", "none"] == 10
+    assert told["penstock_attempt_seconds_sum", "surtr", "k"] == 2
 
 
 def test_what_a_task_waits_for_by_itself() -> None:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from penstock.model import Outcome, State, Task, TaskRecord, Verdict
+import pytest
+
+from penstock.model import Host, Outcome, Plant, State, Task, TaskRecord, Verdict
+from penstock.scheduling import messages as m
+from penstock.scheduling.details import Detail
 from penstock.scheduling.messages import End, Move, Requeue, Revive, Route, Spend, Start, WaitChange
 from penstock.scheduling.routes import route_key
-from penstock.telemetry.facts import Ended, Fact, Over, Started
+from penstock.scheduling.scheduler import Scheduler
+from penstock.telemetry import queue_times
+from penstock.telemetry.facts import BegunLate, Ended, Fact, Over, Started
 from penstock.telemetry.story import Story
 from penstock.telemetry.stretches import EARLIER, QueueTime, Stretches
 
@@ -25,6 +31,9 @@ class Ear:
     def ended(self) -> Ended:
         (found,) = [fact for fact in self.facts if isinstance(fact, Ended)]
         return found
+
+    def late(self) -> list[BegunLate]:
+        return [fact for fact in self.facts if isinstance(fact, BegunLate)]
 
     def started(self) -> list[Started]:
         return [fact for fact in self.facts if isinstance(fact, Started)]
@@ -128,6 +137,75 @@ def test_a_revived_task_waits_for_its_dependencies_and_its_time_as_at_first() ->
     story.decided([Start("a", 2, "h", "default", 1, 60.0)])
     told = reasons(ear.started()[0].wait)
     assert told == [("dependency", 50.0, 53.0), ("scheduled", 53.0, 56.0), ("slots:h", 56.0, 60.0)]
+
+
+@pytest.mark.parametrize("has_worker", [True, False])
+def test_what_had_its_slot_and_no_worker_waited_on_for_one(has_worker: bool) -> None:
+    """Until a worker had it; or to its end, if none ever did."""
+    task = Task("k", id="a", queued_at=1.0)
+    story, ear, _ = story_of(task)
+    scheduler = Scheduler(Plant((Host("h", "x"),)))
+    story.decided(scheduler.apply(m.Submitted([task]), 2.0))
+    story.decided(scheduler.apply(m.Delayed("a", 1), 3.0))
+    assert ear.late() == [], "it is told when it is over"
+    if has_worker:
+        story.decided(scheduler.apply(m.Began("a", 1, 6.0, Detail.NO_WORKER), 6.0))
+        story.decided(scheduler.apply(m.Finished("a", 1, DONE), 9.0))
+    else:
+        story.decided(scheduler.apply(m.Finished("a", 1, Outcome(Verdict.PERMANENT)), 6.0))
+    assert reasons(ear.started()[0].wait) == [("order", 1.0, 2.0)]
+    (late,) = ear.late()
+    assert reasons(late.wait) == [("worker:h", 2.0, 6.0)]
+    assert late.wait.pieces()[0].detail == Detail.NO_WORKER.value
+    assert (late.known, late.at, late.wait.seconds(), late.wait.last_reason()) == (
+        task,
+        6.0,
+        {"worker": 4.0},
+        "worker",
+    )
+    (over,) = [fact for fact in ear.facts if isinstance(fact, Over)]
+    assert (over.started_at, over.at) == (6.0, 9.0 if has_worker else 6.0)
+    assert not story._queue_times._moves
+
+
+def test_what_waited_for_a_worker_and_failed_waits_as_ever_afterwards() -> None:
+    task = Task("k", id="a", queued_at=1.0)
+    story, ear, _ = story_of(task)
+    scheduler = Scheduler(Plant((Host("h", "x"),)))
+    for at, event in (
+        (1.0, m.Submitted([task])),
+        (3.0, m.Delayed("a", 1)),
+        (6.0, m.PutBack("a", 1, why="its node went")),
+        (8.0, m.Delayed("a", 2)),
+        (9.0, m.Began("a", 2, 9.0, Detail.NO_WORKER)),
+    ):
+        story.decided(scheduler.apply(event, at))
+    told = [
+        piece for f in ear.facts if isinstance(f, Started | BegunLate) and f.wait for piece in reasons(f.wait)
+    ]
+    assert told == [("worker:h", 1.0, 6.0), ("worker:h", 6.0, 9.0)]
+
+
+def test_what_waited_for_a_worker_under_an_earlier_dispatcher_waits_on_under_this_one() -> None:
+    """How long it did before only that one could tell."""
+    task = Task("k", id="a", queued_at=1.0)
+    story, ear, _ = story_of(task)
+    scheduler = Scheduler(Plant((Host("h", "x"),)))
+    record = TaskRecord(task, 1, State.RUNNING, 1, host="h")
+    story.took_over(20.0, 12.0, [record])
+    story.decided(scheduler.apply(m.Restored([record], crashed_at=12.0, adopted={("a", 1)}), 20.0))
+    story.decided(scheduler.apply(m.Began("a", 1, 26.0, Detail.NO_WORKER), 26.0))
+    assert reasons(ear.late()[0].wait) == [("dispatcher-down", 12.0, 20.0), ("worker:h", 20.0, 26.0)]
+
+
+def test_a_late_beginning_of_which_no_way_is_kept_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_times, "_MOST_MOVED", 0)
+    story, ear, _ = story_of(Task("k", id="a", queued_at=1.0))
+    story.decided([Start("a", 1, "h", "default", 1, 2.0), Move("a", 2.0, 2, "")])
+    story.decided([m.Begin("a", 1, "h", 6.0, 2.0)])
+    (late,) = ear.late()
+    assert reasons(late.wait) == [(EARLIER, 2.0, 6.0)]
+    assert (late.wait.seconds(), late.wait.last_reason()) == ({EARLIER: 4.0}, EARLIER)
 
 
 def test_a_task_that_an_earlier_dispatcher_revived_is_not_between_tries() -> None:

@@ -21,7 +21,7 @@ from penstock.model import (
     Wait,
 )
 from penstock.scheduling import messages as m
-from penstock.scheduling.begins import NO_WORKER, RECORDED_FIRST
+from penstock.scheduling.details import Detail
 from penstock.scheduling.scheduler import Scheduler
 from penstock.telemetry.story import Story
 
@@ -61,7 +61,7 @@ def test_it_began_when_it_did() -> None:
     (begin,) = [d for d in decisions if isinstance(d, m.Begin)]
     assert begin == m.Begin("a", 1, "h", 22.0, 10.0)
     (wait,) = [d for d in decisions if isinstance(d, m.WaitChange) and d.at == 10.0]
-    assert (wait.reason, wait.detail) == ("worker:h", NO_WORKER)
+    assert (wait.reason, wait.detail) == ("worker:h", Detail.NO_WORKER.value)
     assert [d.at for d in decisions if isinstance(d, m.Move)] == [10.0, 22.0]
     assert [d.at for d in decisions if isinstance(d, m.End)] == [30.0]
     assert scheduler.statistics().hosts["h"].mean_s == 8.0
@@ -78,7 +78,7 @@ def test_all_that_wait_so_wait_in_one_class() -> None:
     begins = {"c": 66.0, "b": 24.0, "a": 50.0}
     for task, at in begins.items():
         told += scheduler.apply(m.Finished(task, 1, TimedOutcome.of(DONE, at, 70.0)), 70.0)
-    late = [d for d in told if isinstance(d, m.WaitChange) and d.detail == NO_WORKER]
+    late = [d for d in told if isinstance(d, m.WaitChange) and d.detail == Detail.NO_WORKER.value]
     assert [(d.at, d.reason) for d in late] == [(10.0, "worker:h")]
     history = History(
         records=[
@@ -129,11 +129,11 @@ def test_one_that_began_only_under_a_later_dispatcher_waited_for_its_worker_all_
     explainer = Explainer(history, 70.0)
     waits = [(w.reason, w.detail, w.start, w.end) for w in explainer.waits(record)]
     assert waits == [
-        ("worker:h", NO_WORKER, 10.0, 20.0),
+        ("worker:h", Detail.NO_WORKER.value, 10.0, 20.0),
         ("dispatcher-down", "no dispatcher was running", 20.0, 25.0),
-        ("worker:h", NO_WORKER, 25.0, 40.0),
+        ("worker:h", Detail.NO_WORKER.value, 25.0, 40.0),
         ("dispatcher-down", "no dispatcher was running", 40.0, 50.0),
-        ("worker:h", NO_WORKER, 50.0, 60.0),
+        ("worker:h", Detail.NO_WORKER.value, 50.0, 60.0),
     ]
     assert explainer.seconds(record) == {"worker:h": 35.0, "dispatcher-down": 15.0}
 
@@ -158,10 +158,10 @@ def test_who_waited_for_a_worker_missed_no_room() -> None:
     """A host whose workers begin slowly is no dispatcher that leaves slots idle."""
     waits = [
         Wait("slots:h", "held by 1 task of lane x (a)", 1.0, 4.0),
-        Wait("worker:h", NO_WORKER, 4.0, 9.0),
+        Wait("worker:h", Detail.NO_WORKER.value, 4.0, 9.0),
     ]
     assert turns._eligible(waits, 9.0) == 9.0
-    assert turns._eligible([waits[0], Wait("order", RECORDED_FIRST, 4.0, 9.0)], 9.0) == 9.0
+    assert turns._eligible([waits[0], Wait("order", Detail.RECORDED_FIRST.value, 4.0, 9.0)], 9.0) == 9.0
     assert turns._eligible(waits[:1], 4.0) == 1.0
 
 

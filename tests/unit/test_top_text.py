@@ -7,10 +7,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from penstock.cli import top_text
+from penstock.cli import render, top_text
 
 RECORD: dict[str, Any] = {
-    "dispatcher": {"pid": 7, "machine": "m", "command": "penstock work", "since": 0.0},
+    "dispatcher": {
+        "pid": 7,
+        "machine": "m",
+        "command": "penstock work",
+        "since": 0.0,
+        "stopping_since": None,
+    },
     "standbys": [],
     "queue_depth": 1234,
     "interrupted": 0,
@@ -89,6 +95,9 @@ def test_who_dispatches_is_said_and_that_nobody_does() -> None:
     assert "1,234 queued, 2 running  penstock work, process 7" in top_text.who(RECORD).plain
     beside = {**RECORD, "standbys": [{"pid": 8, "machine": "n", "command": "penstock serve"}]}
     assert top_text.who(beside).plain.endswith("standing by: process 8 on n")
+    assert "stopping" not in top_text.who(RECORD).plain
+    stopping = {**RECORD, "dispatcher": {**RECORD["dispatcher"], "stopping_since": 9.0}}
+    assert top_text.who(stopping).plain.endswith(f"  stopping since {render.moment(9.0)}")
     alone = {**RECORD, "dispatcher": None, "interrupted": 2, "paused": True}
     told = top_text.who(alone).plain
     assert "nobody dispatches; `penstock work` or `penstock serve` does" in told

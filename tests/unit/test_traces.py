@@ -16,7 +16,18 @@ from opentelemetry.trace import StatusCode
 
 from penstock import trace
 from penstock.model import Outcome, State, Task, Verdict
-from penstock.scheduling.messages import Decision, End, Requeue, Revive, Spend, Start, WaitChange
+from penstock.scheduling.messages import (
+    Begin,
+    Decision,
+    Delay,
+    End,
+    Move,
+    Requeue,
+    Revive,
+    Spend,
+    Start,
+    WaitChange,
+)
 from penstock.telemetry import traces as module
 from penstock.telemetry.story import Story
 from penstock.telemetry.traces import Traces
@@ -93,6 +104,32 @@ async def test_waits_and_attempts_tile_the_tasks_time() -> None:
     assert {span.context.trace_id for span in everyone} == {trace.trace_id(TASK)}
     assert len({span.context.span_id for span in everyone}) == 5
     assert {span.parent.span_id for span in everyone if span.parent} == {root.context.span_id}
+
+
+async def test_a_wait_for_a_worker_is_a_span_and_the_attempt_comes_after_it() -> None:
+    found = await spans_of(
+        TASK,
+        [WaitChange(1, 10.0, "slots:surtr", "")],
+        [Start("a", 1, "surtr", "fast", 1, 12.0)],
+        [
+            WaitChange(2, 12.0, "worker:surtr", "none yet"),
+            Move("a", 12.0, 2, ""),
+            Delay("a", 1, "surtr", 13.0, 12.0),
+        ],
+        [Move("a", 17.0, 1, ""), Begin("a", 1, "surtr", 17.0, 12.0)],
+        [End("a", 1, State.DONE, "finish", 20.0, Outcome(Verdict.DONE), None)],
+    )
+    (root,) = found.pop("task summarize")
+    children = [span for spans in found.values() for span in spans]
+    assert sorted((times(span), span.name) for span in children) == [
+        ((10.0, 12.0), "wait slots:surtr"),
+        ((12.0, 17.0), "wait worker:surtr"),
+        ((17.0, 20.0), "attempt surtr"),
+    ]
+    assert len({span.context.span_id for span in (root, *children)}) == 4
+    (wait,) = found["wait worker:surtr"]
+    told = {"penstock.wait.reason": "worker:surtr", "penstock.wait.detail": "none yet"}
+    assert dict(wait.attributes or {}) == told
 
 
 async def test_what_spans_tell() -> None:

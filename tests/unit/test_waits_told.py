@@ -10,7 +10,7 @@ from penstock.diagnosis.history import Epoch, History, Owner, Rest
 from penstock.diagnosis.waits import Explainer
 from penstock.model import Attempt, Fallback, Host, Lane, Outcome, Plant, State, Task, TaskRecord, Verdict
 from penstock.scheduling import messages as m
-from penstock.scheduling.begins import NO_WORKER
+from penstock.scheduling.details import Detail
 from penstock.scheduling.scheduler import Scheduler
 
 NOBODY = Owner(1, "here", "test")
@@ -225,8 +225,17 @@ def test_what_began_late_waited_until_then(away: float | None, back: float | Non
     told = []
     for at, event in sorted(events, key=lambda e: e[0]):
         told += scheduler.apply(event, at)
-    begun = [m.Began(i, 1, 9.0, "to be recorded") for i in ("a", "b")]
-    told += (late := scheduler.apply_all([*begun, m.Began("a", 2, 9.0, ""), m.Began("z", 1, 9.0, "")], 9.0))
+    begun = [m.Began(i, 1, 9.0, Detail.RECORDED_FIRST) for i in ("a", "b")]
+    told += (
+        late := scheduler.apply_all(
+            [
+                *begun,
+                m.Began("a", 2, 9.0, Detail.RECORDED_FIRST),
+                m.Began("z", 1, 9.0, Detail.RECORDED_FIRST),
+            ],
+            9.0,
+        )
+    )
     assert [d for d in late if isinstance(d, m.Begin)] == [m.Begin(i, 1, "h", 9.0, 2.0) for i in ("a", "b")]
     assert len(of_type(late, m.WaitChange)) == 1, "those that began together waited together"
     told += scheduler.apply(m.Finished("a", 1, Outcome(Verdict.DONE)), 12.0)
@@ -244,7 +253,7 @@ def test_what_began_late_waited_until_then(away: float | None, back: float | Non
     )
     waits = Explainer(history, 12.0).waits(record)
     assert [(w.reason, w.start, w.end) for w in waits] == [("order", 1.0, 2.0), (reason, 2.0, 9.0)]
-    assert waits[-1].detail == "to be recorded"
+    assert waits[-1].detail == Detail.RECORDED_FIRST.value
 
 
 def told_of(told: list[m.Decision], record: TaskRecord, now: float) -> list[tuple[str, float, float]]:
@@ -279,7 +288,7 @@ def test_what_has_no_worker_waits_for_one_as_long_as_it_has_none() -> None:
     record = TaskRecord(tasks[0], 1, State.RUNNING, 1, host="h")
     assert told_of(told, record, 5.0) == [("worker:h", 1.0, 5.0)]
 
-    told += (begun := scheduler.apply(m.Began("a", 1, 6.0, NO_WORKER), 6.0))
+    told += (begun := scheduler.apply(m.Began("a", 1, 6.0, Detail.NO_WORKER), 6.0))
     assert of_type(begun, m.Begin) == [m.Begin("a", 1, "h", 6.0, 1.0)]
     assert "worker" not in scheduler.statistics().waiting
     told += scheduler.apply(m.Finished("a", 1, Outcome(Verdict.DONE)), 9.0)
@@ -305,7 +314,7 @@ def test_what_never_had_a_worker_has_waited_for_it_to_the_end(event: m.Event) ->
     assert over.index(of_type(over, m.Begin)[0]) < min(
         over.index(d) for d in over if isinstance(d, m.Requeue | m.End)
     )
-    assert not of_type(scheduler.apply(m.Began("a", 1, 8.0, NO_WORKER), 8.0), m.Begin)
+    assert not of_type(scheduler.apply(m.Began("a", 1, 8.0, Detail.NO_WORKER), 8.0), m.Begin)
 
 
 @pytest.mark.parametrize(("began_at", "is_told"), [(1.5, False), (4.0, True), (0.5, False)])
@@ -313,7 +322,7 @@ def test_an_adopted_attempt_that_began_late_says_so_at_once(began_at: float, is_
     scheduler = Scheduler(Plant((Host("h", "x", slots=1),)))
     record = TaskRecord(Task("k", id="a", queued_at=1.0), 1, State.RUNNING, 1, host="h", started_at=1.0)
     scheduler.apply(m.Restored([record], adopted={("a", 1)}), 9.0)
-    told = scheduler.apply(m.Began("a", 1, began_at, NO_WORKER), 9.0)
+    told = scheduler.apply(m.Began("a", 1, began_at, Detail.NO_WORKER), 9.0)
     assert of_type(told, m.Begin) == ([m.Begin("a", 1, "h", began_at, 1.0)] if is_told else [])
 
 
@@ -326,5 +335,5 @@ def test_a_new_dispatcher_learns_when_what_had_no_worker_began() -> None:
     ]
     told = scheduler.apply(m.Restored(records, crashed_at=5.0, adopted={("found", 1)}), 9.0)
     assert of_type(told, m.Begin) == [m.Begin("lost", 1, "h", 5.0, 5.0)]
-    told = scheduler.apply(m.Began("found", 1, 4.0, NO_WORKER), 9.0)
+    told = scheduler.apply(m.Began("found", 1, 4.0, Detail.NO_WORKER), 9.0)
     assert of_type(told, m.Begin) == [m.Begin("found", 1, "h", 4.0, 9.0)]

@@ -24,7 +24,7 @@ from penstock.diagnosis.whatif.frozen import frozen
 from penstock.diagnosis.whatif.outside import gaps_of, outside_events
 from penstock.diagnosis.whatif.replay import Replay
 from penstock.model import Attempt, Host, Lane, Plant, State, Task, TaskRecord, Verdict, Wait
-from penstock.scheduling.begins import RECORDED_FIRST
+from penstock.scheduling.details import Detail
 from penstock.scheduling.messages import (
     AllChange,
     HostChange,
@@ -168,7 +168,10 @@ def test_pauses_go_on_where_they_went_on() -> None:
 def test_nothing_starts_while_the_store_is_away_and_a_slow_one_holds_up_nobody_else() -> None:
     waits = {
         "a": [Wait("store-down", "it is full", 1.0, 4.0)],
-        "b": [Wait("store-down", RECORDED_FIRST, 2.0, 5.0), Wait("order", RECORDED_FIRST, 8.0, 9.5)],
+        "b": [
+            Wait("store-down", Detail.RECORDED_FIRST.value, 2.0, 5.0),
+            Wait("order", Detail.RECORDED_FIRST.value, 8.0, 9.5),
+        ],
     }
     recording = Recording("r", 0.0, 9.5, [], [], waits=waits, plant=plant(2))
     pauses = [(1.0, PauseSet("all", "", True)), (5.0, PauseSet("all", "", False))]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -18,7 +17,6 @@ from penstock.trace import trace_id
 _MOST_EVENTS = 50
 _DETAIL_WIDTH = 120  # of a wait; an error is told whole where it belongs
 ATTEMPT_COLUMNS = (">attempt", "host", "started", ">ran", "verdict", "error")
-NOWHERE: Mapping[int, str] = MappingProxyType({})
 WAIT_COLUMNS = ("waited for", ">time", ">share", "from", "detail")
 
 
@@ -115,7 +113,7 @@ def print_attempts(attempts: Sequence[Attempt], nodes: Mapping[int, str]) -> Non
     print_table(ATTEMPT_COLUMNS, attempt_rows(attempts, nodes), flexible="error")
 
 
-def attempt_rows(attempts: Sequence[Attempt], nodes: Mapping[int, str] = NOWHERE) -> list[tuple[str, ...]]:
+def attempt_rows(attempts: Sequence[Attempt], nodes: Mapping[int, str]) -> list[tuple[str, ...]]:
     return [
         (
             str(attempt.number),

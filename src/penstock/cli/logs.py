@@ -30,7 +30,7 @@ from penstock.scheduling.messages import (
     Revive,
     Stop,
 )
-from penstock.telemetry.facts import Ended, Fact, Over, Started
+from penstock.telemetry.facts import BegunLate, Ended, Fact, Over, Started
 from penstock.telemetry.logs import handled
 from penstock.trace import trace_id
 
@@ -67,6 +67,8 @@ class Log:
         match fact:
             case Started():
                 return None if self._quiet else self._if_loud("started", fact, self._named(fact))
+            case BegunLate():
+                return self._begun_late(fact)
             case Over():
                 return None if fact.retry_at is None else self._tried(fact)
             case Ended():
@@ -89,6 +91,10 @@ class Log:
                 return self._if_loud("everything", fact, {"paused": fact.paused})
         return None
 
+    def _begun_late(self, fact: BegunLate) -> str | None:
+        waited = {"waited_s": round(fact.wait.total_s, 3), "for": fact.wait.pieces()[-1].reason}
+        return self._if_loud("waited", fact, self._named(fact) | waited)
+
     def _tried(self, fact: Over) -> str | None:
         """The attempt is over and another follows. How long it ran is told with its task's end."""
         assert fact.retry_at is not None
@@ -105,7 +111,7 @@ class Log:
         ran = {} if fact.ran_s is None else {"ran_s": round(max(0.0, fact.ran_s), 3)}
         return self._if_loud(str(fact.state), fact, self._named(fact) | ran | _error(fact.error))
 
-    def _named(self, fact: Started | Over | Ended) -> dict[str, Any]:
+    def _named(self, fact: Started | BegunLate | Over | Ended) -> dict[str, Any]:
         """What a line names of a task, as far as it is known."""
         task, where = fact.known, {"host": fact.host or None, "lane": fact.lane or None}
         attempt = {"attempt": fact.attempt or None}

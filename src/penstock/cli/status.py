@@ -120,7 +120,11 @@ def _detail(host: str, snapshot: Snapshot) -> str:
 def _who(dispatcher: Mapping[str, Any] | None) -> str:
     if dispatcher is None:
         return "nobody dispatches; `penstock work` does"
-    return f"dispatched by {_named(dispatcher)} since {render.moment(dispatcher['since'])}"
+    told = f"dispatched by {_named(dispatcher)} since {render.moment(dispatcher['since'])}"
+    stopping = dispatcher["stopping_since"]
+    return (
+        told if stopping is None else f"{told}; stopping since {render.moment(stopping)}: it starts nothing"
+    )
 
 
 def _named(dispatcher: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from penstock.cli.details import (
     attempt_rows,
     fields_of,
     lines_of,
+    nodes_of,
     wait_rows,
 )
 from penstock.cli.top_screens import Confirm, Reads
@@ -27,7 +28,7 @@ from penstock.lifecycle import ENDED
 if TYPE_CHECKING:
     from penstock.client import Client
     from penstock.diagnosis.why.answer import Why
-    from penstock.model import Attempt, TaskRecord
+    from penstock.model import TaskRecord
 
 _MOST_LINES = 200  # of a payload or a value; `show` prints all
 PRIORITIES = "01234"
@@ -58,13 +59,11 @@ class TaskScreen(Reads):
         self.run_worker(self.app.look(), name="penstock look")  # type: ignore[attr-defined] # not at the next ring
 
     async def read(self, client: Client) -> None:
-        record = await client.get(self._task_id)
-        attempts = await client.attempts(self._task_id)
-        why = await client.why(self._task_id)
+        short, whole = await read_task(client, self._task_id)
         if not self.is_attached:
             return  # somebody went back meanwhile
-        self.query_one("#who", Static).update(Text(in_short(why)))
-        self.query_one("#about", Static).update(about(record, attempts, why))
+        self.query_one("#who", Static).update(short)
+        self.query_one("#about", Static).update(whole)
 
     def action_cancel(self) -> None:
         def answered(said: str | None) -> None:
@@ -81,14 +80,23 @@ class TaskScreen(Reads):
         self.ask(asked, f"priority {priority}")
 
 
-def about(record: TaskRecord, attempts: list[Attempt], why: Why) -> RenderableType:
+async def read_task(client: Client, task_id: str) -> tuple[Text, RenderableType]:
+    """How it stands in a line, and all of it."""
+    record = await client.get(task_id)
+    attempts = await client.attempts(task_id)
+    nodes = nodes_of(await client.events(task=task_id))
+    why = await client.why(task_id)
+    return Text(in_short(why)), _about(record, attempt_rows(attempts, nodes), why)
+
+
+def _about(record: TaskRecord, attempts: list[tuple[str, ...]], why: Why) -> RenderableType:
     """Everything in the order in which one asks for it."""
     parts: list[RenderableType] = [_fields(record)]
     if why.parts:
         waits = [part.wait for part in why.parts]
         parts += ["", render.table(WAIT_COLUMNS, wait_rows(waits), flexible="detail", fold=True)]
     if attempts:
-        parts += ["", render.table(ATTEMPT_COLUMNS, attempt_rows(attempts), flexible="error", fold=True)]
+        parts += ["", render.table(ATTEMPT_COLUMNS, attempts, flexible="error", fold=True)]
     if record.error is not None:
         parts += ["", Text("error", "bold"), Text(render.one_line(record.error))]
     parts += _block("payload", record.task.payload)

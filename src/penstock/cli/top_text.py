@@ -96,6 +96,8 @@ def who(record: Mapping[str, Any]) -> Text:
     else:
         since = render.moment(dispatcher["since"])
         told.append(f"  {dispatcher['command']}, process {dispatcher['pid']}, since {since}", _FAINT)
+        if dispatcher["stopping_since"] is not None:
+            told.append(f"  stopping since {render.moment(dispatcher['stopping_since'])}", _BAD)
     for one in record["standbys"]:
         told.append(f"  standing by: process {one['pid']} on {one['machine']}", _FAINT)
     if record["interrupted"]:

@@ -132,6 +132,9 @@ def in_short(told: Why) -> str:
         if told.stopping_since is not None:
             ago = render.seconds(told.now - told.stopping_since)
             comes = f"; it was told to end {ago} ago, and does when it can"
+        if told.host_down is not None:
+            since = render.moment(told.host_down.since)
+            comes += f"; {record.host} is down since {since}, so how it fares is not known"
         if told.course is not None:
             return f"{task} has run for {ran}: {_steps(told)}{comes}{_own_wait(waited, told)}"
         return f"{task} has run for {ran} on {record.host}{comes}; {_retold(waited, told)}"
@@ -198,6 +201,7 @@ def _joined(provided: Sequence[str]) -> str:
 def _facts(told: Why) -> list[tuple[str, str]]:
     facts = [
         *_of_steps(told),
+        ("its host", _host_down(told)),
         ("blocked by", _blockers(told.blocked_by)),
         ("starts", told.starts_when or ""),
         ("would help", told.remedy or ""),
@@ -211,6 +215,15 @@ def _facts(told: Why) -> list[tuple[str, str]]:
             0, ("starts", "again when a dispatcher runs: `penstock work`; or is blocked, if on_crash says so")
         )
     return [(name, text) for name, text in facts if text]
+
+
+def _host_down(told: Why) -> str:
+    if told.host_down is None:
+        return ""
+    since, detail = told.host_down
+    why = f": {detail}" if detail else ""
+    goes_on = "what runs there goes on, and is found again when it is back"
+    return f"is down since {render.moment(since)}{why}; {goes_on}"
 
 
 def _of_steps(told: Why) -> list[tuple[str, str]]:

@@ -43,6 +43,7 @@ class Epoch:
     seen_at: float  # last heartbeat or write
     ended_at: float | None = None  # None: it runs, or it died without a word
     plant: Plant | None = None  # what it worked with, without the options of adapters
+    stopping_since: float | None = None  # it finishes what runs; told of one that owns its store now
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,12 @@ async def prune(store: Store, keep_days: float | None, clock: SystemClock) -> No
         await asyncio.sleep(_PRUNE_EVERY_S)
 
 
+async def tell_stopping(store: Store, epoch: int, stopping: asyncio.Event) -> None:
+    """When we are to stop, whoever asks who leads is told that, too."""
+    await stopping.wait()
+    await store.tell_stopping(epoch)
+
+
 async def watch_heirs(store: Store, me: Owner, stopping: asyncio.Event, told: Callable[[bool], None]) -> None:
     """From when we are to stop: whether somebody else stands by. A store that is away has told its last word."""
     await stopping.wait()

@@ -15,7 +15,8 @@ from penstock.dispatcher.payloads import Payloads
 from penstock.engine.base import Engine
 from penstock.hosts.base import Job
 from penstock.model import Outcome, Verdict
-from penstock.scheduling.begins import LATE_S, READ_FIRST, RECORDED_FIRST
+from penstock.scheduling.begins import LATE_S
+from penstock.scheduling.details import Detail
 from penstock.scheduling.messages import Began, Event, Finished, PutBack, Start
 
 
@@ -70,12 +71,12 @@ class Launcher:
         if unknown:
             jobs, more = await self._payloads.fetch(unknown)
             careful += more
-            self._begin_those_still_wanted(jobs, decided_at, READ_FIRST)
+            self._begin_those_still_wanted(jobs, decided_at, Detail.READ_FIRST)
         if careful:
             await written
-            self._begin_those_still_wanted(careful, decided_at, RECORDED_FIRST)
+            self._begin_those_still_wanted(careful, decided_at, Detail.RECORDED_FIRST)
 
-    def _begin_those_still_wanted(self, jobs: Sequence[Job], decided_at: float, first: str) -> None:
+    def _begin_those_still_wanted(self, jobs: Sequence[Job], decided_at: float, first: Detail) -> None:
         wanted = [job for job in jobs if (job.task, job.attempt) in self._unbegun]
         now = self._now()
         for job in wanted:

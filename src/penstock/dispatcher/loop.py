@@ -27,7 +27,7 @@ from penstock.council.live import Hub
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.dispatcher.acting import Acting
 from penstock.dispatcher.calls import Calls
-from penstock.dispatcher.chores import beat, prune, watch_heirs, watch_store
+from penstock.dispatcher.chores import beat, prune, tell_stopping, watch_heirs, watch_store
 from penstock.dispatcher.doorway import Doorway
 from penstock.dispatcher.ending import Ending
 from penstock.dispatcher.garbage import seldom_swept
@@ -49,7 +49,7 @@ from penstock.hosts.base import Job
 from penstock.hosts.own_door import Entrance
 from penstock.hosts.relay import Relay
 from penstock.model import OnStop, Outcome, Task, Verdict
-from penstock.scheduling.begins import NO_WORKER
+from penstock.scheduling.details import Detail
 from penstock.scheduling.figures import Statistics
 from penstock.scheduling.messages import (
     Began,
@@ -108,7 +108,7 @@ class Dispatcher:
         self.deposed = self._ending.deposed
         self._steps = Steps(store, self._clock, self._ending, self._act, self._stepped)
         self._calls = Calls(store, self._payloads, self._steps, self._ending, self._doorway.lanes)
-        self.story = Story(self.task, lambda task: self._scheduler.met_at(task), self._clock.now)
+        self.story = Story(self.task, lambda task: self._scheduler.met_at(task))
         if traces is not None:
             self.story.listen(traces)
         self._launcher = Launcher(
@@ -169,9 +169,13 @@ class Dispatcher:
                     )
                     wanted.append(("penstock heirs", heirs))
                 if not answer_only:
-                    wanted.append(
-                        ("penstock health", watch_health(self._engine, self._tell, self._clock, self.health))
-                    )
+                    wanted += [
+                        ("penstock health", watch_health(self._engine, self._tell, self._clock, self.health)),
+                        (
+                            "penstock stopping",
+                            tell_stopping(self._store, epoch.number, self._ending.asked_to_stop),
+                        ),
+                    ]
                 chores = [
                     self._tasks.create_task(self._ending.unless_deposed(chore), name=name)
                     for name, chore in wanted
@@ -360,7 +364,7 @@ class Dispatcher:
         elif notice.began_at is None:
             self._tell(Delayed(notice.task, notice.attempt))
         else:
-            self._tell(Began(notice.task, notice.attempt, notice.began_at, NO_WORKER))
+            self._tell(Began(notice.task, notice.attempt, notice.began_at, Detail.NO_WORKER))
 
     def _stalled(self, stall: Stall) -> None:
         data = {"host": stall.host, "seconds": stall.seconds, "stack": stall.stack}

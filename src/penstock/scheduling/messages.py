@@ -11,6 +11,7 @@ from math import inf
 from typing import NamedTuple, TypeAlias
 
 from penstock.model import Backlog, Outcome, State, Task, TaskRecord, Verdict
+from penstock.scheduling.details import Detail
 
 # ---- events: what happened outside
 
@@ -56,7 +57,7 @@ class Began(NamedTuple):
     task: str
     attempt: int
     at: float
-    detail: str
+    first: Detail
 
 
 class PutBack(NamedTuple):

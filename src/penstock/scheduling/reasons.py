@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.scheduling.capacity import DOWN, GATED, LIMITED, OK
+from penstock.scheduling.details import Detail
 from penstock.scheduling.gates import GateState
 from penstock.scheduling.messages import Decision, WaitChange
 from penstock.scheduling.order import WorkClass
@@ -18,7 +19,6 @@ from penstock.scheduling.timers import Timers
 from penstock.scheduling.world import World
 
 STORE_DOWN = "store-down"
-STOPPING = "the dispatcher is stopping"  # of `paused`
 
 
 class Reasons:
@@ -45,7 +45,7 @@ class Reasons:
         elif draining and world.answering:
             work_class.wait_for("dispatcher-down", "a request was answered, and nothing more")
         elif draining:
-            work_class.wait_for("paused", STOPPING)
+            work_class.wait_for("paused", Detail.STOPPING.value)
         elif world.paused:
             work_class.wait_for("paused", "everything is paused")
         elif shape.lane.paused:

@@ -436,6 +436,9 @@ class Store(Protocol):
     async def heartbeat(self, epoch: int, now: float) -> None:
         """A sign of life. Every `record` is one too. Fails with DispatcherError when the epoch is over."""
 
+    async def tell_stopping(self, epoch: int) -> None:
+        """Have those who look know that the dispatcher finishes what runs, and starts nothing more."""
+
     async def release(self, epoch: int, now: float) -> None:
         """Stop being the dispatcher; all that was recorded before is written first."""
 

@@ -26,7 +26,7 @@ from penstock.store.base import (
 )
 from penstock.store.bell import Ring
 from penstock.store.fold import EVENT_WIDTH, event_data
-from penstock.store.ownership import already_owned, begin_epoch, last_epoch
+from penstock.store.ownership import already_owned, begin_epoch, last_epoch, stopping_lease
 from penstock.store.reads import (
     read_again,
     read_arrivals,
@@ -43,6 +43,7 @@ from penstock.store.writing import SubmitJob
 
 _VACANCY_POLL_S = 0.25
 _VACANCY_PAUSE_S = 0.1
+_STOPPING_S = 86_400.0  # of one that dies meanwhile: its epoch is over sooner
 
 
 class OwnerStore(StoreThreads):
@@ -99,10 +100,19 @@ class OwnerStore(StoreThreads):
 
         await self._write(see, kept=True)
 
+    async def tell_stopping(self, epoch: int) -> None:
+        # A lease and no column of the epoch: whoever stands by with an earlier version can still read the store.
+        def tell(session: Session) -> None:
+            now = session.time()
+            session.run("lease", stopping_lease(epoch), str(epoch), "", now, now + _STOPPING_S, now)
+
+        await self._write(tell, Ring.CLIENTS, kept=True)
+
     async def release(self, epoch: int, now: float) -> None:
         writer = self._writing
 
         def end(session: Session) -> None:
+            session.run("end_lease", stopping_lease(epoch), str(epoch))
             if session.run("end_epoch", now, epoch):
                 session.bulk("add_events", EVENT_WIDTH, (now, "released", None, None, None, None))
 

@@ -28,6 +28,11 @@ def last_epoch(session: Session) -> Epoch | None:
     return None if row is None else epoch_of(row)
 
 
+def stopping_lease(epoch: int) -> str:
+    """What a dispatcher that stops holds; the query `last_epoch` reads it."""
+    return f"stopping/{epoch}"
+
+
 def already_owned(name: str, holder: Epoch | None) -> AlreadyOwned:
     if holder is None or holder.ended_at is not None:
         return AlreadyOwned(f"{name}: another dispatcher is just starting on it; wait for it, or stop it")
@@ -53,6 +58,8 @@ def begin_epoch(
         # Every record of a dispatcher moves `seen_at`, so this is its last sign of life.
         session.run("end_epoch", before.seen_at, before.number)
         before = last_epoch(session)
+    if before is not None and before.stopping_since is not None:  # it did not live to let go of it
+        session.run("end_lease", stopping_lease(before.number), str(before.number))
     who = (owner.pid, printable(owner.machine), printable(owner.command), owner.answers_only)
     row = (*who, now, now, plant_text(plant), printable(owner.url), after)
     number = session.add("add_epoch", *row)

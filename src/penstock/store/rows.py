@@ -116,10 +116,11 @@ def attempt_of(row: Sequence[Any]) -> Attempt:
 
 
 def epoch_of(row: Sequence[Any]) -> Epoch:
-    number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url = row
+    """With when it began to stop, where the row has that."""
+    number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url, *stopping = row
     owner = Owner(pid, machine, command, answers_only=bool(answers_only), url=url)
     known = None if plant is None else _decode_plant(plant)
-    return Epoch(number, owner, started_at, seen_at, ended_at, known)
+    return Epoch(number, owner, started_at, seen_at, ended_at, known, stopping[0] if stopping else None)
 
 
 def plant_text(plant: Plant | None) -> str | None:

@@ -31,9 +31,20 @@ class Started(NamedTuple):
     known: Task | None
     wait: QueueTime | None  # None where the task is not known
 
-    def until(self, at: float) -> Started:
-        """It began only then."""
-        return self._replace(at=at, wait=None if self.wait is None else self.wait.until(at))
+
+class BegunLate(NamedTuple):
+    """An attempt that was told as started began only now, or never: until then its task has waited on.
+
+    For a worker, or for the store. Nobody knew of it when the attempt was started, so this wait is told by itself.
+    """
+
+    task: str
+    attempt: int
+    host: str
+    lane: str
+    at: float
+    known: Task | None
+    wait: QueueTime
 
 
 class Over(NamedTuple):
@@ -85,6 +96,7 @@ class Stalled(NamedTuple):
 # Changes of conditions, adoptions, orders to stop, revivals and costs are facts as they are decided.
 Fact: TypeAlias = (
     Started
+    | BegunLate
     | Over
     | Ended
     | Stalled

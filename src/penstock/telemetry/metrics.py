@@ -21,7 +21,7 @@ from prometheus_client import (
 from penstock.scheduling.messages import Adopt, Spend, Stop
 from penstock.telemetry import agent_metrics
 from penstock.telemetry.agent_metrics import AgentMetrics, AgentSums
-from penstock.telemetry.facts import Ended, Fact, Over, Stalled, Started
+from penstock.telemetry.facts import BegunLate, Ended, Fact, Over, Stalled, Started
 from penstock.telemetry.stretches import QueueTime
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -60,7 +60,8 @@ METRICS: Mapping[str, Metric] = {
     "penstock_wait_seconds": Metric(
         Histogram,
         ("lane", "reason"),
-        "From a task's way into the queue to the start of its attempt; the reason is the last it waited for.",
+        "From a task's way into the queue to the start of its attempt; the reason is the last it waited for. "
+        "An attempt that began later than it was started has a wait of its own.",
     ),
     "penstock_wait_reason_seconds_total": Metric(
         Counter,
@@ -169,7 +170,7 @@ class Metrics:
 
     def told(self, facts: Sequence[Fact]) -> None:
         for fact in facts:
-            if isinstance(fact, Started):
+            if isinstance(fact, Started | BegunLate):
                 self._waited(fact.lane, fact.wait)
             elif isinstance(fact, Over):
                 self._over(fact)

@@ -16,6 +16,7 @@ from penstock.telemetry.stretches import EARLIER, Piece, QueueTime, Stretches
 _DOWN = "dispatcher-down"
 _NOBODY = "no dispatcher was running"
 _BEFORE = "under an earlier dispatcher"
+_NOT_KEPT = "too many tasks have moved for it to be kept"
 _MOST_MOVED = 100_000  # tasks whose way from class to class is known
 
 
@@ -86,6 +87,14 @@ class QueueTimes:
     def of_last(self, task: Task, tries: Tries | None, end: float) -> QueueTime:
         """Of one that ended in the queue, so that nothing says which class it was of."""
         return self.of(task, tries, end, self._routes.get(_key(task), 0))
+
+    def of_late(self, task: str, start: float, end: float) -> QueueTime:
+        """Of one whose attempt was started, and began only at the end of it."""
+        before = self._before_birth(start, min(self.born, end)) if start < self.born else []
+        moves = self._moves.get(task)
+        if moves is None:
+            before.append(Piece(EARLIER, _NOT_KEPT, before[-1].end if before else start, end))
+        return QueueTime(start, end, before, [(at, self._class(home)) for at, home in moves or ()])
 
     def _class(self, work_class: int) -> Stretches:
         found = self._classes.get(work_class)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from penstock.model import State, Task, TaskRecord, Verdict
-from penstock.scheduling.begins import LATE_S
 from penstock.scheduling.messages import (
     Adopt,
     AllChange,
@@ -36,7 +35,7 @@ from penstock.scheduling.messages import (
     Stop,
     WaitChange,
 )
-from penstock.telemetry.facts import Ended, Fact, Listener, Over, Stalled, Started
+from penstock.telemetry.facts import BegunLate, Ended, Fact, Listener, Over, Stalled, Started
 from penstock.telemetry.queue_times import QueueTimes, Tries
 
 
@@ -60,10 +59,8 @@ class Story:
         self,
         task: Callable[[str], Task | None],
         met_at: Callable[[str], float | None] = lambda task: None,
-        now: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._task = task
-        self._now = now
         self._listeners: list[Listener] = []
         self._queue_times = QueueTimes(met_at)
         self._running: dict[str, _Running] = {}
@@ -117,8 +114,10 @@ class Story:
         for record in records:
             task = record.task
             if record.state is State.RUNNING:
+                # One that had not begun has waited on, and when for its worker only the earlier one could tell.
+                began_at = record.started_at or last_died or now
                 self._running[task.id] = _Running(
-                    record.attempts, record.host or "", task.lane, record.started_at or now, task, None
+                    record.attempts, record.host or "", task.lane, began_at, task, None
                 )
             elif record.attempts:
                 ready = record.retry_at  # None: somebody revived it
@@ -139,7 +138,7 @@ class Story:
             self._tell()
         elif self._facts:
             facts, self._facts = self._facts, []
-            later(lambda: self._pass_late(facts))
+            later(lambda: self._pass(facts))
 
     def begun(self, task_ids: Iterable[str]) -> None:
         """These attempts begin; tasks that had to be read first are known now."""
@@ -158,14 +157,6 @@ class Story:
         if self._facts:
             facts, self._facts = self._facts, []
             self._pass(facts)
-
-    def _pass_late(self, facts: list[Fact]) -> None:
-        """What began has waited until now."""
-        now = self._now()
-        late = now - LATE_S
-        if facts[0].at < late:
-            facts = [f.until(now) if isinstance(f, Started) and f.at < late else f for f in facts]
-        self._pass(facts)
 
     def _pass(self, facts: list[Fact]) -> None:
         for listener in self._listeners:
@@ -198,8 +189,14 @@ class Story:
 
     def _began(self, begin: Begin) -> None:
         running = self._running.get(begin.task)
-        if running is not None and running.attempt == begin.attempt:
-            running.at = begin.at
+        if running is None or running.attempt != begin.attempt:
+            return
+        if begin.at > running.at:
+            wait = self._queue_times.of_late(begin.task, running.at, begin.at)
+            self._facts.append(
+                BegunLate(*begin[:3], running.lane, begin.at, running.known, wait)  # task, attempt, host
+            )
+        running.at = begin.at
 
     def _requeued(self, again: Requeue) -> None:
         running = self._running.pop(again.task, None)

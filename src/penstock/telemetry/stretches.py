@@ -125,10 +125,6 @@ class QueueTime:
         self._before = before  # what the task waited for by itself, before it waited with its class
         self._homes = homes  # from when on in which class
 
-    def until(self, end: float) -> QueueTime:
-        """The same, to a later end."""
-        return QueueTime(self.start, end, self._before, self._homes)
-
     @property
     def total_s(self) -> float:
         return self.end - self.start

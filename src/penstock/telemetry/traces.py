@@ -30,7 +30,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 
 from penstock import trace
 from penstock.model import State, Task, Wait
-from penstock.telemetry.facts import Ended, Fact, Over, Started
+from penstock.telemetry.facts import BegunLate, Ended, Fact, Over, Started
 from penstock.version import __version__
 
 _MOST_NOTES = 65_536  # that wait to be sent
@@ -88,6 +88,11 @@ class Traces:
             if isinstance(fact, Started):
                 if fact.wait is not None:
                     self._waited(fact.known, trace.attempt_name(fact.attempt), fact.wait.pieces())
+            elif isinstance(fact, BegunLate):
+                name = (
+                    f"{trace.attempt_name(fact.attempt)}/{fact.wait.start!r}"  # it may be late more than once
+                )
+                self._waited(fact.known, name, fact.wait.pieces())
             elif isinstance(fact, Over | Ended):
                 if isinstance(fact, Ended) and fact.wait is not None:
                     self._waited(fact.known, f"end/{fact.revived_at or ''}", fact.wait.pieces())

@@ -221,6 +221,12 @@ class TypicalRecord:
 
 
 @dataclass
+class HostDownRecord:
+    since: float
+    detail: str
+
+
+@dataclass
 class Why:
     task_id: str
     run: str
@@ -230,6 +236,7 @@ class Why:
     state: StateName
     interrupted: bool
     stopping_since: float | None
+    host_down: HostDownRecord | None
     host: str | None
     attempts: int
     queued_at: float
@@ -326,6 +333,11 @@ class DispatcherRecord:
 
 
 @dataclass
+class LeaderRecord(DispatcherRecord):
+    stopping_since: float | None  # from when on it finishes what runs, and starts nothing more
+
+
+@dataclass
 class Status:
     """As `penstock status --json` tells it."""
 
@@ -334,7 +346,7 @@ class Status:
     gates: dict[str, GateRecord]
     queue_depth: int
     interrupted: int  # tasks that ran when the last dispatcher was lost
-    dispatcher: DispatcherRecord | None  # the one that leads
+    dispatcher: LeaderRecord | None
     standbys: list[DispatcherRecord]
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from penstock.diagnosis.attempts import Lived
 from penstock.diagnosis.recording import Recording
 from penstock.model import Task, TaskRecord, Wait
-from penstock.scheduling.begins import READ_FIRST, RECORDED_FIRST
+from penstock.scheduling.details import Detail
 
 # Reasons that mean: it could have run, had there been room for it.
 _ELIGIBLE = ("slots", "order", "lane")
-_GIVEN = (READ_FIRST, RECORDED_FIRST)  # said of who had its room already
+_GIVEN = (Detail.READ_FIRST, Detail.RECORDED_FIRST)  # said of who had its room already
 _ROUNDING_S = 1e-3
 _SOME = 3
 _NEARLY_ALL = 0.8
@@ -111,7 +111,7 @@ def _eligible(waits: Sequence[Wait], start: float) -> float:
         if wait.start >= start:
             continue
         # What was given a slot, and waited for its worker or the store, missed no room.
-        for_room = wait.reason.partition(":")[0] in _ELIGIBLE and not wait.detail.endswith(_GIVEN)
+        for_room = wait.reason.partition(":")[0] in _ELIGIBLE and Detail.of(wait.detail) not in _GIVEN
         if min(wait.end, start) < begin - _ROUNDING_S or not for_room:
             break
         begin = wait.start

@@ -17,6 +17,7 @@ from penstock.diagnosis.why.question import Course, course_of
 from penstock.diagnosis.why.remedies import Case, remedy, starts_when
 from penstock.model import State, TaskRecord, Wait
 from penstock.scheduling.gates import THREAD
+from penstock.scheduling.messages import HostChange
 
 _MOST_BLOCKERS = 10
 
@@ -65,6 +66,16 @@ class Typical(NamedTuple):
         }
 
 
+class HostDown(NamedTuple):
+    """Where a running task runs is down: a cluster that cannot be reached. Nobody hears how it fares."""
+
+    since: float
+    detail: str
+
+    def as_record(self) -> dict[str, Any]:
+        return self._asdict()
+
+
 @dataclass(frozen=True, slots=True)
 class Why:
     record: TaskRecord
@@ -72,6 +83,7 @@ class Why:
     parts: tuple[Part, ...]
     interrupted: bool = False  # it is said to run, but its dispatcher is dead
     stopping_since: float | None = None  # it was told to end, and runs until it does
+    host_down: HostDown | None = None  # of one that runs on
     blocked_by: tuple[Blocker, ...] = ()
     starts_when: str | None = None
     remedy: str | None = None
@@ -117,6 +129,7 @@ class Why:
             "state": str(record.state),
             "interrupted": self.interrupted,
             "stopping_since": self.stopping_since,
+            "host_down": None if self.host_down is None else self.host_down.as_record(),
             "host": record.host,
             "attempts": record.attempts,
             "queued_at": record.task.queued_at,
@@ -178,8 +191,25 @@ def explain(record: TaskRecord, history: History, present: Present) -> Why:
         and record.host not in present.plant.outliving
     ):
         return Why(record, now, parts, interrupted=True, typical_wait=usual, typical_run=runs)
-    ends = predict_end_of_attempt(present, record) if record.state is State.RUNNING else None
-    return Why(record, now, parts, predicted_end=ends, typical_wait=usual, typical_run=runs)
+    down = _host_down(record, history, present)
+    foreseen = (
+        record.state is State.RUNNING and down is None
+    )  # else its end is heard of when its host is back
+    ends = predict_end_of_attempt(present, record) if foreseen else None
+    return Why(record, now, parts, host_down=down, predicted_end=ends, typical_wait=usual, typical_run=runs)
+
+
+def _host_down(record: TaskRecord, history: History, present: Present) -> HostDown | None:
+    """Only of one that runs elsewhere: what runs here ends with what it needs, and says so."""
+    host = record.host
+    if record.state is not State.RUNNING or not present.dispatched or host not in present.plant.outliving:
+        return None
+    found: HostDown | None = None
+    for change in history.changes:
+        if isinstance(change, HostChange) and change.host == host:
+            since = change.at if found is None else found.since
+            found = HostDown(since, change.detail) if change.state == "down" else None
+    return found
 
 
 # ---- what is usual

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from penstock.config.councils import COUNCIL_PREFIX, COUNCIL_TYPE
 from penstock.model import Gate, Host, Plant
-from penstock.scheduling.begins import READ_FIRST, RECORDED_FIRST
+from penstock.scheduling.details import Detail
 from penstock.scheduling.gates import THREAD
-from penstock.scheduling.reasons import STOPPING
 
 # What lets a queued task start, by the first word of what it waits for.
 STARTS = {
@@ -50,7 +49,7 @@ _ANY = Case()
 
 def starts_when(reason: str, detail: str = "") -> str:
     name, _, target = reason.partition(":")
-    if (name, detail) == ("paused", STOPPING):
+    if name == "paused" and Detail.of(detail) is Detail.STOPPING:
         return STOPPING_STARTS
     if name == "gate" and target.startswith(THREAD):
         return THREAD_STARTS
@@ -74,7 +73,7 @@ def remedy(reason: str, plant: Plant, case: Case = _ANY) -> str:
             return f"a larger hosts.{first}.rate, if its owner allows it, or another host"
         case "host-down":
             return "`penstock check` tries every host; one with `fallback` would take over meanwhile"
-        case "paused" if case.detail == STOPPING:
+        case "paused" if Detail.of(case.detail) is Detail.STOPPING:
             return "`penstock work` when it has ended, unless one stands by"
         case "paused":
             return "`penstock resume`"
@@ -89,7 +88,7 @@ def remedy(reason: str, plant: Plant, case: Case = _ANY) -> str:
             return "`penstock why` of the task it comes after"
         case "scheduled":
             return "an earlier not_before; between two tries, a smaller retry.base_s"
-        case "order" if case.detail in (READ_FIRST, RECORDED_FIRST):
+        case "order" if Detail.of(case.detail) in (Detail.READ_FIRST, Detail.RECORDED_FIRST):
             return "a faster store: its disk, or its database and the way there"
         case "order":
             return "a smaller priority number, or a larger weight of its lane"

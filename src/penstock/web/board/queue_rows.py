@@ -9,7 +9,7 @@ from urllib.parse import quote
 from penstock.client import Client
 from penstock.diagnosis.waits import Stay
 from penstock.model import State, Task, TaskRecord
-from penstock.scheduling.begins import NO_WORKER
+from penstock.scheduling.details import Detail
 from penstock.scheduling.routes import route_key
 from penstock.store.keys import known_as
 from penstock.store.now import WaitsFor
@@ -78,7 +78,7 @@ def _name(task: Task) -> str:
 def _why(record: TaskRecord, waits: Mapping[str, WaitsFor], states: Mapping[str, State]) -> Soft:
     task = record.task
     if record.is_delayed:
-        return Soft(f"worker:{record.host}", NO_WORKER)
+        return Soft(f"worker:{record.host}", Detail.NO_WORKER.value)
     if any(states.get(name) is not State.DONE for name in task.after):
         return Soft("dependency", "it comes after a task that is not done")
     if max(record.retry_at or 0.0, task.not_before or 0.0) > time.time():

@@ -201,8 +201,10 @@ ON CONFLICT (one) DO UPDATE SET paused = excluded.paused, changed_at = excluded.
 
 -- ==== ownership
 
+-- With since when it is stopping. Nobody else takes that lease, so it holds as long as the epoch, whatever its time.
 -- name: last_epoch
-SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url
+SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url,
+    (SELECT since FROM leases WHERE name = 'stopping/' || number)
 FROM epochs ORDER BY number DESC LIMIT 1
 
 -- name: add_epoch

@@ -139,8 +139,11 @@ INSERT OR REPLACE INTO everything (one, paused, changed_at) VALUES (1, ?, ?)
 
 -- ==== ownership
 
+-- With since when it is stopping. Nobody else takes that lease, so it holds as long as the epoch, whatever its time.
 -- name: last_epoch
-SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url FROM epochs ORDER BY number DESC LIMIT 1
+SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url,
+    (SELECT since FROM leases WHERE name = 'stopping/' || number)
+FROM epochs ORDER BY number DESC LIMIT 1
 
 -- name: add_epoch
 INSERT INTO epochs (number, pid, machine, command, answers_only, started_at, seen_at, plant, url)

@@ -60,6 +60,7 @@ export default {
       if (who.trouble) told.push(["bad", "The store cannot be read", who.trouble]);
       if (!who.dispatcher && who.standbys?.length) told.push(["waiting", "Nobody dispatches at the moment", "One that stands by takes over."]);
       else if (!who.dispatcher) told.push(["bad", "Nobody dispatches", "Nothing starts until `penstock serve` or `penstock work` runs on this store."]);
+      else if (who.dispatcher.stopping_since) told.push(["waiting", "The dispatcher is stopping", `Since ${shortMoment(who.dispatcher.stopping_since)}. What runs goes on; nothing more starts until the next one leads.`]);
       else if (who.answers_only) told.push(["waiting", "The dispatcher only answers requests", "It starts nothing."]);
       else if (who.silent) told.push(["bad", "The dispatcher has written nothing for a while", "Its store may be full or locked: `/health` says more."]);
       if (who.interrupted) told.push(["waiting", `${whole(who.interrupted)} tasks were running when the last dispatcher was lost`, "The next one runs them again, or blocks them."]);
@@ -83,7 +84,7 @@ export default {
         ]),
         h("div", { class: "cluster" }, [
           h("ul", { class: "crew soft" }, [
-            by ? h("li", { key: "leads", title: exactMoment(by.since) }, `Dispatched by ${named(by)}, since ${shortMoment(by.since)}`) : null,
+            by ? h("li", { key: "leads", title: exactMoment(by.since) }, `Dispatched by ${named(by)}, since ${shortMoment(by.since)}${by.stopping_since ? ", stopping" : ""}`) : null,
             ...(who.standbys ?? []).map((one) => h("li", { key: `${one.machine} ${one.pid}`, title: exactMoment(one.since) },
               `${one.here ? "This server stands by" : "Standing by"}: ${named(one)}`)),
           ]),

@@ -163,7 +163,8 @@ def _dispatcher(snapshot: Snapshot) -> str:
     if snapshot.epoch is None:
         return "none runs"
     owner = snapshot.epoch.owner
-    return f"{owner.command}, process {owner.pid} on {owner.machine}"
+    told = f"{owner.command}, process {owner.pid} on {owner.machine}"
+    return told if snapshot.epoch.stopping_since is None else f"{told}, stopping"
 
 
 def _size(store: str) -> str | None:

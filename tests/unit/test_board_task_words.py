@@ -1,0 +1,33 @@
+"""E7: what the page of a task says of its state."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.diagnosis.waits import Stay
+from penstock.diagnosis.why.answer import HostDown, Why
+from penstock.model import State, Task, TaskRecord
+from penstock.web.board.sheet import moment
+from penstock.web.board.task_reading import Seen
+from penstock.web.board.task_words import _meaning
+
+
+@pytest.mark.parametrize(
+    ("down", "told"),
+    [
+        (None, ["."]),
+        (
+            HostDown(8.0, "the cluster cannot be reached"),
+            [
+                ".",
+                " That is down since ",
+                moment(8.0),
+                " (the cluster cannot be reached): how it fares is known when it is back.",
+            ],
+        ),
+    ],
+)
+def test_one_that_runs_where_nobody_can_look_says_so(down: HostDown | None, told: list[object]) -> None:
+    record = TaskRecord(Task("k", id="a"), 1, State.RUNNING, 1, host="far", started_at=2.0)
+    seen = Seen(record, [], [], Why(record, 9.0, (), host_down=down), Stay(1.0, 7.0, 2.0))
+    assert list(_meaning(seen))[2:] == told
