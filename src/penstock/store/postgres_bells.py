@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from penstock.config.postgres_place import PostgresPlace
 from penstock.store.bell import HungBell, LocalBells, Ring
 from penstock.store.postgres_ahead import FEW, Ahead
-from penstock.store.postgres_link import ERRORS, connected
+from penstock.store.postgres_link import ERRORS, connected, new_loop
 from penstock.store.postgres_statements import query
 
 _WORDS = {
@@ -129,7 +129,7 @@ class _Listener:
         self._channel = channel
         self._heard = heard
         self._ahead = ahead
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_loop()
         # A notice to send; or what was told, and is to be passed on with what arrived; None: look whether to end.
         self._asked: asyncio.Queue[Notice | str | None] = asyncio.Queue()
         self._stopping = False

@@ -30,6 +30,15 @@ _SILENT_S = 10  # then the network is taken for cut
 LOOKS_S = 5.0  # an answer that takes longer: is anybody still there?
 
 
+def new_loop() -> asyncio.AbstractEventLoop:
+    """For a thread that waits: uvloop's, where it is installed, for the shorter way from the socket to the driver."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
 async def connected(
     place: PostgresPlace, tag: str, more: str = "", command_timeout_s: float | None = None
 ) -> Any:
@@ -78,7 +87,7 @@ class Link:
         self._tag = tag
         self._more = more
         self._command_timeout_s = command_timeout_s
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_loop()
         self._connection: Any = None
         self._began = 0.0  # what is waited for
         # Stays for the statements after this one: to set a timer for each of them would cost more.
