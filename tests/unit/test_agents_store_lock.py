@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from penstock.agents.endpoints import Endpoint, EndpointFile
 from penstock.agents.starts.start_lock import FileStartLock, StartOwner, note_of
+from penstock.agents.starts.start_waiting import StartWaiting
 from penstock.agents.starts.starting import Starter
 from penstock.agents.starts.store_lock import StoreStartLock, start_lock_for
 from penstock.agents.trail import Trail
@@ -82,11 +84,33 @@ async def test_another_machine_has_it_until_it_expires(store: Store) -> None:
     assert not await lock.take()
     owner = await lock.owner()
     assert owner is not None
-    assert "process" in str(owner)
-    assert "on far" in str(owner)
+    assert "on far" in owner.told(0.0)
     assert await store.renew_lease(NAME, "far", -1.0, note)  # it died long ago
     assert await lock.take()
     await lock.free()
+
+
+async def test_b3_the_clock_of_another_machine_makes_nobody_look_stuck(store: Store) -> None:
+    """It may be an hour behind: what counts is how long it has been seen at its step."""
+    agent = Agent("reports", "here", command=("serve",), pool=Pool(start_s=30.0))
+    lock = StoreStartLock(store, NAME)
+    for place, is_stuck in ((StartOwner.me().place, True), ("far away", False)):
+        owner = replace(StartOwner.me(), place=place, step="waiting for its answer")
+        owner = replace(owner, step_at=owner.step_at - 3600.0)
+        assert await store.lease(NAME, "x", 3600.0, note_of(owner).decode())
+        waiting = StartWaiting(agent, margin_s=0.0)
+        with pytest.raises(AgentBusy, match="for 3600 s at") if is_stuck else nullcontext():
+            for _ in range(3):
+                await waiting.a_while(lock)
+        assert await store.end_lease(NAME, "x")
+        owner = replace(owner, step_at=owner.step_at + 7200.0)  # or an hour before
+        assert await store.lease(NAME, "x", 3600.0, note_of(owner).decode())
+        await waiting.a_while(lock)
+        waiting._step_began -= 31.0
+        how_long = "31 s" if is_stuck else "at least 31 s"
+        with pytest.raises(AgentBusy, match=f"for {how_long} at the step: waiting for its answer"):
+            await waiting.a_while(lock)
+        assert await store.end_lease(NAME, "x")
 
 
 async def test_it_is_renewed_while_it_is_held(store: Store) -> None:
