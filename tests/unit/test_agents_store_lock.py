@@ -152,7 +152,7 @@ async def test_one_container_for_many_who_share_the_store(store: Store, tmp_path
 
     assert len({one.instance for one in await asyncio.gather(*(caller() for _ in range(30)))}) == 1
     assert machine.made == 1
-    assert await store.lease_of("start reports on tcp://engine:2375") is None
+    assert await store.lease_of("start reports on engine:2375") is None
     await machine.close()
 
 
@@ -161,7 +161,7 @@ async def test_who_loses_the_lease_while_it_starts_one_leaves_no_container(
 ) -> None:
     """It was stopped for too long, and another machine has taken over: nothing of it is written down."""
     machine = Machine()
-    name = "start reports on tcp://engine:2375"
+    name = "start reports on engine:2375"
 
     def on_step(step: str) -> None:
         if step == "after start":
@@ -195,5 +195,16 @@ async def test_the_engine_decides_which_lock_it_is(store: Store) -> None:
         start_lock_for("tcp://engine:2375", None)
     lock = start_lock_for("tcp://engine:2375", store)("agents/reports")
     assert await lock.take()
-    assert await store.lease_of("start reports on tcp://engine:2375") is not None
+    assert await store.lease_of("start reports on engine:2375") is not None
+    await lock.free()
+
+
+@pytest.mark.parametrize(
+    "url", ["tcp://engine:2375", "http://Engine:2375/", "https://engine:2375", "tcp://me:pa55@engine:2375"]
+)
+async def test_however_its_address_is_written_it_is_one_lock(store: Store, url: str) -> None:
+    lock = start_lock_for(url, store)("agents/reports")
+    assert await lock.take()
+    assert await store.lease_of("start reports on engine:2375") is not None
+    assert not await start_lock_for("tcp://engine:2375", store)("agents/reports").take()
     await lock.free()
