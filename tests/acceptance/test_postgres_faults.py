@@ -17,7 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import asyncpg
@@ -522,18 +522,25 @@ async def test_a_read_only_server_pauses_work(server: PostgresServer, url: str) 
         assert store.trouble is None
 
 
-async def test_a_promoted_standby_is_gone_on_with(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("looks_soon")
+@pytest.mark.parametrize("end", [PostgresServer.kill, PostgresServer.pause])
+async def test_a_promoted_standby_is_gone_on_with(end: Callable[[PostgresServer], None]) -> None:
     """Nothing acknowledged is lost where the standby confirms commits, and nothing is there twice."""
-    with PostgresServer() as primary, PostgresServer(standby_of=primary) as standby:
+    with (
+        PostgresServer() as primary,
+        ExitStack() as stack,
+        PostgresServer(standby_of=primary) as standby,
+    ):
+        stack.callback(primary.kill)  # one that is paused does not stop
         primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'")
         primary.reload()
         hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-        place = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
+        place = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write&connect_timeout=1"
         async with opened(PostgresStore(place)) as store:
             await store.acquire(ME, T0)
             ids = await store.submit(tasks(10))
             await store.record(run_through(ids[:5]))
-            primary.kill()
+            end(primary)
             written = store.record(run_through(ids[5:]))
             await until(lambda: store.trouble)
             standby.promote()
