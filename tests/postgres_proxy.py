@@ -36,6 +36,11 @@ class PostgresProxy:
         """The same place, through here."""
         return url.replace(f":{self._server_port}/", f":{self.port}/")
 
+    @property
+    def connections(self) -> int:
+        """That ever came."""
+        return len(self._begun)
+
     def cut(self) -> None:
         """All connections, as when a cable is pulled."""
         with self._lock:

@@ -10,13 +10,14 @@ import asyncio
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import asyncpg
@@ -281,6 +282,61 @@ async def test_a_server_that_hangs_is_noticed_and_keeps_nobody(url: str, proxy: 
         await store.close()
 
 
+def before(proxy: PostgresProxy, url: str, more: str = "") -> str:
+    """The place of a store whose first host is behind the proxy."""
+    return url.replace("127.0.0.1:", f"127.0.0.1:{proxy.port},127.0.0.1:", 1) + more
+
+
+@pytest.mark.parametrize("kind", ["any", "read-write", "prefer-standby"])
+async def test_a_host_that_says_nothing_is_asked_once_and_the_next_is_used(
+    url: str, proxy: PostgresProxy, kind: str
+) -> None:
+    proxy.hang()
+    place = before(proxy, url, f"&connect_timeout=1&target_session_attrs={kind}")
+    for _ in range(2):
+        async with opened(PostgresStore(place)) as store:
+            epoch, _ = await store.acquire(ME, T0)
+            (id,) = await store.submit(tasks(1))
+            assert await store.get(id) is not None
+            await store.record(run_through([id]))
+            await store.release(epoch.number, T0 + 1)
+    assert proxy.connections == 1
+
+
+async def test_a_host_that_cannot_be_reached_is_given_up_for_the_next(url: str) -> None:
+    """Its network drops what is sent there; here by a queue of newcomers that is full."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf:
+        port = deaf.getsockname()[1]
+        waiting = [socket.socket() for _ in range(3)]
+        try:
+            for one in waiting:
+                one.setblocking(False)
+                one.connect_ex(("127.0.0.1", port))
+            place = url.replace("127.0.0.1:", f"127.0.0.1:{port},127.0.0.1:", 1) + "&connect_timeout=1"
+            async with opened(PostgresStore(place)) as store:
+                assert len(await store.submit(tasks(1))) == 1
+        finally:
+            for one in waiting:
+                one.close()
+
+
+@pytest.mark.usefixtures("looks_soon")
+async def test_a_host_that_hangs_later_is_left_for_another(url: str, proxy: PostgresProxy) -> None:
+    """That another host answers does not mean that the one we wait for does."""
+    place = before(proxy, url, "&connect_timeout=1")
+    async with opened(PostgresStore(place)) as store:
+        await store.acquire(ME, T0)
+        (id,) = await store.submit(tasks(1))
+        proxy.hang()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await store.record(run_through([id]))
+                while await store.owned_by() is None:
+                    await pause()
+        finally:
+            proxy.flow()
+
+
 @pytest.mark.usefixtures("looks_soon")
 async def test_a_statement_that_takes_long_is_waited_for(url: str) -> None:
     async with opened(PostgresStore(url)) as store:
@@ -466,18 +522,25 @@ async def test_a_read_only_server_pauses_work(server: PostgresServer, url: str) 
         assert store.trouble is None
 
 
-async def test_a_promoted_standby_is_gone_on_with(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("looks_soon")
+@pytest.mark.parametrize("end", [PostgresServer.kill, PostgresServer.pause])
+async def test_a_promoted_standby_is_gone_on_with(end: Callable[[PostgresServer], None]) -> None:
     """Nothing acknowledged is lost where the standby confirms commits, and nothing is there twice."""
-    with PostgresServer() as primary, PostgresServer(standby_of=primary) as standby:
+    with (
+        PostgresServer() as primary,
+        ExitStack() as stack,
+        PostgresServer(standby_of=primary) as standby,
+    ):
+        stack.callback(primary.kill)  # one that is paused does not stop
         primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'")
         primary.reload()
         hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-        place = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
+        place = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write&connect_timeout=1"
         async with opened(PostgresStore(place)) as store:
             await store.acquire(ME, T0)
             ids = await store.submit(tasks(10))
             await store.record(run_through(ids[:5]))
-            primary.kill()
+            end(primary)
             written = store.record(run_through(ids[5:]))
             await until(lambda: store.trouble)
             standby.promote()

@@ -12,6 +12,7 @@ from penstock.store.base import Store
 from tests.conformance.store_rig import EVERY, SHARED, MakeSpot, opened
 
 LONG_S = 3600.0
+DAY_S = 86400.0
 OVER_S = -1.0  # a lease that has expired as soon as it is there
 
 
@@ -89,6 +90,18 @@ async def test_all_under_a_prefix_are_told(store: Store) -> None:
         ("standby/b", "two", "second"),
     ]
     assert found[0][1] == await store.lease_of("standby/a")
+
+
+@pytest.mark.parametrize("before", [None, 0.0])
+async def test_what_expired_over_a_day_ago_is_forgotten(store: Store, before: float | None) -> None:
+    """By whoever died with it. One that sleeps less finds its own again."""
+    for name, ttl_s in (("dead", -DAY_S - 60), ("sleeps", -DAY_S + 3600), ("lives", LONG_S)):
+        assert await store.lease(f"standby/{name}", name, ttl_s)
+    assert await store.prune(before) == 0
+    assert not await store.renew_lease("standby/dead", "dead", LONG_S)
+    assert await store.renew_lease("standby/sleeps", "sleeps", LONG_S)
+    assert [lease.owner for _, lease in await store.leases("standby/")] == ["lives", "sleeps"]
+    assert await store.lease("standby/dead", "another", LONG_S)
 
 
 @pytest.mark.parametrize("make", SHARED)

@@ -18,7 +18,7 @@ from penstock.store.base import Store
 from tests.conformance.store_rig import PATIENCE_S, SHARED, MakeSpot, Spot, child, opened
 from tests.simulation.agent_engine import EngineOf, Machine
 
-NAME = "start reports on tcp://engine:2375"
+NAME = "start reports on engine:2375"
 LONG_S = 3600.0
 HELD_S = 6.0  # a busy machine may keep a process that renews it waiting for some of that
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from penstock.agents.endpoints import Endpoint, EndpointFile
 from penstock.agents.starts.start_lock import FileStartLock, StartOwner, note_of
+from penstock.agents.starts.start_waiting import StartWaiting
 from penstock.agents.starts.starting import Starter
 from penstock.agents.starts.store_lock import StoreStartLock, start_lock_for
 from penstock.agents.trail import Trail
@@ -82,11 +84,33 @@ async def test_another_machine_has_it_until_it_expires(store: Store) -> None:
     assert not await lock.take()
     owner = await lock.owner()
     assert owner is not None
-    assert "process" in str(owner)
-    assert "on far" in str(owner)
+    assert "on far" in owner.told(0.0)
     assert await store.renew_lease(NAME, "far", -1.0, note)  # it died long ago
     assert await lock.take()
     await lock.free()
+
+
+async def test_b3_the_clock_of_another_machine_makes_nobody_look_stuck(store: Store) -> None:
+    """It may be an hour behind: what counts is how long it has been seen at its step."""
+    agent = Agent("reports", "here", command=("serve",), pool=Pool(start_s=30.0))
+    lock = StoreStartLock(store, NAME)
+    for place, is_stuck in ((StartOwner.me().place, True), ("far away", False)):
+        owner = replace(StartOwner.me(), place=place, step="waiting for its answer")
+        owner = replace(owner, step_at=owner.step_at - 3600.0)
+        assert await store.lease(NAME, "x", 3600.0, note_of(owner).decode())
+        waiting = StartWaiting(agent, margin_s=0.0)
+        with pytest.raises(AgentBusy, match="for 3600 s at") if is_stuck else nullcontext():
+            for _ in range(3):
+                await waiting.a_while(lock)
+        assert await store.end_lease(NAME, "x")
+        owner = replace(owner, step_at=owner.step_at + 7200.0)  # or an hour before
+        assert await store.lease(NAME, "x", 3600.0, note_of(owner).decode())
+        await waiting.a_while(lock)
+        waiting._step_began -= 31.0
+        how_long = "31 s" if is_stuck else "at least 31 s"
+        with pytest.raises(AgentBusy, match=f"for {how_long} at the step: waiting for its answer"):
+            await waiting.a_while(lock)
+        assert await store.end_lease(NAME, "x")
 
 
 async def test_it_is_renewed_while_it_is_held(store: Store) -> None:
@@ -128,7 +152,7 @@ async def test_one_container_for_many_who_share_the_store(store: Store, tmp_path
 
     assert len({one.instance for one in await asyncio.gather(*(caller() for _ in range(30)))}) == 1
     assert machine.made == 1
-    assert await store.lease_of("start reports on tcp://engine:2375") is None
+    assert await store.lease_of("start reports on engine:2375") is None
     await machine.close()
 
 
@@ -137,7 +161,7 @@ async def test_who_loses_the_lease_while_it_starts_one_leaves_no_container(
 ) -> None:
     """It was stopped for too long, and another machine has taken over: nothing of it is written down."""
     machine = Machine()
-    name = "start reports on tcp://engine:2375"
+    name = "start reports on engine:2375"
 
     def on_step(step: str) -> None:
         if step == "after start":
@@ -171,5 +195,16 @@ async def test_the_engine_decides_which_lock_it_is(store: Store) -> None:
         start_lock_for("tcp://engine:2375", None)
     lock = start_lock_for("tcp://engine:2375", store)("agents/reports")
     assert await lock.take()
-    assert await store.lease_of("start reports on tcp://engine:2375") is not None
+    assert await store.lease_of("start reports on engine:2375") is not None
+    await lock.free()
+
+
+@pytest.mark.parametrize(
+    "url", ["tcp://engine:2375", "http://Engine:2375/", "https://engine:2375", "tcp://me:pa55@engine:2375"]
+)
+async def test_however_its_address_is_written_it_is_one_lock(store: Store, url: str) -> None:
+    lock = start_lock_for(url, store)("agents/reports")
+    assert await lock.take()
+    assert await store.lease_of("start reports on engine:2375") is not None
+    assert not await start_lock_for("tcp://engine:2375", store)("agents/reports").take()
     await lock.free()

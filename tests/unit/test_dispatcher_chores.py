@@ -19,16 +19,18 @@ class _Store:
     def __init__(self, *errors: PenstockError) -> None:
         self.errors = list(errors)
         self.pruned = asyncio.Event()
+        self.before: float | None = 0.0
 
-    async def prune(self, before: float) -> int:
+    async def prune(self, before: float | None) -> int:
         if self.errors:
             raise self.errors.pop(0)
+        self.before = before
         self.pruned.set()
         return 0
 
 
-async def _pruned(store: _Store) -> None:
-    pruning = asyncio.create_task(chores.prune(cast(Store, store), 30.0, SystemClock()))
+async def _pruned(store: _Store, keep_days: float | None = 30.0) -> None:
+    pruning = asyncio.create_task(chores.prune(cast(Store, store), keep_days, SystemClock()))
     waiting = asyncio.create_task(store.pruned.wait())
     await asyncio.wait({pruning, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -42,6 +44,13 @@ async def test_a_store_that_is_away_is_tidied_up_later(monkeypatch: pytest.Monke
     store = _Store(StoreError("away"), StoreFull("full"))
     await _pruned(store)
     assert store.pruned.is_set()
+
+
+async def test_where_no_task_is_forgotten_leases_of_the_dead_are() -> None:
+    store = _Store()
+    await _pruned(store, None)
+    assert store.pruned.is_set()
+    assert store.before is None
 
 
 @pytest.mark.parametrize("error", [StoreCorrupt("damaged"), DispatcherError("another took over")])

@@ -23,6 +23,32 @@ def test_what_is_ours_is_taken_out() -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        (
+            "postgresql://u:p@a:1,b,[::1]:3/q?target_session_attrs=primary&connect_timeout=2",
+            [
+                "postgresql://u:p@a:1/q?target_session_attrs=primary",
+                "postgresql://u:p@b/q?target_session_attrs=primary",
+                "postgresql://u:p@[::1]:3/q?target_session_attrs=primary",
+            ],
+        ),
+        (
+            "postgresql://u@/q?host=a,%2Frun%2Fpg&port=1,2",
+            ["postgresql://u@/q?host=a&port=1", "postgresql://u@/q?host=%2Frun%2Fpg&port=2"],
+        ),
+        ("postgresql://u@/q?host=a,b&port=1", [f"postgresql://u@/q?host={host}&port=1" for host in "ab"]),
+        ("postgresql://u@/q?host=a,b", [f"postgresql://u@/q?host={host}" for host in "ab"]),
+        ("postgres://db/q", ["postgresql://db/q"]),
+    ],
+)
+def test_each_host_has_a_url_of_its_own(url: str, hosts: list[str]) -> None:
+    place = postgres_place(url)
+    assert list(place.hosts) == hosts
+    assert (place.dsn in hosts) == (len(hosts) == 1)
+
+
+@pytest.mark.parametrize(
     ("url", "name"),
     [
         (URL, "postgresql://ada@db.lab:5433/queue?schema=lab"),
@@ -59,6 +85,8 @@ def test_the_same_store_is_the_same_however_it_is_written() -> None:
         ("postgresql://db/q?connect_timeout=0", "connect_timeout=0; use a number of seconds"),
         ("postgresql://db/q?target_session_attrs=best", "it must be one of any, primary"),
         ("postgresql://db:x5/q", "the port 'x5'; use a number"),
+        ("postgresql://a,,b/q", "has a comma without a host beside it"),
+        ("postgresql:///q?host=a,b,c&port=1,2", "has 2 ports for 3 hosts; give each its own"),
         ("postgresql://db/q#x", "has a # in it; write %23"),
         ("postgresql://u:p#ss@db/q", "has a # in it; write %23"),
         ("postgresql://u@a..b/q", "has the host 'a..b', which no host can be called"),

@@ -40,6 +40,8 @@ _SWITCH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no
 @dataclass(frozen=True, slots=True, repr=False)
 class PostgresPlace:
     dsn: str  # what the driver is given: the password may be in it
+    hosts: tuple[str, ...]  # the same for each host alone
+    target: str  # target_session_attrs, if it is said
     schema: str
     pooled: bool  # behind a pool that hands out a connection per transaction
     connect_timeout_s: float
@@ -102,7 +104,16 @@ def postgres_place(url: str) -> PostgresPlace:
     shown = f"postgresql://{quote(user) + '@' if user else ''}{hosts}/{quote(database)}"
     ours = {"schema": schema} if schema != DEFAULT_SCHEMA else {}
     name = shown + (f"?{urlencode(ours)}" if ours else "")
-    return PostgresPlace(dsn, schema, pooled, timeout_s, name, f"{hosts}/{database}/{schema}")
+    return PostgresPlace(
+        dsn,
+        _one_by_one(parts._replace(scheme="postgresql"), options),
+        options.get("target_session_attrs", ""),
+        schema,
+        pooled,
+        timeout_s,
+        name,
+        f"{hosts}/{database}/{schema}",
+    )
 
 
 def shown_store(store: str) -> str:
@@ -130,6 +141,26 @@ def _hosts(parts: SplitResult, options: dict[str, str]) -> str:
             raise ValueError(f"has the host {name!r}, which no host can be called; correct it")
         hosts.append(f"{quote(name.lower(), safe='[]:.-_')}:{port}")
     return ",".join(hosts)
+
+
+def _one_by_one(parts: SplitResult, options: dict[str, str]) -> tuple[str, ...]:
+    """The URL of each host, cut where the driver would cut it."""
+    user, at, named = parts.netloc.rpartition("@")
+    hosts = (named or options.get("host", "")).split(",")
+    if len(hosts) > 1 and "" in hosts:
+        raise ValueError("has a comma without a host beside it; take it out, or name the host")
+    if named:
+        given = parts._replace(query=urlencode(options))
+        return tuple(given._replace(netloc=f"{user}{at}{host}").geturl() for host in hosts)
+    ports = options.get("port", "").split(",")
+    if len(ports) not in (1, len(hosts)):
+        raise ValueError(f"has {len(ports)} ports for {len(hosts)} hosts; give each its own, or one for all")
+    urls = []
+    for place, host in enumerate(hosts):
+        alone = {"host": host, "port": ports[place % len(ports)]}
+        query = {name: alone.get(name, value) for name, value in options.items()}
+        urls.append(parts._replace(query=urlencode(query)).geturl())
+    return tuple(urls)
 
 
 def _is_name(host: str) -> bool:

@@ -39,14 +39,16 @@ async def beat(
 
 
 async def prune(store: Store, keep_days: float | None, clock: SystemClock) -> None:
-    """Forget tasks that ended more than so many days ago; none, where nothing says how many."""
-    while keep_days is not None:
+    """Forget tasks that ended more than so many days ago; none, where nothing says how many. What is no history,
+    such as leases of the dead, goes in any case."""
+    while True:
+        before = None if keep_days is None else clock.now() - keep_days * 86400
         try:
-            forgotten = await store.prune(clock.now() - keep_days * 86400)
+            forgotten = await store.prune(before)
         except (DispatcherError, StoreCorrupt):
             raise
         except StoreError as error:  # it is full, locked or away: no reason to stop dispatching
-            log.warning("old tasks are kept a while longer: %s", error)
+            log.warning("what is old is kept a while longer: %s", error)
             await asyncio.sleep(_PRUNE_AGAIN_S)
             continue
         if forgotten:

@@ -401,7 +401,8 @@ class Store(Protocol):
     async def renew_lease(self, name: str, owner: str, ttl_s: float, note: str = "") -> bool:
         """Hold it for so long from now. False: nobody may rely on it any more, it was given up or taken over.
 
-        One that has expired, but that nobody has taken since, was never anybody else's.
+        One that has expired, but that nobody has taken since, was never anybody else's; after a day it may be
+        forgotten.
         """
 
     async def end_lease(self, name: str, owner: str) -> bool:
@@ -413,11 +414,11 @@ class Store(Protocol):
     async def leases(self, prefix: str) -> list[tuple[str, Lease]]:
         """All that are held under names that begin so, by name."""
 
-    async def prune(self, before: float) -> int:
-        """Forget tasks that ended before then, with their attempts and events; how many.
+    async def prune(self, before: float | None) -> int:
+        """Forget tasks that ended before then, with their attempts and events; how many. None: forget no task.
 
         A task that a live one comes after is kept, and so is what explains the waits of those that stay. The
-        ledger forgets the days before.
+        ledger forgets the days before. Leases that expired over a day ago go in any case.
         """
 
     # -- the owner

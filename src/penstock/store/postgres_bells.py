@@ -18,7 +18,8 @@ from typing import Any, TypeAlias
 from penstock.config.postgres_place import PostgresPlace
 from penstock.store.bell import HungBell, LocalBells, Ring
 from penstock.store.postgres_ahead import FEW, Ahead
-from penstock.store.postgres_link import ERRORS, connected, new_loop
+from penstock.store.postgres_hosts import connected
+from penstock.store.postgres_link import ERRORS, new_loop
 from penstock.store.postgres_statements import query
 
 _WORDS = {
@@ -160,7 +161,7 @@ class _Listener:
         retry_s = _FIRST_RETRY_S
         while not self._stopping:
             try:
-                connection = await connected(self._place, self._tag, _READING, _ANSWER_S)
+                connection, _ = await connected(self._place, self._tag, _READING, _ANSWER_S)
             except ERRORS:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(retry_s):

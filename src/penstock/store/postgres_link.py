@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,11 +11,10 @@ from typing import Any, TypeVar
 import asyncpg
 
 from penstock.config.postgres_place import PostgresPlace
+from penstock.store.postgres_hosts import connected, is_there
 
 T = TypeVar("T")
 
-# What goes wrong on the way: the server was not reached, or it did not answer.
-LOST = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError)
 ERRORS: tuple[type[Exception], ...] = (
     OSError,
     asyncpg.InterfaceError,
@@ -25,8 +23,6 @@ ERRORS: tuple[type[Exception], ...] = (
 )
 
 _CLOSE_S = 2.0
-_STATEMENTS = 400  # kept ready on the server
-_SILENT_S = 10  # then the network is taken for cut
 LOOKS_S = 5.0  # an answer that takes longer: is anybody still there?
 
 
@@ -37,44 +33,6 @@ def new_loop() -> asyncio.AbstractEventLoop:
     except ModuleNotFoundError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
-
-
-async def connected(
-    place: PostgresPlace, tag: str, more: str = "", command_timeout_s: float | None = None
-) -> Any:
-    """A connection that finds our tables, is known on the server by `tag`, and notices when the network is cut."""
-    connection = await asyncpg.connect(
-        place.dsn,
-        timeout=place.connect_timeout_s,
-        command_timeout=command_timeout_s,
-        statement_cache_size=0 if place.pooled else _STATEMENTS,
-        max_cached_statement_lifetime=0,
-        max_cacheable_statement_size=1 << 16,
-    )
-    try:
-        _watch(connection)
-        if not place.pooled:
-            await connection.execute(
-                f"SET search_path TO {place.schema}, pg_catalog, pg_temp; SET application_name TO '{tag}'; {more}"
-            )
-    except BaseException:
-        connection.terminate()
-        raise
-    return connection
-
-
-def _watch(connection: Any) -> None:
-    """Have the kernel tell soon when nobody is there any more."""
-    transport = getattr(connection, "_transport", None)
-    plug = None if transport is None else transport.get_extra_info("socket")
-    if plug is None or plug.family == socket.AF_UNIX:
-        return
-    with suppress(OSError, AttributeError):
-        plug.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENT_S // 2)
-        plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
-        plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _SILENT_S // 2)
-        plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_S * 1000)
 
 
 class Link:
@@ -89,6 +47,7 @@ class Link:
         self._command_timeout_s = command_timeout_s
         self._loop = new_loop()
         self._connection: Any = None
+        self._host = ""  # that it leads to
         self._began = 0.0  # what is waited for
         # Stays for the statements after this one: to set a timer for each of them would cost more.
         self._look_later: asyncio.TimerHandle | None = None
@@ -104,7 +63,7 @@ class Link:
             return False
         self.drop()
         opening = connected(self.place, self._tag, self._more, self._command_timeout_s)
-        self._connection = self._wait(opening)
+        self._connection, self._host = self._wait(opening)
         return True
 
     def fetch(self, statement: str, given: Sequence[Any] = ()) -> list[Any]:
@@ -181,12 +140,7 @@ class Link:
     async def _end_if_silent(self, connection: Any) -> None:
         """A long statement and a server that hangs look the same from here; another connection tells them apart."""
         while True:
-            try:
-                asked = await asyncpg.connect(self.place.dsn, timeout=self.place.connect_timeout_s)
-                asked.terminate()
-            except (*LOST, asyncpg.InternalClientError):  # the latter: no host is the primary
+            if not await is_there(self.place, self._host):  # no other host can tell
                 connection.terminate()
                 return
-            except asyncpg.PostgresError:
-                pass  # it lets nobody in, but it answers
             await asyncio.sleep(LOOKS_S)

@@ -1,4 +1,6 @@
-"""Forgetting ended tasks and all that only they needed, a piece at a time so that nobody waits long."""
+"""Forgetting ended tasks and all that only they needed, a piece at a time so that nobody waits long; and leases of
+the dead.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from penstock.store.session import Session
 
 TASKS_AT_ONCE = 5_000
 EVENTS_AT_ONCE = 50_000
+LEASES_KEPT_S = 86400.0  # who was stopped in the meantime may still renew its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,11 @@ def prune_tasks(session: Session, before: float, after: int) -> tuple[int, int]:
     gone = Counter(state for _, _, state in rows)
     session.many("count_ended", [(state, -count) for state, count in gone.items()])
     return len(rows), rows[-1][0]
+
+
+def prune_leases(session: Session) -> int:
+    """Forget those that expired long ago: whoever died with one left it, under a name that nobody else may take."""
+    return session.run("drop_leases", session.time() - LEASES_KEPT_S)
 
 
 def read_oldest(session: Session) -> Oldest:

@@ -302,10 +302,19 @@ class SqlStore(OwnerStore):
         rows = await self._read(lambda c: c.rows("leases", prefix, end, c.time()))
         return [(name, Lease(*lease)) for name, *lease in rows]
 
-    async def prune(self, before: float) -> int:
-        from penstock.store.pruning import prune_events, prune_explanations, prune_tasks, read_oldest
+    async def prune(self, before: float | None) -> int:
+        from penstock.store.pruning import (
+            prune_events,
+            prune_explanations,
+            prune_leases,
+            prune_tasks,
+            read_oldest,
+        )
 
         write = partial(self._write, alone=True, fenced=True)
+        await write(prune_leases)
+        if before is None:
+            return 0
         number = forgotten = 0
         while True:
             count, number = await write(partial(prune_tasks, before=before, after=number))

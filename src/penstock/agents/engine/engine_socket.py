@@ -66,6 +66,11 @@ def remote_host(url: str) -> str:
     return urlsplit(url).hostname or "127.0.0.1"
 
 
+def remote_place(url: str) -> str:
+    """HOST:PORT of a remote engine: the same however else the URL is written, and without a password in it."""
+    return urlsplit(url).netloc.rpartition("@")[2].lower()
+
+
 def _named(given: str, variable: str) -> str:
     if given.startswith(_REMOTE):
         if not urlsplit(given).hostname:

@@ -40,7 +40,7 @@ class StartOwner:
     command: str
     since: float
     step: str
-    step_at: float
+    step_at: float  # by its own machine's clock
 
     @classmethod
     def me(cls) -> StartOwner:
@@ -57,17 +57,28 @@ class StartOwner:
             step_at=now,
         )
 
-    def __str__(self) -> str:
+    def told(self, watched_s: float) -> str:
+        """In words; it has been seen at its step for `watched_s`."""
         since = datetime.fromtimestamp(self.since).isoformat(" ", "seconds")
-        step_s = max(0.0, time.time() - self.step_at)
+        step_s = self.step_s
+        how_long = f"{max(step_s, watched_s):.0f} s" if step_s is not None else f"at least {watched_s:.0f} s"
         return (
             f"process {self.pid} on {self.machine} ({self.command}), since {since},"
-            f" for {step_s:.0f} s at the step: {self.step}"
+            f" for {how_long} at the step: {self.step}"
         )
+
+    @property
+    def step_s(self) -> float | None:
+        """How long it has been at its step. None: another machine's clock says when that began."""
+        return max(0.0, time.time() - self.step_at) if self._is_here else None
 
     def is_alive(self) -> bool:
         """As far as can be seen: those of other machines and namespaces are taken to be."""
-        return self.place != _place() or began(self.pid) == self.began
+        return not self._is_here or began(self.pid) == self.began
+
+    @property
+    def _is_here(self) -> bool:
+        return self.place == _place()
 
 
 class StartLock(Protocol):

@@ -40,12 +40,13 @@ class StartWaiting:
         self.waited_s = time.monotonic() - self._began
 
     def _give_up(self, owner: StartOwner | None, now: float) -> None:
-        is_stuck = now - self._step_began > self._limit_s
-        if owner is not None and now - self._began > self._margin_s:
+        watched_s = now - self._step_began
+        is_stuck = watched_s > self._limit_s
+        if owner is not None and owner.step_s is not None and now - self._began > self._margin_s:
             # Who comes to a lock that has been stuck for long need not wait as long again.
-            is_stuck |= time.time() - owner.step_at > self._limit_s
+            is_stuck |= owner.step_s > self._limit_s
         if is_stuck:
-            who = f"{owner}" if owner is not None else "a process that has left no note"
+            who = owner.told(watched_s) if owner is not None else "a process that has left no note"
             raise AgentBusy(
                 f"agents.{self._agent.name}: it is being started by {who}; that has not got on for over"
                 f" {self._limit_s:g} s: end that process, and call again"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from penstock.agents.engine.engine_socket import is_remote, is_shared
+from penstock.agents.engine.engine_socket import is_remote, is_shared, remote_place
 from penstock.agents.starts.start_lock import (
     FileStartLock,
     MakeStartLock,
@@ -36,8 +36,11 @@ def start_lock_for(engine_url: str, store: Store | None) -> MakeStartLock:
     if store is None:
         raise AgentError(f"containers: {cannot_agree(engine_url)}")
 
+    # By its address, which machines have to agree on: the id that Podman tells of itself is another each time.
+    engine = remote_place(engine_url)
+
     def made(folder: str) -> StartLock:
-        return StoreStartLock(store, f"start {os.path.basename(folder)} on {engine_url}")
+        return StoreStartLock(store, f"start {os.path.basename(folder)} on {engine}")
 
     return made
 

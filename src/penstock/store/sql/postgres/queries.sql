@@ -422,6 +422,11 @@ SELECT owner, note, since, expires_at FROM leases WHERE name = $1::text AND expi
 SELECT name, owner, note, since, expires_at FROM leases
 WHERE name >= $1::text AND name < $2::text AND expires_at > $3::float8 ORDER BY name
 
+-- name: drop_leases
+-- One that is just being taken again is left alone: who waited for it would have all others wait.
+DELETE FROM leases
+WHERE name IN (SELECT name FROM leases WHERE expires_at < $1::float8 FOR UPDATE SKIP LOCKED)
+
 -- ==== snapshot
 
 -- name: live_counts

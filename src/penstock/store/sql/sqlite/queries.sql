@@ -351,6 +351,9 @@ SELECT owner, note, since, expires_at FROM leases WHERE name = ? AND expires_at 
 SELECT name, owner, note, since, expires_at FROM leases
 WHERE name >= ? AND name < ? AND expires_at > ? ORDER BY name
 
+-- name: drop_leases
+DELETE FROM leases WHERE expires_at < ?
+
 -- ==== snapshot
 
 -- name: live_counts
