@@ -27,12 +27,13 @@ LOOKS_S = 5.0  # an answer that takes longer: is anybody still there?
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """For a thread that waits: uvloop's, where it is installed, for the shorter way from the socket to the driver."""
+    """For a thread that waits: of uvloop where it is installed, a shorter way from the socket to the driver."""
     try:
         import uvloop
     except ModuleNotFoundError:
         return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
 
 
 class Link:
