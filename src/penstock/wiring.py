@@ -366,7 +366,7 @@ def _cluster(config: Config, ways: Ways, store: Store) -> Cluster:
 
     from penstock.config.own_files import kept_here
     from penstock.dispatcher.patience import patiently
-    from penstock.engine.cluster.remote import remote_host, runtime_env
+    from penstock.engine.cluster.remote import remote_host, runtime_env, secret_variables
     from penstock.engine.ray import Cluster
 
     if find_spec("ray") is None:
@@ -384,7 +384,8 @@ def _cluster(config: Config, ways: Ways, store: Store) -> Cluster:
     secret = partial(
         patiently, partial(store.secret, "ray")
     )  # read at a takeover, of which all waits for the store
-    return Cluster(settings, remote, secret, runtime_env(settings, os.environ))
+    variables = secret_variables(settings, os.environ)
+    return Cluster(settings, remote, secret, runtime_env(settings), variables=variables)
 
 
 def _maker(type: str) -> MakeAdapter:

@@ -8,26 +8,43 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from penstock.engine.base import Stall
 from penstock.engine.cluster import fence, worker
-from penstock.engine.cluster.letters import Errand, Hello, Hiring, Listening, News, Standing, read, written
+from penstock.engine.cluster.letters import (
+    Errand,
+    Hello,
+    Hiring,
+    Listening,
+    News,
+    Over,
+    Standing,
+    read,
+    written,
+)
 from penstock.engine.local import EngineLimits
 from penstock.model import Host
 
 
-@pytest.fixture
-def hired(monkeypatch: pytest.MonkeyPatch) -> worker.Worker:
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fence, "latest", lambda names: 0)
     monkeypatch.setattr(worker, "_node_id", lambda: "node")
-    host = Host("host", "python", 1, options={"call": "json:dumps"})
-    hiring = Hiring(
-        host=host, make="penstock.hosts.python:make", tag="tag:1", capacity=1, limits=EngineLimits()
-    )
-    return worker.Worker(written(hiring), "names/", 1)
+
+
+def hiring(call: str = "json:dumps", capacity: int = 1, **more: Any) -> Hiring:
+    host = Host("host", "python", capacity, options={"call": call, **more.pop("options", {})})
+    make = "penstock.hosts.python:make"
+    return Hiring(host=host, make=make, tag="tag:1", capacity=capacity, limits=EngineLimits(), **more)
+
+
+@pytest.fixture
+def hired() -> worker.Worker:
+    return worker.Worker(written(hiring()), "names/", 1)
 
 
 def heard(one: worker.Worker, stalls: int) -> News:
@@ -68,6 +85,34 @@ def test_how_long_an_attempt_has_been_over_is_told(hired: worker.Worker) -> None
     assert 0 < first.over_s < second.over_s
     assert first.over_s < first.for_s
     assert hired.close(fence.stamp(1)) == b""
+
+
+def test_variables_are_there_before_code_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that are no text, and the time zone, which a process looks at once. Who is asked what a worker is
+    tells a digest of theirs."""
+    (tmp_path / "early_reader.py").write_text(
+        "import os\nat_import = dict(os.environ)\nget = at_import.get\n"
+    )
+    for name in ("TZ", "ODD"):
+        monkeypatch.setenv(name, "")
+    letter = hiring(
+        "early_reader:get",
+        options={"path": [str(tmp_path)]},
+        variables={"TZ": b"UTC-7", "ODD": b"\xff"},
+    )
+    one = worker.Worker(written(letter), "names/", 1)
+    errand = Errand(task="t", attempt=1, kind="k", payload=msgspec.Raw(b'"TZ"'), lane="default")
+    over = one.run(fence.stamp(1) + written(errand))
+    assert over is not None
+    assert read(over, Over).outcome.value == "UTC-7"
+    assert os.environb[b"ODD"] == b"\xff"
+    assert time.localtime().tm_gmtoff == 7 * 3600
+    assert one.close(fence.stamp(1)) == b""
+    monkeypatch.undo()
+    time.tzset()
+    assert worker.likeness(written(letter)) == worker.likeness(
+        written(msgspec.structs.replace(letter, variables={}))
+    )
 
 
 KILLED = """

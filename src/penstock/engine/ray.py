@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -53,10 +53,11 @@ class Cluster:
     settings: EngineSettings
     hosts: Mapping[str, RemoteHost]
     secret: Callable[[], Awaitable[bytes]]  # of the store: its workers' names are made of it
-    runtime_env: Mapping[str, Any]
+    runtime_env: Mapping[str, Any]  # what Ray gives to workers, and writes into its logs
     check_every_s: float = _CHECK_S
     look_s: float = _LOOK_S
     spawn: Spawn = spawned
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)  # what only we give them
 
 
 class RayEngine(LocalEngine):
@@ -113,6 +114,7 @@ class RayEngine(LocalEngine):
             settings.idle_s,
             self._chores,
             self._clock.now,
+            cluster.variables,
         )
         for name, remote in cluster.hosts.items():
             self._pools[name] = WorkerPool(

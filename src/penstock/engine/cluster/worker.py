@@ -14,6 +14,7 @@ import platform
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -83,6 +84,7 @@ class Worker:
         self._term = term
         self._likeness = likeness(hiring)
         self._hired = read(hiring, Hiring)
+        _set(self._hired.variables)  # before anything of the user's is imported, which may read them then
         self._records: dict[Key, _Record] = {}
         self._kept_bytes = 0
         self._unwanted: dict[Key, bool] = {}  # stopped before their errand came; whether for want of time
@@ -317,10 +319,16 @@ class Worker:
                 os._exit(0)
 
 
+def _set(variables: Mapping[str, bytes]) -> None:
+    os.environ.update({name: os.fsdecode(value) for name, value in variables.items()})
+    time.tzset()  # a process that runs does not look at TZ again
+
+
 def likeness(hiring: bytes) -> str:
     """The same for workers that were hired for the same; their own marks differ."""
     letter = msgspec.json.decode(hiring)
     letter.pop("tag", None)
+    letter.pop("variables", None)  # `code` stands for them
     return hashlib.sha256(msgspec.json.encode(letter, order="deterministic")).hexdigest()[:32]
 
 
