@@ -266,6 +266,9 @@ class RayEngine(LocalEngine):
 
     async def _meet(self, name: str) -> int | None:
         """Take a worker over, or end it; how many attempts there are unwanted. None: it cannot be reached now."""
+        pool = self._pools.get(self._host_of(name))
+        if pool is not None and name in pool.crew.hands:
+            return 0  # the list took long, or was asked for again: one that we have hired meanwhile is on it
         try:
             async with asyncio.timeout(_ASK_S):
                 answer, body = await self._link.wait(Ask(number=0, verb="meet", worker=name))
@@ -277,7 +280,6 @@ class RayEngine(LocalEngine):
             return 0
         if answer.fault:
             return None
-        pool = self._pools.get(self._host_of(name))
         hello = msgspec.json.decode(body, type=Hello)
         if pool is None or hello.version != VERSION:
             _log.warning("a Ray worker of another version, or of a host that is no more, is ended: %s", name)
