@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,16 @@ from penstock.engine.cluster.letters import (
     News,
     Over,
     Standing,
+    Stopped,
+    Stopping,
     read,
     written,
 )
 from penstock.engine.local import EngineLimits
-from penstock.model import Host
+from penstock.hosts.base import Job
+from penstock.model import Host, Verdict
+
+PATIENCE_S = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +120,69 @@ def test_variables_are_there_before_code_is_loaded(tmp_path: Path, monkeypatch: 
     assert worker.likeness(written(letter)) == worker.likeness(
         written(msgspec.structs.replace(letter, variables={}))
     )
+
+
+SLOW_TO_LOAD = """
+import socket
+
+with socket.create_connection(("127.0.0.1", {port})) as line:
+    line.sendall(b"importing")
+    line.recv(1)
+
+ran = []
+
+def work(payload):
+    ran.append(payload)
+
+async def awork(payload):
+    ran.append(payload)
+"""
+
+
+@pytest.mark.parametrize("out_of_time", [True, False])
+@pytest.mark.parametrize("function", ["work", "awork"])
+def test_what_is_told_to_end_while_its_code_is_imported_does_not_run(
+    tmp_path: Path, function: str, out_of_time: bool
+) -> None:
+    """Nobody can end an import; the worker says so, and is not killed for it with its neighbours."""
+    module = f"slow_{function}_{out_of_time}"
+    with socket.create_server(("127.0.0.1", 0)) as phone, ThreadPoolExecutor(2) as threads:
+        (tmp_path / f"{module}.py").write_text(SLOW_TO_LOAD.format(port=phone.getsockname()[1]))
+        letter = hiring(f"{module}:{function}", 2, options={"path": [str(tmp_path)]})
+        one = worker.Worker(written(letter), "names/", 1)
+
+        def run(task: str) -> Future[bytes | None]:
+            errand = Errand(task=task, attempt=1, kind="k", payload=msgspec.Raw(f'"{task}"'), lane="default")
+            return threads.submit(one.run, fence.stamp(1) + written(errand))
+
+        unwanted = run("unwanted")
+        line, _ = phone.accept()
+        with line:
+            assert line.recv(9) == b"importing"
+            wanted = run("wanted")
+            told = one.stop(fence.stamp(1) + written(Stopping("unwanted", 1, out_of_time)))
+        assert told is not None
+        assert read(told, Stopped).within_s is None
+        overs = unwanted.result(PATIENCE_S), wanted.result(PATIENCE_S)
+        ended, done = (read(over, Over).outcome for over in overs if over is not None)
+        assert ended.verdict is (Verdict.TEMPORARY if out_of_time else Verdict.CANCELLED)
+        assert ended.timed_out is out_of_time
+        assert done.verdict is Verdict.DONE
+        assert sys.modules[module].ran == ["wanted"]
+        assert one._shop._apart == {}
+        assert one.close(fence.stamp(1)) == b""
+
+
+def test_one_that_is_told_to_end_on_its_way_to_the_engine_does_not_run(hired: worker.Worker) -> None:
+    """What is no plain function's is handed to another thread: there is no moment in which nobody has it."""
+    shop = hired._shop
+    shop.may_call = False
+    shop.expect(("t", 1))
+    assert shop.end(("t", 1), timed_out=False) is None
+    outcome = shop.begin(Job("t", 1, "k", None, "host", "default"))
+    assert outcome is not None
+    assert outcome.verdict is Verdict.CANCELLED
+    assert hired.close(fence.stamp(1)) == b""
 
 
 KILLED = """

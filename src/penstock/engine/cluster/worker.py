@@ -131,10 +131,11 @@ class Worker:
                 waiter = SimpleQueue[bytes]()
                 self._records[key] = _Record(waiter=waiter)
                 unwanted = self._unwanted.pop(key, None)
+                self._shop.expect(key)
         if waiter is None:
             return self._wait(key)
         if unwanted is not None:
-            self._over(key, timed_out(errand.timeout_s) if unwanted else stopped(), False)
+            self._refuse(key, timed_out(errand.timeout_s) if unwanted else stopped())
         else:
             self._begin(key, errand)
         return self._told(key, waiter.get())  # an end that is there already is not waited for
@@ -215,20 +216,22 @@ class Worker:
         try:
             payload = msgspec.json.decode(errand.payload)
         except msgspec.MsgspecError as error:
-            self._over(key, failure(error), False)
+            self._refuse(key, failure(error))
             return
         if errand.url is not None:
             url = errand.url if errand.net == nets.here() else errand.far_url
             if url is None:
-                self._over(key, failure(HostError(_NO_WAY.format(errand.task))), False)
+                self._refuse(key, failure(HostError(_NO_WAY.format(errand.task))))
                 return
             self._shop.door.give(key, Access(url, errand.key or ""))
-        job = errand.job(self._hired.host.name, payload)
-        outcome = self._shop.call(job)
+        outcome = self._shop.begin(errand.job(self._hired.host.name, payload))
         if outcome is not None:
-            self._over(key, outcome, True)
-        else:
-            self._shop.begin(job)
+            self._over(key, outcome, self._shop.may_call)
+
+    def _refuse(self, key: Key, outcome: Outcome) -> None:
+        """Its end before it began."""
+        self._shop.dismiss(key)
+        self._over(key, outcome, False)
 
     def _wait(self, key: Key) -> bytes:
         waiter = SimpleQueue[bytes]()
