@@ -18,6 +18,9 @@ from hypothesis import HealthCheck, settings
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Clusters of tests, and all who join them, are for this machine alone: a user's own token is nothing to them.
+os.environ["RAY_AUTH_MODE"] = "disabled"
+
 # On a busy machine an example is made or tried as slowly as it may be: that says nothing of what it proves.
 # `make soak` tries as many of them as Hypothesis would.
 settings.register_profile(

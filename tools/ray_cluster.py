@@ -83,6 +83,7 @@ def _start(folder: Path) -> None:
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "RAY_AUTH_MODE": "disabled",  # whatever token the user has for a cluster of his own
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
         "RAY_TMPDIR": str(folder),  # where it leaves the address; a fresh machine has no /tmp/ray
         "RAY_USAGE_STATS_ENABLED": "0",

@@ -366,8 +366,9 @@ def _cluster(config: Config, ways: Ways, store: Store) -> Cluster:
 
     from penstock.config.own_files import kept_here
     from penstock.dispatcher.patience import patiently
-    from penstock.engine.cluster.remote import remote_host, runtime_env
+    from penstock.engine.cluster.remote import remote_host, runtime_env, secret_variables
     from penstock.engine.ray import Cluster
+    from penstock.store.base import RAY_SECRET
 
     if find_spec("ray") is None:
         raise UsageError('engine.type = "ray" needs Ray; install it with `pip install penstock[ray]`')
@@ -382,9 +383,10 @@ def _cluster(config: Config, ways: Ways, store: Store) -> Cluster:
         if host.name in config.plant.outliving
     }
     secret = partial(
-        patiently, partial(store.secret, "ray")
+        patiently, partial(store.secret, RAY_SECRET)
     )  # read at a takeover, of which all waits for the store
-    return Cluster(settings, remote, secret, runtime_env(settings, os.environ))
+    variables = secret_variables(settings, os.environ)
+    return Cluster(settings, remote, secret, runtime_env(settings), variables=variables)
 
 
 def _maker(type: str) -> MakeAdapter:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import secrets
 import signal
 import sys
 import textwrap
@@ -24,6 +25,7 @@ from tests.conformance.host_phone import Phone
 from tools.ray_cluster import ray_cluster
 
 PATIENCE_S = 120.0
+PASSWORD, TOKEN = secrets.token_hex(8), secrets.token_hex(8)
 
 CONFIG = """
     store = "queue.db"
@@ -33,7 +35,8 @@ CONFIG = """
     address = "{address}"
     working_dir = "code"
     py_modules = ["lib/sharedwords"]
-    env = {{ FROM_CONFIG = "yes" }}
+    env = {{ FROM_CONFIG = "yes", DATABASE = "postgresql://me:{password}@db" }}
+    pass_env = ["FROM_DISPATCHER"]
 
     [hosts.functions]
     type = "python"
@@ -54,7 +57,11 @@ WORK = """
     import os
     from sharedwords import GREETING
 
+    AT_IMPORT = [os.environ.get("FROM_DISPATCHER"), os.environ["DATABASE"]]
+
     def look(payload):
+        if payload == "variables":
+            return AT_IMPORT
         return [GREETING, os.environ["FROM_CONFIG"], sorted(set(os.listdir(".")) - {"__pycache__"})]
 """
 
@@ -65,7 +72,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "lib" / "sharedwords").mkdir(parents=True)
     (tmp_path / "lib" / "sharedwords" / "__init__.py").write_text("GREETING = 'from afar'\n")
     (tmp_path / "code" / "remotework.py").write_text(textwrap.dedent(WORK))
-    config = CONFIG.format(address=ray_cluster().address)
+    config = CONFIG.format(address=ray_cluster().address, password=PASSWORD)
     (tmp_path / "penstock.toml").write_text(textwrap.dedent(config))
     return tmp_path
 
@@ -101,6 +108,30 @@ async def test_code_and_packages_reach_the_nodes(folder: Path) -> None:
         process.send_signal(signal.SIGTERM)
         await process.communicate()
         assert process.returncode == 0
+
+
+async def test_secrets_reach_the_nodes_and_none_of_their_logs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 8. Code sees them when it is imported."""
+    monkeypatch.setenv("FROM_DISPATCHER", TOKEN)  # the nodes run already, and have it not from us
+    async with (
+        penstock.open(folder / "penstock.toml", dispatch=False) as client,
+        dispatching(folder) as process,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        looked = await client.wait(await client.submit(penstock.Task("look", "variables")))
+        assert looked.value == [TOKEN, f"postgresql://me:{PASSWORD}@db"]
+        process.send_signal(signal.SIGTERM)
+        await process.communicate()
+    said = {
+        path: path.read_bytes()
+        for path in ray_cluster().folder.glob("r/session_*/logs/**/*")
+        if path.is_file()
+    }
+    assert any(b"FROM_CONFIG" in text for text in said.values()), "what Ray was given it writes there"
+    for secret in (TOKEN, PASSWORD):
+        assert [path for path, text in said.items() if secret.encode() in text] == []
 
 
 async def test_a_driver_that_is_killed_loses_nothing_and_nothing_runs_twice(folder: Path) -> None:

@@ -302,7 +302,8 @@ async def test_workers_that_were_given_other_code_take_nothing_more(
         for caller in (old, new):
             caller.say("well")
         await leader.all_reported()
-    assert crew.code_of({"working_dir": "gcs://a.zip"}) != crew.code_of({"working_dir": "gcs://b.zip"})
+    given = [({"working_dir": f"gcs://{name}.zip"}, {"A": value}) for name in "ab" for value in (b"1", b"2")]
+    assert len({crew.code_of(*one, b"secret") for one in given}) == 4
 
 
 async def test_a_cluster_that_is_away_delays_a_takeover_once_and_not_for_long() -> None:

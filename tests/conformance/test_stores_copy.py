@@ -26,7 +26,7 @@ from penstock.scheduling.messages import (
 )
 from penstock.scheduling.routes import route_key
 from penstock.store import copying
-from penstock.store.base import Answer, Request, Store, TaskFilter, Token
+from penstock.store.base import RAY_SECRET, Answer, Request, Store, TaskFilter, Token
 from penstock.store.copying import Progress, Tell, copy_store
 from penstock.wiring import open_database
 from tests.conformance.store_rig import (
@@ -65,7 +65,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Spot:
 async def copied(source: Spot, target: Spot, tell: Tell = lambda _: None) -> dict[str, int]:
     databases = open_database(source.address), open_database(target.address)
     found = await asyncio.to_thread(copy_store, *databases, tell)  # it waits for the databases
-    return {table.table: table.rows for table in found}
+    return {table.table: table.rows for table in found.tables}
 
 
 async def lived_in(store: Store, elsewhere: Store) -> None:
@@ -140,6 +140,7 @@ async def lived_in(store: Store, elsewhere: Store) -> None:
     await store.save_token(Token("laptop", "0a0b0c0d", "d" * 64, ("submit",), "slow", 3, 60.0, 10, T0))
     await store.save_token(Token("board", "1a0b0c0d", "e" * 64, ("read",)))
     await store.secret("board")
+    await store.secret(RAY_SECRET)
     await store.end_session("s1", T0 + 1e9)
     await store.lease("agent/x", "one", LONG_S, "starting")
     await elsewhere.submit([Task("count", {"far": True}, run="far", id="far")])
@@ -178,7 +179,7 @@ async def everything(store: Store) -> dict[str, Any]:
         "requests": await store.requests(),
         "answer": await store.answer_to(1),
         "tokens": await store.tokens(),
-        "secret": await store.secret("board"),
+        "secrets": [await store.secret(name) for name in ("board", RAY_SECRET)],
         "sessions": await store.ended_sessions(),
         "lease": await store.lease_of("agent/x"),
         "spending": await store.spending(19_675),
@@ -243,6 +244,30 @@ async def test_an_empty_store_is_copied_too(source: Spot, target: Spot) -> None:
     async with opened(target.door()) as copy:
         assert await copy.tasks(TaskFilter()) == []
         await copy.submit(tasks(1))
+
+
+@pytest.mark.parametrize("runs", [True, False])
+async def test_workers_on_a_ray_cluster_are_of_one_store(source: Spot, target: Spot, runs: bool) -> None:
+    """Of the copy while attempts may run there; else it gets others, and neither stops what the other has."""
+    async with opened(source.door()) as store:
+        (id,) = await store.submit(tasks(1))
+        epoch, _ = await store.acquire(ME, T0)
+        await store.record([start(id)])
+        if not runs:
+            await store.record([done(id)])
+        await store.release(epoch.number, T0 + 5)
+        names = RAY_SECRET, "board"
+        before = [await store.secret(name) for name in names]
+    told: list[Progress] = []
+    databases = open_database(source.address), open_database(target.address)
+    found = await asyncio.to_thread(copy_store, *databases, told.append)
+    assert found.takes_workers is runs
+    assert told[-1].done == told[-1].total
+    async with opened(source.door()) as store, opened(target.door()) as copy:
+        after = [await copy.secret(name) for name in names]
+        assert (after[0] == before[0]) is runs
+        assert after[1] == before[1]
+        assert [await store.secret(name) for name in names] == before
 
 
 # ---- refusals

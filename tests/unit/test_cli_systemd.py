@@ -241,3 +241,22 @@ def test_outside_temporary_folders_the_service_has_its_own() -> None:
     assert values(unit_text(service), "ReadWritePaths") == ["-/srv/lab"], "it need not be there yet"
     for own in (replace(service, folder=Path("/tmp/lab")), replace(service, writes=[Path("/var/tmp")])):
         assert not values(unit_text(own), "PrivateTmp"), "its folder would be hidden from it"
+
+
+def test_a_ray_node_of_this_machine_is_not_hidden_from_the_service(cli: Cli, tmp_path: Path) -> None:
+    """What it has below /tmp is read and written to by the driver; of other clusters nothing is there."""
+    service = Service("penstock-work", ["/usr/bin/penstock"], ["work"], Path("/srv/lab"), joins_node=True)
+    unit = unit_text(service)
+    assert not values(unit, "PrivateTmp")
+    assert any(line.startswith("# No PrivateTmp: the Ray node") for line in unit.splitlines())
+    assert values(unit, "ReadWritePaths") == ["/tmp"], "all else is read-only"
+    program = tmp_path / "penstock-work.service"
+    program.write_text(unit.replace("/usr/bin/penstock", "/usr/bin/true"))
+    for address, is_here in (("auto", True), ("10.0.0.1:6379", True), ("ray://head:10001", False)):
+        host = '[hosts.h]\ntype = "python"\ncall = "m:f"\n'
+        engine = f'[engine]\ntype = "ray"\naddress = "{address}"\npass_env = ["HF_TOKEN"]\n'
+        cli.file("penstock.toml", host + engine)
+        unit = cli.good("systemd", "work").out
+        assert ("/tmp" in values(unit, "ReadWritePaths")) is is_here
+        assert "# Put HF_TOKEN there" in unit, "what nodes are given comes from its environment"
+    assert verified(program) == ""

@@ -6,6 +6,7 @@ import importlib.util
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -150,6 +151,18 @@ async def test_who_takes_over_waits_for_a_store_that_is_away(monkeypatch: pytest
 
     cluster = wiring._cluster(parse(RAY), wiring.NO_WAYS, Away())  # type: ignore[arg-type]
     assert await cluster.secret() == b"ray"
+
+
+def test_secrets_are_not_told_by_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 8: it writes what it is given into logs that everybody may read."""
+    monkeypatch.setenv("HF_TOKEN", "hunter22")
+    monkeypatch.delenv("UNSET", raising=False)
+    told = 'env = { TZ = "UTC", DB = "postgresql://me:hunter23@db", ODD = "http://[" }\n'
+    text = f'{RAY}{told}pass_env = ["HF_TOKEN", "UNSET"]'
+    cluster = wiring._cluster(parse(text), wiring.NO_WAYS, SimpleNamespace(secret=print))
+    assert cluster.runtime_env["env_vars"] == {"TZ": "UTC", "ODD": "http://["}
+    assert cluster.variables == {"HF_TOKEN": "hunter22", "DB": "postgresql://me:hunter23@db"}
+    assert "hunter22" not in repr(cluster)
 
 
 def test_a_config_loads_no_ray() -> None:

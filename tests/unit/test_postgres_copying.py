@@ -145,7 +145,7 @@ async def test_nobody_adds_to_the_source_or_leads_meanwhile(tmp_path: Path, url:
                 late.append(asyncio.run_coroutine_threadsafe(store.submit(tasks(1)), loop))
 
         copied = await asyncio.to_thread(copy_store, open_database(url), open_database(path), meanwhile)
-        assert {table.table: table.rows for table in copied}["tasks"] == 3
+        assert {table.table: table.rows for table in copied.tables}["tasks"] == 3
         assert vacant == [False]
         assert await store.wait_vacant(PATIENCE_S)
         (id,) = await asyncio.wrap_future(late[0])
@@ -181,6 +181,6 @@ def test_a_killed_copy_leaves_an_empty_target_that_can_be_copied_to(tmp_path: Pa
     ended = subprocess.run([sys.executable, "-c", dies, str(path), url], check=False)
     assert ended.returncode == -signal.SIGKILL
     copied = copy_store(open_database(str(path)), open_database(url))
-    assert {table.table: table.rows for table in copied}["tasks"] == 2000
+    assert {table.table: table.rows for table in copied.tables}["tasks"] == 2000
     with closing(sqlite3.connect(path)) as source:
         assert source.execute("SELECT count(*) FROM tasks").fetchone() == (2000,)

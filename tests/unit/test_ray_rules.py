@@ -500,6 +500,36 @@ async def test_a_worker_that_is_silent_delays_only_what_it_may_have(monkeypatch:
         assert await rig.outcome("found") == DONE
 
 
+async def test_who_looks_for_workers_for_long_does_not_take_its_own_for_those_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What they run goes on, also when no attempt of theirs had begun when they were listed."""
+    monkeypatch.setattr(ray_engine, "_LOOK_LEAST_S", 0.0)
+    driver = StandIn(PLAIN)
+    monkeypatch.setattr(driver, "_list", lambda ask, body: None)
+    old = worker("old")
+    driver.workers[old] = Hello(attempts=[Standing("left", 1, False)])
+    async with opened(driver, look_s=0.0) as rig:
+        assert await rig.engine.adopt([job("left")]) == {("left", 1)}
+        await driver.until(lambda: driver.asked and driver.asked[-1].verb == "list")
+        (asked,) = [ask for ask in driver.asked if ask.verb == "list"]
+        rig.start("ours")
+        await driver.until(lambda: driver.runs)
+        driver.has_room = False
+        rig.start("waits")
+        await driver.until(lambda: sum(ask.verb == "hire" for ask in driver.asked) == 2)
+        has, waits = (ask.worker for ask in driver.asked if ask.verb == "hire")
+        driver.workers[has] = Hello(attempts=[Standing("ours", 1, False)])
+        driver.say(asked.number, [has, waits, old])
+        await driver.until(lambda: ("left", 1) in driver.runs)
+        await rig.settle()
+        assert [ask.worker for ask in driver.asked if ask.verb == "meet"] == [old]
+        assert not any(ask.method == "stop" or ask.verb == "kill" for ask in driver.asked)
+        for task in ("ours", "left"):
+            driver.end(task)
+            assert await rig.outcome(task) == DONE
+
+
 async def test_a_worker_is_dead_when_the_cluster_says_so_and_not_because_an_answer_did() -> None:
     """A driver that loses the cluster says the same of all its calls, and what runs there goes on."""
     driver = StandIn(PLAIN)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import stores
+from penstock.store.base import RAY_SECRET
 from penstock.store.copying import ARRIVAL, TABLES, Progress
 from tests.unit.cli_rig import Cli, make_cli
 
@@ -54,6 +55,23 @@ def test_json_names_rows_and_hashes(cli: Cli) -> None:
     assert len(told["tables"]["tasks"]["sha256"]) == 64
     again = cli.good("store", "copy", "new.db", "third.db", "--json").json
     assert again["tables"] == told["tables"]
+
+
+def test_who_goes_on_with_what_runs_on_a_ray_cluster_is_told(cli: Cli) -> None:
+    cli.good("submit", "summarize", "{}")
+    with closing(sqlite3.connect(cli.folder / "penstock.db")) as file:
+        file.execute("INSERT INTO secrets (name, value) VALUES (?, ?)", (RAY_SECRET, b"secret"))
+        file.commit()
+        assert len(cli.good("store", "copy", "penstock.db", "idle.db").lines) == 1
+        assert not cli.good("store", "copy", "penstock.db", "idle2.db", "--json").json["takes_ray_workers"]
+        file.execute("UPDATE tasks SET state = 'running'")
+        file.commit()
+    (_, told) = cli.good("store", "copy", "penstock.db", "busy.db").lines
+    assert told == (
+        f"what runs on a Ray cluster goes on with {cli.folder / 'busy.db'};"
+        f" let nobody dispatch there from {cli.folder / 'penstock.db'} any more"
+    )
+    assert cli.good("store", "copy", "penstock.db", "busy2.db", "--json").json["takes_ray_workers"]
 
 
 def test_refusals_change_nothing(cli: Cli) -> None:

@@ -14,7 +14,7 @@ from penstock.cli.app import Family
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
-    from penstock.store.copying import Copied, Progress
+    from penstock.store.copying import Copy, Progress
     from penstock.store.database import Database
 
 app = typer.Typer(
@@ -52,6 +52,7 @@ def copy(
 
     Nobody may dispatch from either of them meanwhile, and what is submitted to FROM has to wait. TO gets all of
     it or nothing: that is decided when every table was read back from it and has the rows and the hash of FROM's.
+    Where tasks are running TO goes on with those on a Ray cluster: then FROM must not dispatch there any more.
     """
     from penstock.store.copying import copy_store
 
@@ -77,26 +78,33 @@ def _database(place: str) -> Database:
     return open_database(place)
 
 
-def _tell(databases: tuple[Database, Database], copied: list[Copied], took_s: float, as_json: bool) -> None:
+def _tell(databases: tuple[Database, Database], copied: Copy, took_s: float, as_json: bool) -> None:
     source, target = databases
+    tables = copied.tables
     if as_json:
         render.emit(
             {
                 "from": source.name,
                 "to": target.name,
-                "rows": sum(table.rows for table in copied),
+                "rows": sum(table.rows for table in tables),
                 "seconds": round(took_s, 3),
-                "tables": {table.table: {"rows": table.rows, "sha256": table.sha256} for table in copied},
+                "tables": {table.table: {"rows": table.rows, "sha256": table.sha256} for table in tables},
+                "takes_ray_workers": copied.takes_workers,
             }
         )
         return
-    rows = {table.table: table.rows for table in copied}
+    rows = {table.table: table.rows for table in tables}
     tasks, events = render.counted(rows["tasks"], "task"), render.counted(rows["events"], "event")
     others = render.counted(sum(rows.values()) - rows["tasks"] - rows["events"], "other row")
     render.say(
         f"copied {tasks}, {events} and {others}"
         f" to {target.name} in {render.seconds(took_s)}; all were read back and are the same"
     )
+    if copied.takes_workers:
+        render.say(
+            f"what runs on a Ray cluster goes on with {target.name};"
+            f" let nobody dispatch there from {source.name} any more"
+        )
 
 
 class _Display:

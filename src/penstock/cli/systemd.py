@@ -91,6 +91,7 @@ def systemd(
         path=os.environ.get("PATH", ""),
         account=account or _account(),
         is_users=of_user,
+        joins_node=config.engine.joins_node,
         finish_s=finish_s,
         tools=Tools(*(shutil.which(tool) or f"/usr/bin/{tool}" for tool in ("kill", "timeout", "tail"))),
     )
@@ -184,7 +185,7 @@ def _folders(config: Config) -> Iterator[Path]:
 
 
 def _secrets(config: Config) -> Iterator[str]:
-    """The variables that the store, hosts and agents want from our environment."""
+    """The variables that the store, hosts, agents and nodes want from our environment."""
     if "://" in config.store and not _has_password(config.store):
         yield "PGPASSWORD"
     for host in config.plant.hosts:
@@ -193,6 +194,8 @@ def _secrets(config: Config) -> Iterator[str]:
         yield from map(str, host.options.get("pass_env", ()))
     for agent in config.agents.values():
         yield from agent.pass_env
+    if config.engine.is_ray:
+        yield from config.engine.pass_env
 
 
 def _folders_in(given: Mapping[str, Any]) -> Iterator[Path]:

@@ -54,6 +54,11 @@ class EngineSettings:
     def is_ray(self) -> bool:
         return self.type == RAY
 
+    @property
+    def joins_node(self) -> bool:
+        """Whether it reaches the cluster by a node on this machine, and not by its head's port for clients."""
+        return self.is_ray and not self.address.startswith("ray://")
+
 
 _DEFAULT = EngineSettings()
 

@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -53,10 +53,11 @@ class Cluster:
     settings: EngineSettings
     hosts: Mapping[str, RemoteHost]
     secret: Callable[[], Awaitable[bytes]]  # of the store: its workers' names are made of it
-    runtime_env: Mapping[str, Any]
+    runtime_env: Mapping[str, Any]  # what Ray gives to workers, and writes into its logs
     check_every_s: float = _CHECK_S
     look_s: float = _LOOK_S
     spawn: Spawn = spawned
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)  # what only we give them
 
 
 class RayEngine(LocalEngine):
@@ -113,6 +114,7 @@ class RayEngine(LocalEngine):
             settings.idle_s,
             self._chores,
             self._clock.now,
+            cluster.variables,
         )
         for name, remote in cluster.hosts.items():
             self._pools[name] = WorkerPool(
@@ -264,6 +266,9 @@ class RayEngine(LocalEngine):
 
     async def _meet(self, name: str) -> int | None:
         """Take a worker over, or end it; how many attempts there are unwanted. None: it cannot be reached now."""
+        pool = self._pools.get(self._host_of(name))
+        if pool is not None and name in pool.crew.hands:
+            return 0  # the list took long, or was asked for again: one that we have hired meanwhile is on it
         try:
             async with asyncio.timeout(_ASK_S):
                 answer, body = await self._link.wait(Ask(number=0, verb="meet", worker=name))
@@ -275,7 +280,6 @@ class RayEngine(LocalEngine):
             return 0
         if answer.fault:
             return None
-        pool = self._pools.get(self._host_of(name))
         hello = msgspec.json.decode(body, type=Hello)
         if pool is None or hello.version != VERSION:
             _log.warning("a Ray worker of another version, or of a host that is no more, is ended: %s", name)

@@ -25,7 +25,7 @@ from penstock.engine.cluster.driver_letters import Joined, Joining, Node
 from penstock.engine.cluster.frames import Ask
 from penstock.engine.cluster.link import Link, Spawn, spawned, why_not
 from penstock.engine.cluster.reach import nobody_at
-from penstock.engine.cluster.remote import RemoteHost, fits_nowhere, runtime_env
+from penstock.engine.cluster.remote import RemoteHost, fits_nowhere, secret_variables
 from penstock.errors import DispatcherError
 from penstock.setup.agent_checkup import WARNING, WELL, WRONG
 
@@ -58,7 +58,7 @@ async def look(config: Config, time_limit_s: float, spawn: Spawn = spawned) -> S
         f"{settings.address} is reached: {count}, Ray {joined.version}, Python {platform.python_version()}"
     )
     there = [RemoteHost(host, "") for host in config.plant.hosts if host.name in names]
-    given = runtime_env(settings, os.environ).get("env_vars", {})
+    given = {**settings.env, **secret_variables(settings, os.environ)}
     engine = next((given[name] for name in (SOCKET_VARIABLE, DOCKER_VARIABLE) if given.get(name)), "")
     near = _is_near(config)
     return Seen((WELL, reached), {one.host.name: _served(one, nodes, engine, near) for one in there})

@@ -53,6 +53,7 @@ class Service:
     path: str = ""  # the environment variable PATH
     account: str | None = None  # whom a system unit runs as
     is_users: bool = False  # of a user's own manager, not of the machine's
+    joins_node: bool = False  # of a Ray cluster, on this machine
     finish_s: int = (
         60  # that what runs may take when the service is stopped; of two signals at once one is lost
     )
@@ -132,9 +133,15 @@ def _hardening(service: Service) -> Iterator[str]:
     if service.is_users:
         return  # what follows takes privileges that a user's manager does not have
     yield from _SYSTEM_WIDE
-    if not any(folder.is_relative_to(temporary) for folder in _touched(service) for temporary in _TEMPORARY):
+    if service.joins_node:
+        yield "# No PrivateTmp: the Ray node of this machine has its address, sockets and logs below /tmp/ray."
+    elif not any(
+        folder.is_relative_to(temporary) for folder in _touched(service) for temporary in _TEMPORARY
+    ):
         yield "PrivateTmp=yes"
     yield "ProtectSystem=strict"
+    if service.joins_node:
+        yield f"ReadWritePaths={_TEMPORARY[0]}"  # not /tmp/ray, which may not be there yet
     for folder in service.writes:
         may_miss = "" if folder.is_dir() else "-"  # of one that is missing and must not, nothing would start
         yield f"ReadWritePaths={quoted(f'{may_miss}{folder}', is_command=False)}"

@@ -25,6 +25,8 @@ from penstock.store.pages import TaskPage as TaskPage
 if TYPE_CHECKING:
     from penstock.store.now import Now, WaitsFor
 
+RAY_SECRET = "ray"  # noqa: S105 - the name of the secret that a store's workers on a Ray cluster are named by
+
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:

@@ -3,6 +3,9 @@
 The target takes all rows in one transaction, which is committed only after every table was read back from it and
 has the count and the hash of what was read from the source. Both are owned meanwhile, and nobody can add to them:
 no dispatcher begins on either, and no task that is submitted to the source just then is left behind.
+
+One thing is not copied: what a store's workers on a Ray cluster are named by. Two stores that have the same would
+stop each other's attempts there. Only where attempts may still run does the target get it, to go on with them.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from penstock.errors import StoreError, UsageError
+from penstock.model import State
+from penstock.store.base import RAY_SECRET
 from penstock.store.database import Database
 from penstock.store.ownership import already_owned, last_epoch
 from penstock.store.session import OwnSession
@@ -110,6 +115,11 @@ class Copied(NamedTuple):
     sha256: str
 
 
+class Copy(NamedTuple):
+    tables: list[Copied]
+    takes_workers: bool  # of the source on a Ray cluster, which must not dispatch there any more
+
+
 class Progress(NamedTuple):
     """How far it is: rows read and written first, then rows read back."""
 
@@ -122,7 +132,7 @@ class Progress(NamedTuple):
 Tell = Callable[[Progress], None]
 
 
-def copy_store(source: Database, target: Database, tell: Tell = lambda _: None) -> list[Copied]:
+def copy_store(source: Database, target: Database, tell: Tell = lambda _: None) -> Copy:
     """Blocks until it is done. Whatever it raises, the target is as it was."""
     with ExitStack() as stack:
         stack.callback(source.close)
@@ -168,9 +178,10 @@ class _Opened:
         except self.database.errors as error:
             raise self.database.translated(error) from None
 
-    def count(self, table: Table) -> int:
+    def count(self, table: str, where: str = "1 = 1", *values: str) -> int:
         with self.translating():
-            ((count,),) = self.session.select(f"SELECT count(*) FROM {table.name}", ())  # noqa: S608 - a name of ours
+            query = f"SELECT count(*) FROM {table} WHERE {where}"  # noqa: S608 - words of ours
+            ((count,),) = self.session.select(query, values)
         return int(count)
 
     def pages(self, table: Table) -> Iterator[list[tuple[Any, ...]]]:
@@ -207,15 +218,20 @@ class _Opened:
             )
 
 
-def _copied(source: _Opened, target: _Opened, tell: Tell) -> list[Copied]:
+def _copied(source: _Opened, target: _Opened, tell: Tell) -> Copy:
     _refuse_used(target)
-    total = sum(source.count(table) for table in TABLES)
+    has_workers = source.count("secrets", "name = ?", RAY_SECRET) > 0
+    takes_workers = has_workers and source.count("tasks", "state = ?", State.RUNNING.value) > 0
+    leaves_workers = has_workers and not takes_workers
+    total = sum(source.count(table.name) for table in TABLES) - leaves_workers
     copied: list[Copied] = []
     done = 0
     for table in TABLES:
         digest, rows = hashlib.sha256(), 0
         columns = _columns(table, target.loader)
         for page in source.pages(table):
+            if table.name == "secrets" and leaves_workers:
+                page = [row for row in page if row[0] != RAY_SECRET]
             kept = target.loader.kept(page)
             with target.translating():
                 target.loader.load(table.name, columns, kept)
@@ -230,7 +246,7 @@ def _copied(source: _Opened, target: _Opened, tell: Tell) -> list[Copied]:
         target.loader.finish(numbers)
     _verify(target, copied, tell, total)
     target.commit()
-    return copied
+    return Copy(copied, takes_workers)
 
 
 def _verify(target: _Opened, copied: Sequence[Copied], tell: Tell, total: int) -> None:
@@ -252,7 +268,7 @@ def _verify(target: _Opened, copied: Sequence[Copied], tell: Tell, total: int) -
 
 def _refuse_used(target: _Opened) -> None:
     for table in TABLES:
-        count = target.count(table)
+        count = target.count(table.name)
         if count:
             raise UsageError(
                 f"{target.database.name}: has {count} rows of {table.name} already; copy into a new store,"

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
 import logging
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -88,6 +90,7 @@ class Terms(NamedTuple):
     idle_s: float
     chores: Executor
     now: Callable[[], float]
+    variables: Mapping[str, str] = {}  # that workers are given and nobody else is to know
 
 
 class Heard(NamedTuple):
@@ -124,6 +127,7 @@ class Crew:
 
     def hiring(self, number: str = "") -> bytes:
         remote = self._remote
+        variables = {name: os.fsencode(value) for name, value in self._terms.variables.items()}
         return written(
             Hiring(
                 host=remote.host,
@@ -133,7 +137,8 @@ class Crew:
                 limits=self._terms.limits,
                 keeps_logs=remote.work_dir is not None,
                 agent=remote.agent,
-                code=code_of(self._link.joined.runtime_env),
+                code=code_of(self._link.joined.runtime_env, variables, self._terms.secret),
+                variables=variables,
                 unheard_s=max(_UNHEARD_S, 2 * self._terms.idle_s),
             )
         )
@@ -344,7 +349,10 @@ class Crew:
         self._link.call(hand.name, "close", b"", closed)
 
 
-def code_of(runtime_env: Mapping[str, Any]) -> str:
-    """Workers that were given something else, or run another version of us, take nothing more."""
-    given = msgspec.json.encode([__version__, runtime_env], order="deterministic")
-    return hashlib.sha256(given).hexdigest()[:32]
+def code_of(runtime_env: Mapping[str, Any], variables: Mapping[str, bytes], secret: bytes) -> str:
+    """Workers that were given something else, or run another version of us, take nothing more.
+
+    Workers tell it: without the store's secret nobody can try which values it was made of.
+    """
+    given = msgspec.json.encode([__version__, runtime_env, variables], order="deterministic")
+    return hmac.new(secret, given, hashlib.sha256).hexdigest()[:32]

@@ -33,6 +33,7 @@ class Hiring(msgspec.Struct, kw_only=True):
     code: str = (
         ""  # a digest of what it is given: our version, and the files, packages and variables of [engine]
     )
+    variables: dict[str, bytes] = {}  # those that are secret, for its process; others are Ray's to set
     unheard_s: float = 3600.0  # with nothing to do and nobody who asks, it ends by itself after so long
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -96,14 +97,28 @@ def remote_host(host: Host, make: str) -> RemoteHost:
     return RemoteHost(replace(host, options=options), make, host.slots, agent=agent)
 
 
-def runtime_env(settings: EngineSettings, environ: Mapping[str, str]) -> dict[str, Any]:
-    """What workers are given, in Ray's words."""
-    passed = {name: environ[name] for name in settings.pass_env if name in environ}
+def runtime_env(settings: EngineSettings) -> dict[str, Any]:
+    """What workers are given by Ray, in its words. It writes all of it into logs that everybody may read."""
     told: dict[str, Any] = {
         "working_dir": settings.working_dir,
         "excludes": list(settings.excludes) if settings.working_dir is not None else [],
         "py_modules": list(settings.py_modules),
         "pip": list(settings.pip),
-        "env_vars": {**settings.env, **passed},
+        # Not by us: some are read before Python starts, as PYTHONPATH is.
+        "env_vars": {name: value for name, value in settings.env.items() if not _has_password(value)},
     }
     return {name: value for name, value in told.items() if value} | dict(settings.runtime_env)
+
+
+def secret_variables(settings: EngineSettings, environ: Mapping[str, str]) -> dict[str, str]:
+    """What workers are given by us, so that Ray does not know it."""
+    told = {name: value for name, value in settings.env.items() if _has_password(value)}
+    return told | {name: environ[name] for name in settings.pass_env if name in environ}
+
+
+def _has_password(value: str) -> bool:
+    """Whether it is an address with one: the names of secrets are refused by the config already."""
+    try:
+        return urlsplit(value).password is not None
+    except ValueError:
+        return False

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -75,9 +76,12 @@ class Shop:
             self._guarded()  # or it would stay behind when the worker is killed
         self._adapter = _adapter(_placed(hired, self._folder, self.door), hired.make)
         # Plain functions need no loop: to hand them over and back would take as long as many of them take.
-        self._may_call = hired.host.type == "python" and hired.host.options.get("isolation") != "process"
+        self.may_call = hired.host.type == "python" and hired.host.options.get("isolation") != "process"
         self._functions: dict[str, tuple[Callable[[Any], Any], bool]] = {}
-        self._called: dict[Key, Reason | None] = {}  # those under way, and why they should end
+        # Those that the engine has not yet, or never will: their code is being imported, or they are called here;
+        # and why they should end.
+        self._apart: dict[Key, Reason | None] = {}
+        self._giving = threading.Lock()  # an attempt is in one of the two places, for whoever is to end it
         self._engine = _Inner(
             {hired.host.name: self._adapter},
             {hired.host.name: hired.capacity},
@@ -95,46 +99,73 @@ class Shop:
         self._thread.start()
         opened.result()
 
-    def begin(self, job: Job) -> None:
-        self._loop.call_soon_threadsafe(self._engine.start, [job])
+    def expect(self, key: Key) -> None:
+        """From now on it can be told to end; it is begun, or dismissed, next."""
+        with self._giving:
+            self._apart[key] = None
 
-    def call(self, job: Job) -> Outcome | None:
-        """Run the attempt here and now if it is a plain function's, in the caller's thread; None: it is not."""
-        if not self._may_call:
-            return None
-        try:
-            work = self._adapter.work(job)
-            assert isinstance(work, Call)
-            known = self._functions.get(work.target)
-            if known is None:
-                known = self._functions[work.target] = _known(work)
-        except BaseException as error:  # noqa: BLE001 - the beginning of an attempt: the import is user code
-            return failure(error)
-        function, is_sync = known
-        if not is_sync:
-            return None
-        key = (job.task, job.attempt)
-        self._called[key] = None
+    def dismiss(self, key: Key) -> None:
+        """It never begins, or is over."""
+        with self._giving:
+            self._apart.pop(key, None)
+        self.door.take_back(key)
+
+    def begin(self, job: Job) -> Outcome | None:
+        """Begin an attempt. That of a plain function runs here and now, in the caller's thread: the answer is its
+        end, or that of one which was told to end before. None: the end is told when it comes."""
         began = time.monotonic()
-        outcome = invoke(function, work.payload, work.trace)
-        reason = self._called.pop(key)
-        if job.timeout_s is not None and reason is None and time.monotonic() - began > job.timeout_s:
-            reason = Reason.TIMED_OUT
+        key = (job.task, job.attempt)
+        try:
+            plain = self._plain(job) if self.may_call else None
+            outcome = None
+        except BaseException as error:  # noqa: BLE001 - the beginning of an attempt: the import is user code
+            plain, outcome = None, failure(error)
+        with self._giving:
+            reason = self._reason(job, began)
+            if plain is None and outcome is None and reason is None:
+                del self._apart[key]
+                self._loop.call_soon_threadsafe(self._engine.start, [job])
+                return None
+        if plain is not None and reason is None:
+            outcome = plain()
+            reason = self._reason(job, began)
+        self.dismiss(key)
         if reason is None:
             return outcome
-        return timed_out(job.timeout_s, UNKILLABLE) if reason is Reason.TIMED_OUT else stopped()
+        if reason is Reason.TIMED_OUT:
+            return timed_out(job.timeout_s, UNKILLABLE if self.may_call else "")
+        return stopped()
+
+    def _plain(self, job: Job) -> Callable[[], Outcome] | None:
+        """The call of a plain function, which is imported if it is the first; None: it is none."""
+        work = self._adapter.work(job)
+        assert isinstance(work, Call)
+        known = self._functions.get(work.target)
+        if known is None:
+            known = self._functions[work.target] = _known(work)
+        function, is_sync = known
+        return partial(invoke, function, work.payload, work.trace) if is_sync else None
+
+    def _reason(self, job: Job, began: float) -> Reason | None:
+        """Why one that the engine has not should end: it was told to, or is out of time."""
+        reason = self._apart[job.task, job.attempt]
+        if reason is None and job.timeout_s is not None and time.monotonic() - began > job.timeout_s:
+            return Reason.TIMED_OUT
+        return reason
 
     def end(self, key: Key, *, timed_out: bool) -> float | None:
-        """Make an attempt end; by when it will have. None: nobody can end it."""
-        if key in self._called:
-            self._called[key] = Reason.TIMED_OUT if timed_out else Reason.STOPPED
-            return None
+        """Make an attempt end; by when it will have. None: nobody can, but one that has not begun will not."""
+        reason = Reason.TIMED_OUT if timed_out else Reason.STOPPED
         done: Future[float | None] = Future()
 
         def ask() -> None:
-            done.set_result(self._engine.end(key, Reason.TIMED_OUT if timed_out else Reason.STOPPED))
+            done.set_result(self._engine.end(key, reason))
 
-        self._loop.call_soon_threadsafe(ask)
+        with self._giving:
+            if key in self._apart:
+                self._apart[key] = reason
+                return None
+            self._loop.call_soon_threadsafe(ask)  # if it was just begun the engine has it by then
         return done.result()
 
     def log_of(self, key: Key) -> str:

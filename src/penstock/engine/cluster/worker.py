@@ -14,6 +14,7 @@ import platform
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -83,6 +84,7 @@ class Worker:
         self._term = term
         self._likeness = likeness(hiring)
         self._hired = read(hiring, Hiring)
+        _set(self._hired.variables)  # before anything of the user's is imported, which may read them then
         self._records: dict[Key, _Record] = {}
         self._kept_bytes = 0
         self._unwanted: dict[Key, bool] = {}  # stopped before their errand came; whether for want of time
@@ -129,10 +131,11 @@ class Worker:
                 waiter = SimpleQueue[bytes]()
                 self._records[key] = _Record(waiter=waiter)
                 unwanted = self._unwanted.pop(key, None)
+                self._shop.expect(key)
         if waiter is None:
             return self._wait(key)
         if unwanted is not None:
-            self._over(key, timed_out(errand.timeout_s) if unwanted else stopped(), False)
+            self._refuse(key, timed_out(errand.timeout_s) if unwanted else stopped())
         else:
             self._begin(key, errand)
         return self._told(key, waiter.get())  # an end that is there already is not waited for
@@ -213,20 +216,22 @@ class Worker:
         try:
             payload = msgspec.json.decode(errand.payload)
         except msgspec.MsgspecError as error:
-            self._over(key, failure(error), False)
+            self._refuse(key, failure(error))
             return
         if errand.url is not None:
             url = errand.url if errand.net == nets.here() else errand.far_url
             if url is None:
-                self._over(key, failure(HostError(_NO_WAY.format(errand.task))), False)
+                self._refuse(key, failure(HostError(_NO_WAY.format(errand.task))))
                 return
             self._shop.door.give(key, Access(url, errand.key or ""))
-        job = errand.job(self._hired.host.name, payload)
-        outcome = self._shop.call(job)
+        outcome = self._shop.begin(errand.job(self._hired.host.name, payload))
         if outcome is not None:
-            self._over(key, outcome, True)
-        else:
-            self._shop.begin(job)
+            self._over(key, outcome, self._shop.may_call)
+
+    def _refuse(self, key: Key, outcome: Outcome) -> None:
+        """Its end before it began."""
+        self._shop.dismiss(key)
+        self._over(key, outcome, False)
 
     def _wait(self, key: Key) -> bytes:
         waiter = SimpleQueue[bytes]()
@@ -317,10 +322,16 @@ class Worker:
                 os._exit(0)
 
 
+def _set(variables: Mapping[str, bytes]) -> None:
+    os.environ.update({name: os.fsdecode(value) for name, value in variables.items()})
+    time.tzset()  # a process that runs does not look at TZ again
+
+
 def likeness(hiring: bytes) -> str:
     """The same for workers that were hired for the same; their own marks differ."""
     letter = msgspec.json.decode(hiring)
     letter.pop("tag", None)
+    letter.pop("variables", None)  # `code` stands for them
     return hashlib.sha256(msgspec.json.encode(letter, order="deterministic")).hexdigest()[:32]
 
 
