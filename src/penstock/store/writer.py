@@ -86,7 +86,9 @@ class Writer:
 
     def put(self, job: Job) -> None:
         job.until = time.monotonic() + self._patience_s
-        if self.is_owner or (job.kept and job.weight):  # who owned it before may do, and wait, as everybody may
+        if self.is_owner or (
+            job.kept and job.weight
+        ):  # who owned it before may do, and wait, as everybody may
             job.epoch = self.epoch
         with self._ended:
             if not self._is_ended:

@@ -22,10 +22,19 @@ import msgspec
 
 from penstock.engine.cluster import fence
 from penstock.engine.cluster.driver_letters import Joined, Joining, Node
-from penstock.engine.cluster.frames import AWAY, CUT, GONE, REFUSED, Answer, Ask, Frames, frame
+from penstock.engine.cluster.frames import (
+    AWAY,
+    CUT,
+    GONE,
+    READ_BYTES,
+    REFUSED,
+    Answer,
+    Ask,
+    Frames,
+    frame,
+)
 from penstock.engine.cluster.worker import Worker
 
-_READ_BYTES = 1_048_576
 _CONTROL = 8  # calls beside the attempts that a worker answers at a time
 _ERRANDS = 8  # threads for what waits for the cluster's head
 _ERROR_CHARS = 500
@@ -64,14 +73,15 @@ class Session:
 
     def serve(self) -> None:
         frames = Frames()
+        room = memoryview(bytearray(READ_BYTES))
         while True:
             try:
-                data = self._line.recv(_READ_BYTES)
+                size = self._line.recv_into(room)
             except OSError:
-                data = b""
-            if not data:
+                size = 0
+            if not size:
                 break
-            for head, body in frames.feed(data):
+            for head, body in frames.feed(room[:size]):
                 ask = _asks.decode(head)
                 self._verbs[ask.verb](ask, body)
         self._errands.shutdown(wait=False, cancel_futures=True)

@@ -6,6 +6,8 @@ import struct
 
 import msgspec
 
+# What is read at a time, into room that stays: to ask for as much anew each time takes longer than the reading.
+READ_BYTES = 262_144
 _SIZES = struct.Struct("!IQ")  # of head and body
 
 
@@ -43,7 +45,7 @@ class Frames:
     def __init__(self) -> None:
         self._rest = bytearray()
 
-    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
+    def feed(self, data: bytes | memoryview) -> list[tuple[bytes, bytes]]:
         """The messages that are whole by now, as head and body."""
         rest = self._rest
         rest += data

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import msgspec
 
 from penstock.engine.cluster.driver_letters import Joined, Joining
-from penstock.engine.cluster.frames import CUT, Answer, Ask, Frames, frame
+from penstock.engine.cluster.frames import CUT, READ_BYTES, Answer, Ask, Frames, frame
 from penstock.engine.cluster.reach import nobody_at
 
 Then: TypeAlias = Callable[[Answer, bytes], None]
@@ -83,7 +83,7 @@ async def spawned() -> Line:
     return Line(ours, process)
 
 
-class Link(asyncio.Protocol):
+class Link(asyncio.BufferedProtocol):
     """`changed` is called on the loop whenever the line is there, or no longer."""
 
     def __init__(self, joining: Joining, changed: Callable[[], None], spawn: Spawn = spawned) -> None:
@@ -96,6 +96,7 @@ class Link(asyncio.Protocol):
         self._numbers = itertools.count(1)
         self._asked: dict[int, Then] = {}
         self._transport: asyncio.Transport | None = None
+        self._room = memoryview(bytearray(READ_BYTES))
         self._keeping: asyncio.Task[None] | None = None
 
     def open(self) -> None:
@@ -137,8 +138,11 @@ class Link(asyncio.Protocol):
         self._frames = Frames()
         self._lost = asyncio.Event()
 
-    def data_received(self, data: bytes) -> None:
-        for head, body in self._frames.feed(data):
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        for head, body in self._frames.feed(self._room[:nbytes]):
             answer = _answers.decode(head)
             then = self._asked.pop(answer.number, None)
             if then is not None:
