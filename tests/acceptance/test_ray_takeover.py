@@ -114,6 +114,18 @@ async def stand_by(client: Client) -> None:
     assert await client._store.lease(f"{PREFIX}heir", "heir", PATIENCE_S, json.dumps(note))
 
 
+async def mustered(client: Client, phone: Phone) -> None:
+    """All have called. If not, it is said who has, and how the others fare."""
+    try:
+        await phone.callers(ATTEMPTS, MUSTER_S)
+    except TimeoutError:
+        called = Counter(caller.name for caller in await phone.callers(0))
+        others = [record for record in await client.tasks() if record.task.id not in called]
+        fares = Counter((record.state.value, record.attempts, record.error) for record in others)
+        last = [(event.type, event.task, event.data) for event in (await client.events())[-20:]]
+        pytest.fail(f"{called.total()} called, {len(called)} of them different; others: {fares}; {last}")
+
+
 async def told(client: Client, kind: str) -> Counter[str]:
     """How often each task has this event."""
     found: Counter[str] = Counter()
@@ -149,7 +161,7 @@ async def test_fifty_attempts_are_attached_again_when_their_dispatcher_is_killed
     async with penstock.open(tmp_path / "penstock.toml", dispatch=False) as client:
         await client.submit_many(meetings(phone))
         with dispatching(tmp_path, own_driver=database == "sqlite") as first:
-            await phone.callers(ATTEMPTS, MUSTER_S)
+            await mustered(client, phone)
             first.send_signal(signal.SIGKILL)
             first.wait()
         for n in range(5):
