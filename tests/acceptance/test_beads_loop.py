@@ -20,6 +20,10 @@ from typing import Any
 
 import pytest
 
+import penstock
+from penstock.model import State
+from penstock.store.base import TaskFilter
+
 PATIENCE_S = 60.0
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 
@@ -93,6 +97,16 @@ class Folder:
         pipe = await self.pipe(id)
         os.write(pipe, text.encode())
         os.close(pipe)
+
+    async def recorded(self) -> None:
+        """Until it is on the disk that one runs: an attempt begins, and is told, before that."""
+        async with (
+            penstock.open(self.path / "penstock.toml", dispatch=False) as client,
+            client.watching() as change,
+            asyncio.timeout(PATIENCE_S),
+        ):
+            while not await client.tasks(TaskFilter(states=(State.RUNNING,))):
+                await change()
 
 
 @pytest.fixture
@@ -171,7 +185,7 @@ async def test_c3_after_kill_9_claims_are_resumed(folder: Folder) -> None:
     folder.add("bd-1", "bd-2")
     process = await folder.loop()
     pipe = await folder.pipe("bd-1")
-    await line_with(process, "started")
+    await folder.recorded()
     process.kill()
     await process.wait()
     os.close(pipe)

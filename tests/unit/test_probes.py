@@ -44,6 +44,7 @@ class Bench:
         self.told: asyncio.Queue[GateRead] = asyncio.Queue()
         self.threads: set[int] = set()
         self._probes: list[Probes] = []
+        self._others = set(probe_threads())
 
     async def open(self, *gates: Gate, search_path: tuple[str, ...] = ()) -> Probes:
         opened = Probes(gates, self._on_reading, clock=self.clock, search_path=search_path)
@@ -63,6 +64,9 @@ class Bench:
         while self.clock.next_waking() != until:
             await asyncio.wait_for(self.clock.slept.get(), 10)
 
+    def own_threads(self) -> list[threading.Thread]:
+        return [thread for thread in probe_threads() if thread not in self._others]
+
     async def close(self) -> None:
         for opened in self._probes:
             await opened.close()
@@ -73,12 +77,13 @@ async def bench() -> AsyncIterator[Bench]:
     made = Bench()
     yield made
     await made.close()
-    for thread in probe_threads():
+    for thread in made.own_threads():
         thread.join(10)
         assert not thread.is_alive(), "a thread was left behind"
 
 
 def probe_threads() -> list[threading.Thread]:
+    """Of this process: also those of other tests, whose functions hang for a while."""
     return [thread for thread in threading.enumerate() if thread.name.startswith("probe ")]
 
 
@@ -250,7 +255,7 @@ async def test_closing_does_not_wait_for_a_hanging_probe(
     opened = await bench.open(gate(define("stuck", hang)))
     assert await asyncio.to_thread(entered.wait, 10)
     await opened.close()
-    (thread,) = probe_threads()
+    (thread,) = bench.own_threads()
     assert thread.daemon
     release.set()  # it ends quietly, though nobody listens any more
     await asyncio.to_thread(thread.join, 10)
@@ -274,7 +279,7 @@ async def test_closing_cancels_what_only_waits(bench: Bench, define: Callable[[s
     assert await asyncio.to_thread(entered.wait, 10)
     await opened.close()
     assert ended == ["cancelled"]
-    assert not probe_threads()
+    assert not bench.own_threads()
 
 
 async def test_threads_end_with_their_probes(bench: Bench, define: Callable[[str, Any], str]) -> None:
@@ -282,9 +287,9 @@ async def test_threads_end_with_their_probes(bench: Bench, define: Callable[[str
     opened = await bench.open(*(gate(probe, f"g{number}") for number in range(5)))
     for _ in range(5):
         await bench.next()
-    assert len(probe_threads()) == 5
+    assert len(bench.own_threads()) == 5
     await opened.close()
-    assert not probe_threads()
+    assert not bench.own_threads()
     await opened.close()  # twice changes nothing
     await opened.open()
     assert (await bench.next()).value == 7
@@ -344,7 +349,7 @@ async def test_a_folder_can_be_named(bench: Bench, tmp_path: Path) -> None:
 
 async def test_gates_on_lanes_need_no_probe(bench: Bench) -> None:
     await bench.open(Gate("g", lane="fpf", max_running=3, holds_lanes=("default",)))
-    assert not probe_threads()
+    assert not bench.own_threads()
 
 
 def test_what_a_probe_needs_comes_only_with_a_gate_that_needs_it() -> None:
