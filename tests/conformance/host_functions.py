@@ -84,6 +84,8 @@ def sync(payload: dict[str, Any]) -> Any:
         return ring(payload)
     if payload["act"] == "family":
         return _family(payload)
+    if "port" in payload:  # it is told when
+        ring(payload)
     return plain(payload)
 
 

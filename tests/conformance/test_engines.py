@@ -240,7 +240,10 @@ async def test_a_dying_worker_fails_its_attempt_alone(
     async with Rig(python_host("process", "sync", 2, isolation="process"), make=make) as rig:
         rig.start("process", {"act": "meet", "port": phone.port}, "bystander")
         (bystander,) = await phone.callers(1)
-        outcome = await rig.outcome_of("process", payload)
+        # Who dies in the very moment in which he begins may do so unseen, and then nobody knows how.
+        rig.start("process", {**payload, "port": phone.port, "name": "dying"}, "dying")
+        (await phone.caller("dying")).say("now")
+        outcome = await rig.outcome("dying")
         assert outcome.verdict is Verdict.TEMPORARY
         assert word in (outcome.error or "")
         assert (await rig.outcome_of("process", {"act": "return", "value": 1})).value == 1

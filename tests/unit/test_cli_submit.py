@@ -37,6 +37,13 @@ def test_json_tells_run_and_ids(cli: Cli) -> None:
     assert said.json == {"run": "nightly", "task_ids": ["t1"]}
 
 
+def test_a_task_file_is_not_taken_for_a_kind(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text('{"kind": "summarize"}\n')
+    (told,) = cli.bad("submit", "tasks.jsonl")
+    assert "tasks.jsonl is a file, and KIND a sort of work; submit it with --file tasks.jsonl" in told
+    assert cli.tasks() == []
+
+
 def test_every_field_can_be_given(cli: Cli) -> None:
     cli.good("submit", "summarize", "--id", "first")
     cli.good("submit", "summarize", "--id", "second")

@@ -77,6 +77,20 @@ def test_stalls_are_told_once_whoever_dispatches(hired: worker.Worker) -> None:
     assert hired.close(fence.stamp(2)) == b""
 
 
+@pytest.mark.parametrize("call", ["no_such_module:work", "json:no_such_function"])
+def test_code_that_a_node_lacks_is_the_fault_of_the_host(call: str) -> None:
+    """As a program that is not there: one forgotten folder does not fail a whole queue for good."""
+    one = worker.Worker(written(hiring(call)), "names/", 1)
+    errand = Errand(task="t", attempt=1, kind="k", payload=msgspec.Raw(b"null"), lane="default")
+    told = one.run(fence.stamp(1) + written(errand))
+    assert told is not None
+    outcome = read(told, Over).outcome
+    assert outcome.verdict is Verdict.HOST
+    assert (outcome.error or "").startswith("no ")
+    assert (outcome.error or "").endswith("; on a node it comes by working_dir or py_modules of [engine]")
+    assert one.close(fence.stamp(1)) == b""
+
+
 def test_how_long_an_attempt_has_been_over_is_told(hired: worker.Worker) -> None:
     """Whoever asks later knows when it ended, whatever the clocks of the two machines say."""
     errand = Errand(task="t", attempt=1, kind="k", payload=msgspec.Raw(b"1"), lane="default")

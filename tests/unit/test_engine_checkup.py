@@ -98,6 +98,19 @@ def test_the_cluster_is_asked_and_this_machine_needs_nothing_of_the_nodes(
     assert (joining.names, joining.runtime_env) == ("", {}), "it takes nothing along and deposes nobody"
 
 
+def test_a_variable_that_is_not_set_here_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it is missed after a takeover only, by attempts that begin then."""
+    more = 'pass_env = ["PENSTOCK_TEST_SET", "PENSTOCK_TEST_UNSET"]\n'
+    monkeypatch.setenv("PENSTOCK_TEST_SET", "a secret")
+    monkeypatch.delenv("PENSTOCK_TEST_UNSET", raising=False)
+    state, detail = examined(tmp_path, monkeypatch, Driver(FAST), more)["engine ray"]
+    assert state == "warning"
+    assert detail.endswith(
+        "; pass_env: PENSTOCK_TEST_UNSET is not set here; set it where Penstock is started"
+    )
+    assert "a secret" not in detail
+
+
 def test_a_host_that_no_node_can_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = examined(tmp_path, monkeypatch, Driver(SLOW))
     wants = "waits for a Ray node with GPU = 1; the only one has not: start one, or change hosts.gpu.ray"

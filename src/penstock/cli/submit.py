@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from penstock.model import Result, Task
 
 app = typer.Typer()
+
+_TASK_FILES = (".json", ".jsonl", ".ndjson", ".toml", ".yaml", ".yml")
 
 Command: TypeAlias = "Callable[[str], str]"  # a command line to type next, with the same config
 
@@ -132,6 +135,8 @@ def submit(
         raise UsageError(f"submit: {'--redo' if redo else '--dry-run'} goes with --file; name a task file")
     if kind is None:
         raise UsageError("submit: name a KIND, or a file with --file; see `penstock submit --help`")
+    if payload is None and Path(kind).suffix in _TASK_FILES and Path(kind).is_file():
+        raise UsageError(f"submit: {kind} is a file, and KIND a sort of work; submit it with --file {kind}")
     entry |= {"kind": kind, "payload": _payload(payload, text), "run": run}
     return finish(_submit_one(config, entry, context.obj.command, wait=wait, as_json=as_json))
 

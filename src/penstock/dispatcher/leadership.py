@@ -122,7 +122,7 @@ class Leadership:
             except AlreadyOwned:
                 pass
             except DispatcherError as error:
-                log.warning("%s; what ran here is ended", _first(error))
+                log.warning("%s; what ran on this machine is ended", _first(error))
             except StoreError as error:
                 if self._running is not None and self._running.epoch is not None:
                     raise

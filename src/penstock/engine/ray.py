@@ -96,6 +96,8 @@ class RayEngine(LocalEngine):
         cluster, settings = self._cluster, self._cluster.settings
         secret = self._secret = await cluster.secret()  # which may fail: nothing is open yet
         await super().open(term)
+        if unset := [name for name in settings.pass_env if name not in cluster.variables]:
+            _log.warning("engine.pass_env: %s is not set here; workers are started without", ", ".join(unset))
         self._names = names_of(secret)
         joining = Joining(
             address=settings.address,

@@ -61,7 +61,11 @@ async def look(config: Config, time_limit_s: float, spawn: Spawn = spawned) -> S
     given = {**settings.env, **secret_variables(settings, os.environ)}
     engine = next((given[name] for name in (SOCKET_VARIABLE, DOCKER_VARIABLE) if given.get(name)), "")
     near = _is_near(config)
-    return Seen((WELL, reached), {one.host.name: _served(one, nodes, engine, near) for one in there})
+    state = WELL
+    if unset := [name for name in settings.pass_env if name not in os.environ]:
+        state = WARNING
+        reached += f"; pass_env: {', '.join(unset)} is not set here; set it where Penstock is started"
+    return Seen((state, reached), {one.host.name: _served(one, nodes, engine, near) for one in there})
 
 
 def _served(remote: RemoteHost, nodes: list[Node], engine: str, near: bool) -> tuple[str, str]:

@@ -35,6 +35,7 @@ from penstock.engine.local import LocalEngine
 from penstock.engine.outcomes import failure, stopped, timed_out
 from penstock.engine.threads import UNKILLABLE, Threads
 from penstock.engine.trees import prefix
+from penstock.errors import HostError, PermanentError
 from penstock.hosts.base import Adapter, Call, Job, OwnCoroutine
 from penstock.hosts.own_door import Access
 from penstock.hosts.workspace import log_path
@@ -142,7 +143,14 @@ class Shop:
         assert isinstance(work, Call)
         known = self._functions.get(work.target)
         if known is None:
-            known = self._functions[work.target] = _known(work)
+            try:
+                known = self._functions[work.target] = _known(work)
+            except (
+                PermanentError
+            ) as error:  # the node lacks it: the next task of the queue would do no better
+                raise HostError(
+                    f"{error}; on a node it comes by working_dir or py_modules of [engine]"
+                ) from None
         function, is_sync = known
         return partial(invoke, function, work.payload, work.trace) if is_sync else None
 
