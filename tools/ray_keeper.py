@@ -24,8 +24,8 @@ SYSTEM = {
     "prestart_worker_first_driver": False,
     "enable_worker_prestart": False,
     "health_check_initial_delay_ms": 0,
-    "health_check_period_ms": 500,
-    "health_check_timeout_ms": 2000,
+    "health_check_period_ms": 500,  # a node that was killed is missed soon
+    "health_check_timeout_ms": 15_000,  # one that is only slow, beside many tests on few cores, is not
     "health_check_failure_threshold": 3,
 }
 NODE = {"num_cpus": 4, "object_store_memory": 80_000_000, "include_dashboard": False}
