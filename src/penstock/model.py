@@ -335,6 +335,20 @@ class TaskRecord:
         """Whether its attempt was decided and has not begun: it has its slots, and waits for what is to run it."""
         return self.state is State.RUNNING and self.started_at is None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it was never tried, and waits for nothing but its turn."""
+        task = self.task
+        return (
+            self.state is State.QUEUED
+            and not self.attempts
+            and not task.after
+            and task.not_before is None
+            and task.deadline is None
+            and self.retry_at is None
+            and task.on_crash is not OnCrash.CANCEL
+        )
+
     def as_record(self) -> dict[str, Any]:
         """As a result's, without its waits, which would have to be worked out."""
         return {

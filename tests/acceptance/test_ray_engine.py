@@ -191,7 +191,7 @@ async def test_attempts_are_left_and_adopted(phone: Phone) -> None:
     await callers["a"].hung_up()
     async with Rig(*hosts, make=on_ray(), tag=first.tag) as second:
         wanted = [job for job in left if job.task != "unwanted"]
-        never = replace(left[0], task="never begun")
+        never = left[0]._replace(task="never begun")
         adopted = await second.engine.adopt([*wanted, never])
         second.started = list(wanted)
         assert adopted >= {(job.task, 1) for job in wanted}
@@ -253,7 +253,7 @@ async def test_a_worker_that_never_began_keeps_nobody_waiting() -> None:
     await until(lambda: len(workers(dead)) == 1)
     await killed(dead)
     async with Rig(host, make=ONE_EACH, tag=dead.tag, term=2) as leader:
-        assert await leader.engine.adopt([replace(dead.started[0], task="lost")]) == set()
+        assert await leader.engine.adopt([dead.started[0]._replace(task="lost")]) == set()
         assert await leader.engine.sweep() == 0
         assert workers(leader) == []
 
@@ -484,7 +484,7 @@ async def test_a_report_finds_the_models_of_its_dispatcher_from_every_machine_an
     leader, door = rig(second := Hall(None), tag=dead.tag, term=2)
     async with leader:
         leader.started = dead.started[-1:]
-        never = replace(dead.started[-1], task="never begun")
+        never = dead.started[-1]._replace(task="never begun")
         assert await leader.engine.adopt([*leader.started, never]) == {("adopted", 1)}
         assert second.keys == first.keys
         caller.say("go on")

@@ -428,7 +428,7 @@ async def test_what_is_to_end_while_the_cluster_is_away_ends(monkeypatch: pytest
     async with opened(driver) as rig:
         await rig.engine.adopt([])
         rig.start("cancelled", "goes on")
-        rig.engine.start([replace(job("slow"), timeout_s=0.5)])
+        rig.engine.start([job("slow")._replace(timeout_s=0.5)])
         await driver.until(lambda: len(driver.runs) == 3)
         having = {task: name for (task, _), (name, _) in driver.runs.items()}
         driver.is_away = True

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 from penstock.model import DEFAULT_PRIORITY, Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """One attempt, ready to run."""
 
     task: str
@@ -32,9 +31,8 @@ class Job:
     output: str | None = None  # where the engine saves the value of an attempt that is done
     queued_at: float = 0.0
     started_at: float = 0.0  # when its start was decided
-    tap: Callable[[str], None] | None = field(
-        default=None, repr=False, compare=False
-    )  # hears the answer's text as it comes, where it is streamed; called on the dispatcher's loop
+    # Hears the answer's text as it comes, where it is streamed; called on the dispatcher's loop.
+    tap: Callable[[str], None] | None = None
 
 
 class Spent(NamedTuple):
@@ -57,8 +55,7 @@ class OwnCoroutine:
     late_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A user's callable `pkg.mod:fn`, given the payload.
 
     Async ones run on the host's own loop, sync ones in threads, and with `isolated` both in processes

@@ -165,8 +165,7 @@ class FilePromptAdapter:
 
         async def run() -> Outcome:
             messages = await asyncio.to_thread(order.messages, self._files)
-            call = replace(
-                job,
+            call = job._replace(
                 kind="chat",
                 payload={**order.settings, "messages": messages},
                 model=job.model or order.model,

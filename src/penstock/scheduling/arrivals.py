@@ -77,13 +77,10 @@ class Arrivals:
                 continue
             queued_at = task.queued_at
             entry.key = (queued_at if 0 < queued_at <= now else now) + task.priority * aging_s
-            if shape.opened or 0 < queued_at < now:
+            if shape.opened or (0 < queued_at < now and len(shape.tiers) > 1):
                 self._queueing.queue(entry, now)
-                continue
-            work_class = shape.variants[0]
-            work_class.push(entry)
-            if work_class.head is entry or work_class.recorded == "order":
-                self._agenda.wake(work_class)
+            else:
+                self._queue_at_home(entry)
         for entry, task in late:
             self._admit(entry, task, event.ended, now, task.not_before)
 
@@ -91,9 +88,10 @@ class Arrivals:
         began = self._seq  # the order of arrival is told by numbers, whatever comes in which heap
         made: list[tuple[Entry, TaskRecord]] = []
         for record in event.records:
-            task = record.task
-            if task.id not in self._roster.tasks:
-                self._seq = max(self._seq, began + record.number - 1)
+            if record.task.id not in self._roster.tasks:
+                seq = began + record.number - 1
+                if seq > self._seq:
+                    self._seq = seq
                 entry = self._entry(record, now)
                 entry.tries = record.tries
                 entry.faults = record.host_faults
@@ -104,11 +102,24 @@ class Arrivals:
             if first and entry.seq > first:
                 self._queue_all(queued, now)
                 first = 0
-            self._let_in(entry, record, event, now)
+            if record.is_plain and len(entry.shape.tiers) == 1:
+                task = record.task
+                queued_at = task.queued_at
+                entry.key = (queued_at if 0 < queued_at <= now else now) + task.priority * self._aging_s
+                self._queue_at_home(entry)
+            else:
+                self._let_in(entry, record, event, now)
         if first:
             self._queue_all(queued, now)
         last = [entry.seq for entry, _ in made[-1:]] + [entries[-1].seq for entries in queued]
         self._seq = max(began, *last) if last else began
+
+    def _queue_at_home(self, entry: Entry) -> None:
+        """As `Queueing.queue`, of one that was never tried and whose wait opens no fallback hosts to it."""
+        work_class = entry.shape.variants[0]
+        work_class.push(entry)
+        if work_class.head is entry or work_class.recorded == "order":
+            self._agenda.wake(work_class)
 
     def _let_in(self, entry: Entry, record: TaskRecord, event: Restored, now: float) -> None:
         host = self._world.hosts.get(record.host or "") if record.state is State.RUNNING else None
