@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import httpx
@@ -144,14 +145,16 @@ async def test_who_is_cut_off_while_it_opens_the_store_goes_on(
     """A dispatcher that is started while the database restarts does not leave."""
     fetch, cut = postgres_link.Link.fetch, threading.Event()
 
-    def once(link: postgres_link.Link, statement: str, given: Sequence[object] = ()) -> list[object]:
+    def once(
+        link: postgres_link.Link, statement: str, given: Sequence[object] = (), **more: Any
+    ) -> list[object]:
         if not cut.is_set():
             cut.set()
             if how == "lost":
                 link._connection.terminate()
             else:
                 fetch(link, "SELECT pg_terminate_backend(pg_backend_pid())")
-        return fetch(link, statement, given)
+        return fetch(link, statement, given, **more)
 
     monkeypatch.setattr(postgres_link.Link, "fetch", once)
     async with opened(PostgresStore(url)) as store:
