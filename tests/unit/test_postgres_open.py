@@ -127,7 +127,7 @@ async def test_a_first_step_that_fails_leaves_no_schema(url: str, monkeypatch: p
 
 
 async def test_a_step_takes_as_long_as_it_takes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What would be a server that hangs in other statements may be a large table here; and somebody waits for it."""
+    """What would be a server that hangs elsewhere may be a large table here, and somebody waits for it."""
     async with opened(PostgresStore(url)):
         pass
     monkeypatch.setattr(postgres_database, "_HANGS_S", 1.0)
