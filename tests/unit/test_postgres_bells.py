@@ -133,7 +133,8 @@ async def test_on_a_standby_where_nobody_can_listen_one_looks(monkeypatch: pytes
     primary = postgres_rig.server()
     schema = f"schema={postgres_rig.fresh_schema()}"
     async with opened(PostgresStore(primary.url(more=schema))) as other:
-        with PostgresServer(standby_of=primary) as standby:
+        soon = {"wal_retrieve_retry_interval": "100ms"}  # where it does not reach the primary at first
+        with PostgresServer(standby_of=primary, settings=soon) as standby:
             async with opened(PostgresStore(standby.url(more=schema))) as store:
                 listener = bells_of(store)._listener
                 assert listener is not None
