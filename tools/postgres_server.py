@@ -2,7 +2,7 @@
 
 It lives in a folder of its own, listens on a socket in that folder and on a port of loopback, and
 goes with the process that made it, however that ends; the folder goes too. Root may start one: it then runs as
-another user, since PostgreSQL refuses root.
+another user, since PostgreSQL refuses root. PENSTOCK_POSTGRES_BIN names the folder of other binaries.
 
     python -m tools.postgres_server     prints where one is, as `store` of a config, and keeps it until Ctrl-C
 """
@@ -53,6 +53,8 @@ _FLEETING = {
 
 def binaries() -> Path:
     """The folder of `postgres`, `initdb`, `psql`, …"""
+    if given := os.environ.get("PENSTOCK_POSTGRES_BIN"):
+        return Path(given)
     found = importlib.util.find_spec("pgserver")  # not imported: that makes folders and takes locks
     if found is None or found.origin is None:
         raise RuntimeError("the pgserver wheel is not installed; run tools/install.sh")

@@ -19,6 +19,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import asyncpg
 import httpx
@@ -144,14 +146,16 @@ async def test_who_is_cut_off_while_it_opens_the_store_goes_on(
     """A dispatcher that is started while the database restarts does not leave."""
     fetch, cut = postgres_link.Link.fetch, threading.Event()
 
-    def once(link: postgres_link.Link, statement: str, given: Sequence[object] = ()) -> list[object]:
+    def once(
+        link: postgres_link.Link, statement: str, given: Sequence[object] = (), **more: Any
+    ) -> list[object]:
         if not cut.is_set():
             cut.set()
             if how == "lost":
                 link._connection.terminate()
             else:
                 fetch(link, "SELECT pg_terminate_backend(pg_backend_pid())")
-        return fetch(link, statement, given)
+        return fetch(link, statement, given, **more)
 
     monkeypatch.setattr(postgres_link.Link, "fetch", once)
     async with opened(PostgresStore(url)) as store:
@@ -560,25 +564,22 @@ async def test_a_server_without_a_connection_left_says_so(
         await PostgresStore(server.url(user="few")).open()
 
 
-async def test_a_full_disk_loses_nothing_and_recording_goes_on(tmp_path: Path) -> None:
+async def test_a_full_disk_loses_nothing_and_recording_goes_on() -> None:
     """The tables lie on a disk of a few megabytes, in a mount namespace of its own."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    for folder in (tmp_path, *tmp_path.parents):  # the server runs as another user where we are root
-        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o011)
-    script = 'mount -t tmpfs -o size=6m tmpfs "$1" && exec "$2" "$3" "$1"'
-    program = Path(__file__).with_name("postgres_full_disk.py")
     if os.geteuid() != 0:
         pytest.skip("a server on a disk of its own needs root")
-    process = await asyncio.create_subprocess_exec(
-        *("unshare", "--mount", "sh", "-c", script, "sh", str(disk), sys.executable, str(program)),
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(4 * PATIENCE_S):
-        out, err = await process.communicate()
+    with TemporaryDirectory(prefix="penstock-disk-") as disk:
+        os.chmod(disk, 0o755)  # the server runs as another user
+        script = 'mount -t tmpfs -o size=6m tmpfs "$1" && exec "$2" "$3" "$1"'
+        program = Path(__file__).with_name("postgres_full_disk.py")
+        process = await asyncio.create_subprocess_exec(
+            *("unshare", "--mount", "sh", "-c", script, "sh", disk, sys.executable, str(program)),
+            cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(4 * PATIENCE_S):
+            out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     told = json.loads(out)
     assert len(told["acknowledged"]) > 100

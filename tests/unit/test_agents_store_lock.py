@@ -99,7 +99,8 @@ async def test_b3_the_clock_of_another_machine_makes_nobody_look_stuck(store: St
         owner = replace(owner, step_at=owner.step_at - 3600.0)
         assert await store.lease(NAME, "x", 3600.0, note_of(owner).decode())
         waiting = StartWaiting(agent, margin_s=0.0)
-        with pytest.raises(AgentBusy, match="for 3600 s at") if is_stuck else nullcontext():
+        # Its seconds are those of the real clock, and this machine may be busy.
+        with pytest.raises(AgentBusy, match=r"for 36\d\d s at") if is_stuck else nullcontext():
             for _ in range(3):
                 await waiting.a_while(lock)
         assert await store.end_lease(NAME, "x")
@@ -107,8 +108,8 @@ async def test_b3_the_clock_of_another_machine_makes_nobody_look_stuck(store: St
         assert await store.lease(NAME, "x", 3600.0, note_of(owner).decode())
         await waiting.a_while(lock)
         waiting._step_began -= 31.0
-        how_long = "31 s" if is_stuck else "at least 31 s"
-        with pytest.raises(AgentBusy, match=f"for {how_long} at the step: waiting for its answer"):
+        how_long = "" if is_stuck else "at least "
+        with pytest.raises(AgentBusy, match=rf"for {how_long}3\d s at the step: waiting for its answer"):
             await waiting.a_while(lock)
         assert await store.end_lease(NAME, "x")
 

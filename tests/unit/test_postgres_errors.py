@@ -13,6 +13,7 @@ from penstock.config.postgres_place import postgres_place
 from penstock.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreRefused
 from penstock.store.postgres_errors import is_defect, translated
 
+NO_FILE = 'could not open file "base/5/16412": Permission denied'
 PLACE = postgres_place("postgresql://Anna:secret@db.example/lab?schema=queue")
 
 
@@ -51,6 +52,7 @@ def said(code: str, words: str = "words") -> Exception:
         (said("57P01"), StoreError),
         (said("57P03"), StoreError),
         (said("58030"), StoreError),
+        (said("42501", NO_FILE), StoreError),
         (said("53100"), StoreFull),
         (said("55P03"), StoreLocked),
         (said("XX001"), StoreCorrupt),
@@ -62,6 +64,11 @@ def test_what_it_says_is_of_one_kind(error: Exception, kind: type[StoreError]) -
     assert not is_defect(error)
     assert "; " in str(told)
     assert "secret" not in str(told)
+
+
+def test_a_right_that_the_server_itself_lacks_is_no_users_to_grant() -> None:
+    told = str(translated(PLACE, said("42501", NO_FILE)))
+    assert f"the server cannot use its files ({NO_FILE}); look at the server's disk and log" in told
 
 
 @pytest.mark.parametrize("code", ["22003", "23505", "42601", "42P01", "0A000"])

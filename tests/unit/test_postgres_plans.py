@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from penstock.model import Task
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres_session import PostgresSession
@@ -30,7 +32,7 @@ async def test_what_may_be_forgotten_is_found_by_one_look_at_what_waits() -> Non
         await store.submit([Task("first", id="first")])
         await store.submit([Task("waits", after=("first",)) for _ in range(_MANY)])
         told = await store._write(lambda session: plan(session, "tasks_to_prune", "0, 1, 5000"), alone=True)
-    assert "NOT (hashed SubPlan" in told
+    assert re.search(r"NOT \(.*\bhashed SubPlan", told)  # servers from 17 on say by which column
 
 
 async def test_imports_without_tasks_are_found_by_the_index_of_runs() -> None:

@@ -2,7 +2,8 @@
 
 A notice goes out with the transaction it tells of. Each open store has one connection that listens, on a thread
 of its own. When that was lost everybody is woken once it is back, for what was missed. Now and then somebody looks
-for news that nobody told; behind a pool, where nobody can listen, that is all there is, and done often.
+for news that nobody told; behind a pool and on a standby, where nobody can listen, that is all there is, and done
+often.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any, TypeAlias
+
+import asyncpg
 
 from penstock.config.postgres_place import PostgresPlace
 from penstock.store.bell import HungBell, LocalBells, Ring
@@ -30,7 +33,7 @@ _WORDS = {
 }
 _ALL = " dispatcher clients"  # as if another store had told it
 _BACKSTOP_S = 5.0
-_POLL_S = 0.5  # behind a pool
+_POLL_S = 0.5  # where nobody can listen
 _ANSWER_S = 3.0
 _FIRST_RETRY_S = 0.1
 _LAST_RETRY_S = 2.0
@@ -183,9 +186,7 @@ class _Listener:
     async def _attend(self, connection: Any) -> None:
         """Until the connection is lost, or all is over."""
         connection.add_termination_listener(lambda _: self._put(None))
-        interval_s = _POLL_S if self._place.pooled else _BACKSTOP_S
-        if not self._place.pooled:
-            await connection.add_listener(self._channel, lambda _c, _pid, _channel, told: self._told(told))
+        interval_s = _BACKSTOP_S if await self._hears(connection) else _POLL_S
         if self.ready.is_set():
             self._heard(_ALL, None)  # what was told in between
         self.ready.set()
@@ -202,6 +203,15 @@ class _Listener:
                     await connection.fetch(query("notify").text, *asked)
         if not connection.is_closed():
             await connection.close(timeout=_ANSWER_S)
+
+    async def _hears(self, connection: Any) -> bool:
+        if self._place.pooled:
+            return False
+        try:
+            await connection.add_listener(self._channel, lambda _c, _pid, _channel, told: self._told(told))
+        except asyncpg.ReadOnlySQLTransactionError:  # nobody can on a standby
+            return False
+        return True
 
     def _told(self, told: str) -> None:
         if "dispatcher" in told and self._ahead.is_wanted and not told.startswith(self._tag):
@@ -223,7 +233,7 @@ class _Listener:
             if self._place.pooled:
                 await connection.execute(f"SET LOCAL search_path TO {self._place.schema}, pg_catalog")
             seen = tuple(await connection.fetchrow(query("news").text))
-        if self._seen is not None and seen != self._seen:
+        if seen != self._seen:  # the first time nobody knows since when it is so
             self._heard(_ALL, None)
         self._seen = seen
 

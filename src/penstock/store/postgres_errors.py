@@ -63,6 +63,8 @@ _CORRUPT = "XX001", "XX002"
 # The statement or its values are at fault.
 _DEFECTS = ("22", "23", "26", "42", "0A", "21", "54")
 _RIGHTS = "42501"
+_NO_RIGHT_TO_A_FILE = ": Permission denied"
+_FILES = "58"
 # There is no right to the socket, or the driver cannot do what the URL asks for.
 _REFUSALS = (PermissionError, asyncpg.ClientConfigurationError)
 # A proxy whose server is away ends what it has begun; everything else of TLS stays as it is.
@@ -89,6 +91,10 @@ def translated(place: PostgresPlace, error: Exception) -> StoreError:
             return StoreLocked(f"{name}: another process kept it locked too long; end that or try again")
         if code in _CORRUPT:
             return StoreCorrupt(f"{name}: its files are damaged ({detail}); restore a copy")
+        if code == _RIGHTS and detail.endswith(
+            _NO_RIGHT_TO_A_FILE
+        ):  # the server's own, which no GRANT gives it
+            code = _FILES
         for beginning, said in _REFUSED.items():
             if code.startswith(beginning):
                 grant = _grant(place, detail)

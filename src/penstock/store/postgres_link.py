@@ -67,8 +67,11 @@ class Link:
         self._connection, self._host = self._wait(opening)
         return True
 
-    def fetch(self, statement: str, given: Sequence[Any] = ()) -> list[Any]:
-        rows: list[Any] = self._wait(self._up.fetch(statement, *given))
+    def fetch(
+        self, statement: str, given: Sequence[Any] = (), *, timeout_s: float | None = None
+    ) -> list[Any]:
+        """`timeout_s` is for one that may take longer than others."""
+        rows: list[Any] = self._wait(self._up.fetch(statement, *given, timeout=timeout_s))
         return rows
 
     def change(self, statement: str, given: Sequence[Any] = ()) -> int:
@@ -76,9 +79,9 @@ class Link:
         told: str = self._wait(self._up.execute(statement, *given))
         return int(told.rpartition(" ")[2])
 
-    def script(self, statements: str) -> None:
+    def script(self, statements: str, *, timeout_s: float | None = None) -> None:
         """Statements without parameters, all in one journey."""
-        self._wait(self._up.execute(statements))
+        self._wait(self._up.execute(statements, timeout=timeout_s))
 
     def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         copying = self._up.copy_records_to_table(

@@ -20,6 +20,8 @@ _GOING = "57P"  # it ends, or has not begun
 _STARTING = "57P03"
 _STARTING_S = 60.0
 _BETWEEN_TRIES_S = 0.2
+# A step takes as long as it takes, and so do those who wait for it. A server that hangs is noticed otherwise.
+_STEP_S = 7 * 86_400.0
 
 
 def prepare(link: Link, migrations: Sequence[str], *, patience_s: float, makes: bool) -> None:
@@ -92,25 +94,38 @@ def _version(link: Link, migrations: Sequence[str]) -> int:
 def _migrate(link: Link, migrations: Sequence[str], has_schema: bool) -> None:
     """All missing steps in one transaction; whoever else opens meanwhile waits, and finds nothing left to do."""
     place = link.place
-    link.script("BEGIN; SET LOCAL lock_timeout = 0")  # a migration takes as long as it takes
+    link.script("BEGIN; SET LOCAL lock_timeout = 0")
     try:
-        link.fetch(query("lock_schema").text, (place.schema,))
+        link.fetch(query("lock_schema").text, (place.schema,), timeout_s=_STEP_S)
         if not has_schema:
             link.script(f"CREATE SCHEMA IF NOT EXISTS {place.schema}")
         link.script(f"SET LOCAL search_path TO {place.schema}, pg_catalog, pg_temp")
         link.script(query("make_migrations").text)
         version = _version(link, migrations)
         for number, name in enumerate(migrations[version:], version + 1):
-            link.script(sql_file(name))
+            _step(link, number, name)
             link.change(query("add_version").text, (number,))
         link.script("COMMIT")
-    except asyncpg.DuplicateTableError as error:
-        link.script("ROLLBACK")
-        raise StoreCorrupt(
-            f"{place.name}: schema {place.schema} has tables of another program ({error}); choose another"
-            " with ?schema=NAME"
-        ) from None
     except BaseException:
         if link.is_up:
             link.script("ROLLBACK")
+        raise
+
+
+def _step(link: Link, number: int, name: str) -> None:
+    place = link.place
+    try:
+        link.script(sql_file(name), timeout_s=_STEP_S)
+    except asyncpg.PostgresError as error:
+        said = error.args[0]  # without details, which have lines of their own
+        if number == 1 and isinstance(error, asyncpg.DuplicateTableError):
+            raise StoreCorrupt(
+                f"{place.name}: schema {place.schema} has tables of another program ({said}); choose another"
+                " with ?schema=NAME"
+            ) from None
+        if is_defect(error):
+            raise StoreError(
+                f"{place.name}: its tables could not be brought to version {number} ({said}), and are as they were;"
+                " go on with the Penstock that made them"
+            ) from None
         raise
