@@ -205,6 +205,28 @@ async def test_an_epoch_that_the_database_forgot_at_once_is_begun_anew(
         await store.heartbeat(epoch.number, T0 + 1)
 
 
+async def test_who_leads_instead_is_not_ended_by_one_whose_term_was_forgotten(
+    server: PostgresServer, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even where both have the same number."""
+    monkeypatch.setattr(PostgresWriting, "time", lambda self: T0)
+    url = server.url(more=f"schema={schema}")
+    async with opened(PostgresStore(url)) as forgotten, opened(PostgresStore(url)) as heir:
+        epoch, _ = await forgotten.acquire(ME, T0)
+        server.sql(FORGETS.format(schema))
+        cut(server)
+        with pytest.raises(DispatcherError, match="the database has forgotten"):
+            await forgotten.record([])
+        mine = await taken_over(heir, T0 + 1)
+        assert mine.number == epoch.number
+        await heir.tell_stopping(mine.number)
+        await forgotten.release(epoch.number, T0 + 2)
+        await heir.heartbeat(mine.number, T0 + 3)
+        owner = await heir.owned_by()
+        assert owner is not None
+        assert (owner.number, owner.stopping_since) == (mine.number, T0)
+
+
 async def test_a_number_of_a_forgotten_epoch_is_not_used_again(
     server: PostgresServer, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
