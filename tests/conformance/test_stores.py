@@ -1197,6 +1197,13 @@ async def test_an_owner_beats_with_every_record(store: Store) -> None:
     assert await types_of(store) == ["submitted", "acquired", "started", "released", "acquired"]
 
 
+async def test_an_epoch_has_a_number_beyond_those_of_a_history_that_was_lost(store: Store) -> None:
+    """Those that began before now, in the store that this one is a copy of: their seconds are smaller."""
+    before = time.time()
+    epoch, _ = await store.acquire(ME, T0)
+    assert epoch.number > before - 60, "the clock may be another machine's"
+
+
 async def test_who_looks_knows_that_the_owner_is_stopping_and_nothing_of_it_is_left(store: Store) -> None:
     epoch, _ = await store.acquire(ME, T0)
     assert epoch.stopping_since is None

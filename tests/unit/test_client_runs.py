@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import penstock.client
-from penstock.client import Client
-from penstock.errors import UnknownTask
+from penstock.client import Client, runs
+from penstock.errors import StoreError, UnknownTask
 from penstock.model import Task
 
 CONFIG = """
@@ -52,6 +52,27 @@ async def test_a_name_of_none_or_of_several_is_refused_in_one_line(config: Path)
         for name in ("", "%", "day"):
             with pytest.raises(UnknownTask, match="there is no run"):
                 await client.run_named(name)
+
+
+async def test_a_task_that_is_run_again_between_two_looks_is_not_gone(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "_LOOK_S", -1.0)
+    async with penstock.client.open(config, dispatch=False) as client:
+        run = await client.submit_many([Task("count")], run="nightly")
+
+        async def none_live(run: str) -> int:
+            return 0  # as it was before somebody had it run again
+
+        monkeypatch.setattr(client._store, "live_in_run", none_live)
+        endings = run.endings()
+        assert await endings.take() == []
+        assert endings.left == 1
+        endings.add(["never-submitted"])
+        with pytest.raises(
+            StoreError, match=r"1 of the tasks .* not there any more, never-submitted among them"
+        ):
+            await endings.take()
 
 
 async def test_a_recording_has_the_run_and_nothing_else(config: Path) -> None:

@@ -106,7 +106,9 @@ class Endings:
         if not left or await self._store.live_in_run(self._run):
             return []
         ended = [record for _, record in await self._store.ended_in_run(self._run, 0)]
-        gone = sorted(left.difference(record.task.id for record in ended))
+        missing = left.difference(record.task.id for record in ended)
+        # One that somebody had run again in between was not live in the first look and has not ended in the second.
+        gone = sorted(missing.difference(await self._store.states(missing))) if missing else []
         if gone:
             raise StoreError(
                 f"{self._store.name}: {len(gone)} of the tasks that were submitted are not there any more,"

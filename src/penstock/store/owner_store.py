@@ -61,7 +61,9 @@ class OwnerStore(StoreThreads):
             taken = taken or self._ownership.take(session)  # a transaction may be tried twice
             if not taken:
                 raise already_owned(self.name, last_epoch(session))
-            epochs = begin_epoch(session, owner, now, plant, after=before or 0)
+            # Also those count that were begun in a try before this one: its commit may be what was forgotten.
+            ours = max(writer.epoch or 0, writer.void)
+            epochs = begin_epoch(session, owner, now, plant, after=ours)
             data = event_data({"pid": owner.pid, "machine": owner.machine, "command": owner.command})
             session.bulk("add_events", EVENT_WIDTH, (now, "acquired", None, None, None, data))
             writer.epoch = epochs[0].number
@@ -74,7 +76,7 @@ class OwnerStore(StoreThreads):
                 self._ownership.free()
                 writer.epoch = before
             raise
-        writer.is_owner, writer.seen = True, None
+        writer.is_owner = True
         self._ownership.hold(epochs[0].number)
         return epochs
 
@@ -112,9 +114,12 @@ class OwnerStore(StoreThreads):
         writer = self._writing
 
         def end(session: Session) -> None:
-            session.run("end_lease", stopping_lease(epoch), str(epoch))
+            if epoch <= writer.void:
+                return  # what has this number in a database that forgot ours may be another's
             if session.run("end_epoch", now, epoch):
                 session.bulk("add_events", EVENT_WIDTH, (now, "released", None, None, None, None))
+            # After the epoch, as who begins one does: in the other order two could wait for each other.
+            session.run("end_lease", stopping_lease(epoch), str(epoch))
 
         try:
             await self._write(end, Ring.CLIENTS, alone=True)
@@ -139,7 +144,7 @@ class OwnerStore(StoreThreads):
     def _saw(self, arrivals: Sequence[Arrival]) -> None:
         if arrivals and self._writer is not None:
             last = arrivals[-1].record
-            self._writer.seen = last.number, last.task.id
+            self._writer.saw((last.number, last.task.id))
 
     async def is_long(self, tasks: int) -> bool:
         return bool(await self._read_as_owner(lambda c: c.rows("live_beyond", tasks)))

@@ -51,7 +51,9 @@ def begin_epoch(
 ) -> tuple[Epoch, Epoch | None]:
     """The new epoch and the one before, which ends now at the latest.
 
-    Its number is above `after`, which was an epoch of whoever begins it: a database may have forgotten that one.
+    Its number is above `after`, which was an epoch of whoever begins it: a database may have forgotten that one. It
+    may have forgotten others' as well, and nobody here knows theirs; so numbers are no smaller than the seconds of
+    its clock, and one that begins later has a larger one.
     """
     before = last_epoch(session)
     if before is not None and before.ended_at is None:
@@ -61,6 +63,6 @@ def begin_epoch(
     if before is not None and before.stopping_since is not None:  # it did not live to let go of it
         session.run("end_lease", stopping_lease(before.number), str(before.number))
     who = (owner.pid, printable(owner.machine), printable(owner.command), owner.answers_only)
-    row = (*who, now, now, plant_text(plant), printable(owner.url), after)
+    row = (*who, now, now, plant_text(plant), printable(owner.url), max(after, int(session.time())))
     number = session.add("add_epoch", *row)
     return Epoch(number, owner, now, now, plant=plant), before

@@ -50,6 +50,7 @@ class PostgresStore(SqlStore):
         arrivals = None if found is None else arrived(found)
         if arrivals is None:
             requests, arrivals = await super().incoming(after, limit)
-        self._saw(arrivals)
+        else:
+            self._saw(arrivals)
         self._ahead.want(arrivals[-1].record.number if arrivals else after)
         return requests, arrivals[:limit]

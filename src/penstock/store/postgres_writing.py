@@ -47,7 +47,7 @@ _APART = frozenset(
         "secret",
         "clock",
     }
-    | {"forget_sessions", "end_session", "add_request", "answer_request", "leader"}
+    | {"forget_sessions", "end_session", "add_request", "answer_request", "leader", "tasks_numbered"}
 )
 
 
@@ -164,10 +164,9 @@ class PostgresWriting(PostgresSession):
         found = self._alone_rows("mark", self._writer)
         is_whole = bool(found) and found[0][0] >= self._mark
         if not is_whole or found[0][0] != self._mark:
-            self._writer = secrets.token_hex(8)
-            self._alone("add_mark", self._writer, 0)
-            self._mark = 0
-        self._is_anew = False
+            writer = secrets.token_hex(8)
+            self._alone("add_mark", writer, 0)
+            self._writer, self._mark = writer, 0
         return is_whole
 
     def commit(self, rings: AbstractSet[Ring] = frozenset()) -> bool:
@@ -177,14 +176,14 @@ class PostgresWriting(PostgresSession):
                 self._send_kept(is_last=True)
                 self._end(lambda: self._link.script("COMMIT"))
                 self._begun = False
-            elif self._parts or self._epoch is not None or self._bells.notice(rings):
+            else:  # also where nothing is written: who is told of a commit counts on the mark
                 self._end(lambda: self._send(self._parts, is_last=True))
-            else:
-                return True
         except _Unanswered:
             self._begun = False
             self._link.drop()
             return False
+        # Not before: a look that failed, or whose transaction did, is made again.
+        self._is_anew = False
         self._settled()
         return True
 
@@ -244,7 +243,7 @@ class PostgresWriting(PostgresSession):
     def _begin_there(self, locks: bool = False) -> None:
         script = [] if self._begun else [self._begin_text()]
         if locks and not self._is_locked:
-            script.append("SELECT FROM heads FOR UPDATE")
+            script.append(query("lock_heads").text)
             self._is_locked = True
         for savepoint in self._savepoints:
             if not savepoint.name:

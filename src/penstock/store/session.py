@@ -61,7 +61,8 @@ class OwnSession(Session, Protocol):
     def begin(self) -> bool:
         """Begin a transaction; first connect anew where the connection was lost. Whether that was so.
 
-        Then the database may be another than before: `kept_all` is asked before anything else.
+        Then the database may be another than before: `kept_all` is asked before anything else. It is told again
+        until a transaction that asked was committed.
         """
 
     def kept_all(self) -> bool:

@@ -25,6 +25,7 @@ from penstock.scheduling.messages import Decision
 from penstock.store.bell import Ring
 from penstock.store.database import Database
 from penstock.store.recorder import Recorder
+from penstock.store.rows import json_text
 from penstock.store.session import OwnSession, Session
 from penstock.store.settling import settle
 from penstock.store.submits import write_submits
@@ -65,14 +66,15 @@ class Writer:
         self._ended = threading.Lock()  # guards the moment after which nothing is taken any more
         self._is_ended = False
         self._sure_of: int | None = None  # the epoch that the transaction under way has found to go on
-        self._void: int | None = (
-            None  # of this epoch and those before it the database has forgotten something
-        )
+        # Tasks that a dispatcher took in, and that no commit of ours has proved to be kept; how many of them the
+        # transaction under way proves.
+        self._seen: list[Seen] = []
+        self._proves = 0
         self.session: OwnSession | None = None
         # The last one that was begun here. It stays when it is over: what was asked for in it may still be held.
         self.epoch: int | None = None
         self.is_owner = False
-        self.seen: Seen | None = None  # the last task that the dispatcher has taken in
+        self.void = 0  # of this epoch and those before it the database has forgotten something
         self.trouble: str | None = None
         self.lost: StoreError | None = None  # why the last records could not be kept, once it ended
 
@@ -109,6 +111,10 @@ class Writer:
         for one in futures[:-1]:
             one.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody asks it
         return futures[-1]
+
+    def saw(self, seen: Seen) -> None:
+        """The dispatcher has taken in this task, and all before it."""
+        self._seen.append(seen)
 
     def stop(self) -> None:
         """No more jobs after those queued so far. `join` waits for the end."""
@@ -235,6 +241,8 @@ class Writer:
     def _answer(self, session: OwnSession, group: list[Job], results: dict[Job, Any]) -> None:
         self.trouble = None
         self._doubts = 0
+        # What was read before a commit was sent was committed before it: a database that has the one has the other.
+        del self._seen[: self._proves]
         settle([(job.future, results.get(job)) for job in group])
         session.tidy()  # nobody waits for this
 
@@ -286,6 +294,7 @@ class Writer:
         self, session: OwnSession, group: list[Job], check_all: bool
     ) -> tuple[dict[Job, Any], bool]:
         """What the jobs are answered with, and whether it is sure that they were written."""
+        self._proves = len(self._seen)
         is_anew = session.begin()
         try:
             if is_anew:
@@ -346,7 +355,7 @@ class Writer:
         """Why what was asked for in this epoch changes nothing any more; None where it goes on."""
         if epoch is None or epoch == self._sure_of:
             return None
-        if self._void is not None and epoch <= self._void:
+        if epoch <= self.void:
             return DispatcherError(f"{self._name}: {_FORGOT}; this dispatcher must begin anew")
         if epoch != self.epoch or session.row("is_epoch", epoch) is None:
             return DispatcherError(f"{self._name}: another dispatcher took over; this one must stop")
@@ -357,17 +366,18 @@ class Writer:
         """After a failover the database may be one that never heard of what the last one had confirmed.
 
         Then a dispatcher knows what nobody else does: its term is over, and it reads again what there is. What is
-        lost was confirmed last. So it is enough to look whether the last of ours is there, and the last task seen.
+        lost was confirmed last. So it is enough to look whether our last commit is there, and what was seen since.
+        All of that: who reads may have come to this database before us, and the last may be of here.
         """
         is_whole = session.kept_all()
-        if self.epoch is None or self._void == self.epoch:
+        if self.epoch is None or self.epoch <= self.void:
             return
-        if self.is_owner and is_whole and self.seen is not None:
-            number, id = self.seen
-            found = session.select("SELECT id FROM tasks WHERE number = ?", [number])
-            is_whole = bool(found) and found[0][0] == id
+        seen = self._seen[:]
+        if is_whole and seen:
+            found = session.rows("tasks_numbered", json_text([number for number, _ in seen]))
+            is_whole = set(seen) <= {(number, id) for number, id in found}
         if not is_whole:
-            self._void = self.epoch
+            self.void = self.epoch
 
 
 def _is_fenced(job: Job) -> bool:

@@ -357,6 +357,9 @@ WHERE r.id = ANY ($1::text[]) ORDER BY r.number
 -- name: states
 SELECT id, state FROM tasks WHERE id = ANY ($1::text[])
 
+-- name: tasks_numbered
+SELECT number, id FROM tasks WHERE number = ANY ($1::bigint[])
+
 -- name: foreign_states
 SELECT id, state FROM foreign_tasks WHERE id = ANY ($1::text[])
 
@@ -915,6 +918,10 @@ SELECT setval('routes_row_seq', (SELECT coalesce(max(row), 0) + 1 FROM routes), 
 -- name: head
 UPDATE heads SET tasks = tasks + $1::bigint, events = events + $2::bigint
 RETURNING tasks - $1::bigint AS tasks, events - $2::bigint AS events, epoch
+
+-- From here on nobody else adds tasks or events, or begins an epoch.
+-- name: lock_heads
+SELECT FROM heads FOR UPDATE
 
 -- name: move_mark
 UPDATE marks SET mark = mark + 1, at = now() WHERE writer = $1::text AND mark = $2::bigint RETURNING 1

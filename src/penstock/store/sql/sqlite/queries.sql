@@ -288,6 +288,9 @@ WHERE r.id IN (SELECT value FROM json_each(?)) ORDER BY r.number
 -- name: states
 SELECT id, state FROM tasks WHERE id IN (SELECT value FROM json_each(?))
 
+-- name: tasks_numbered
+SELECT number, id FROM tasks WHERE number IN (SELECT value FROM json_each(?))
+
 -- name: foreign_states
 SELECT id, state FROM foreign_tasks WHERE id IN (SELECT value FROM json_each(?))
 
