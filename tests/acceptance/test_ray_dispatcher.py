@@ -35,8 +35,13 @@ CONFIG = """
     address = "{address}"
     working_dir = "code"
     py_modules = ["lib/sharedwords"]
-    env = {{ FROM_CONFIG = "yes", DATABASE = "postgresql://me:{password}@db" }}
     pass_env = ["FROM_DISPATCHER"]
+
+    [engine.env]
+    FROM_CONFIG = "yes"
+    DATABASE = "postgresql://me@db/q?password={password}"
+    PGPASSWORD = "{password}"
+    OPTIONS = "--proxy http://me:{password}@proxy"
 
     [hosts.functions]
     type = "python"
@@ -57,7 +62,7 @@ WORK = """
     import os
     from sharedwords import GREETING
 
-    AT_IMPORT = [os.environ.get("FROM_DISPATCHER"), os.environ["DATABASE"]]
+    AT_IMPORT = [os.environ.get(name) for name in ("FROM_DISPATCHER", "DATABASE", "PGPASSWORD", "OPTIONS")]
 
     def look(payload):
         if payload == "variables":
@@ -121,7 +126,12 @@ async def test_secrets_reach_the_nodes_and_none_of_their_logs(
         asyncio.timeout(PATIENCE_S),
     ):
         looked = await client.wait(await client.submit(penstock.Task("look", "variables")))
-        assert looked.value == [TOKEN, f"postgresql://me:{PASSWORD}@db"]
+        assert looked.value == [
+            TOKEN,
+            f"postgresql://me@db/q?password={PASSWORD}",
+            PASSWORD,
+            f"--proxy http://me:{PASSWORD}@proxy",
+        ]
         process.send_signal(signal.SIGTERM)
         await process.communicate()
     said = {
