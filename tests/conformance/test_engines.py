@@ -432,10 +432,12 @@ async def test_a_stopped_thread_keeps_its_room_beyond_its_time(make: MakeEngine,
         assert (await rig.outcome()).verdict is Verdict.CANCELLED
 
 
-@pytest.mark.parametrize("make", ENGINES[:2])  # on a cluster its process is killed: test_ray_engine.py has that
+@pytest.mark.parametrize("make", ENGINES[:2])
 async def test_closing_leaves_a_stuck_thread_behind_and_says_so(
     make: MakeEngine, phone: Phone, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """On a cluster its process is killed: tests/acceptance/test_ray_engine.py has
+    test_closing_kills_a_function_that_does_not_return."""
     from penstock.engine.local import EngineLimits
 
     async with Rig(python_host("host", "sync", 1), make=make, limits=EngineLimits(grace_s=0.05)) as rig:
