@@ -1,7 +1,7 @@
 """`pip` of [engine]: what attempts need and no node has is installed for them there, by Ray.
 
-Ray copies the whole virtual environment that a node runs in, so the node of this test runs in a small one. The package
-is a wheel made here, and nothing is fetched.
+Ray copies the whole virtual environment that a node runs in, so the node of this test runs in a small one. The
+package is a wheel made here, and nothing is fetched.
 """
 
 from __future__ import annotations
