@@ -154,7 +154,7 @@ async def test_a_node_that_dies_under_load_costs_its_own_attempts_and_no_slot(tm
         Phone() as phone,
         Node(mark) as node,
         penstock.open(tmp_path / "penstock.toml", dispatch=False) as client,
-        dispatching(tmp_path),
+        dispatching(tmp_path) as process,
     ):
         kind_of = {f"t{n}": KINDS[n % len(KINDS)] for n in range(TASKS)}
         await client.submit_many([meeting(phone, *task) for task in kind_of.items()])
@@ -190,6 +190,8 @@ async def test_a_node_that_dies_under_load_costs_its_own_attempts_and_no_slot(tm
             async with answering(phone):
                 assert {(await client.wait(name)).state for name in again} == {State.DONE}
             assert (await client.snapshot()).running == {}
+            process.send_signal(signal.SIGTERM)  # its workers end with it
+            await process.communicate()
 
         told = await story(client)
         assert told.lost == dict.fromkeys(doomed, "doomed")
