@@ -27,6 +27,7 @@
     └── AttemptError                  what user code and adapters may raise
         ├── TemporaryError            try again, after a backoff
         ├── PermanentError            do not try again
+        │   └── CodeMissing           the function to call is not on this machine
         ├── HostError                 the host is to blame
         └── ThrottledError            the host asked for less
 
@@ -151,6 +152,10 @@ class TemporaryError(AttemptError):
 
 
 class PermanentError(AttemptError):
+    pass
+
+
+class CodeMissing(PermanentError):
     pass
 
 

@@ -105,6 +105,9 @@ class Outcome:
     host_fault: bool = False  # the host is to blame, though the verdict ends the task: its breaker counts
     known_fault: bool = False  # another attempt has told of the very same fault: its breaker counts it once
     unbegun: bool = False  # nothing of it has run: its task is queued again, and it costs nothing
+    unloaded: bool = (
+        False  # its code was not where it was to run: a fault of the machine, where there are several
+    )
     orphaned: bool = False  # it was lost with the dispatcher that began it: what `on_crash` says is done
 
 

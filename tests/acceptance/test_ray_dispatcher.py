@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 import penstock
-from penstock.wiring import read_config
+from penstock.testing import ModelServer
 from tests.conformance.host_phone import Phone
 from tools.ray_cluster import ray_cluster
 
@@ -35,8 +35,13 @@ CONFIG = """
     address = "{address}"
     working_dir = "code"
     py_modules = ["lib/sharedwords"]
-    env = {{ FROM_CONFIG = "yes", DATABASE = "postgresql://me:{password}@db" }}
     pass_env = ["FROM_DISPATCHER"]
+
+    [engine.env]
+    FROM_CONFIG = "yes"
+    DATABASE = "postgresql://me@db/q?password={password}"
+    PGPASSWORD = "{password}"
+    OPTIONS = "--proxy http://me:{password}@proxy"
 
     [hosts.functions]
     type = "python"
@@ -57,7 +62,7 @@ WORK = """
     import os
     from sharedwords import GREETING
 
-    AT_IMPORT = [os.environ.get("FROM_DISPATCHER"), os.environ["DATABASE"]]
+    AT_IMPORT = [os.environ.get(name) for name in ("FROM_DISPATCHER", "DATABASE", "PGPASSWORD", "OPTIONS")]
 
     def look(payload):
         if payload == "variables":
@@ -121,7 +126,12 @@ async def test_secrets_reach_the_nodes_and_none_of_their_logs(
         asyncio.timeout(PATIENCE_S),
     ):
         looked = await client.wait(await client.submit(penstock.Task("look", "variables")))
-        assert looked.value == [TOKEN, f"postgresql://me:{PASSWORD}@db"]
+        assert looked.value == [
+            TOKEN,
+            f"postgresql://me@db/q?password={PASSWORD}",
+            PASSWORD,
+            f"--proxy http://me:{PASSWORD}@proxy",
+        ]
         process.send_signal(signal.SIGTERM)
         await process.communicate()
     said = {
@@ -200,9 +210,26 @@ def drivers_of(pid: int) -> list[psutil.Process]:
 
 
 async def test_calls_of_models_stay_with_the_dispatcher(folder: Path) -> None:
-    text = (folder / "penstock.toml").read_text()
-    model = '[hosts.model]\ntype = "openai"\nurl = "http://127.0.0.1:9/v1"\nmodel = "m"\n'
-    (folder / "penstock.toml").write_text(f"{text}\n{model}")
-    config = read_config(folder / "penstock.toml")
-    assert {host.name for host in config.plant.hosts} == {"functions", "model"}
-    assert config.plant.outliving == ("functions",)
+    """While one is answered its connection is the dispatcher's own: no driver and no worker has any."""
+    async with ModelServer() as server:
+        text = (folder / "penstock.toml").read_text()
+        model = (
+            f'[hosts.model]\ntype = "openai"\nurl = "{server.url}"\nmodel = "simulated"\nserves = ["ask"]\n'
+        )
+        (folder / "penstock.toml").write_text(f"{text}\n{model}")
+        server.hold()
+        async with (
+            penstock.open(folder / "penstock.toml", dispatch=False) as client,
+            dispatching(folder) as process,
+            asyncio.timeout(PATIENCE_S),
+        ):
+            asked = await client.submit(penstock.Task("ask", {"prompt": "who calls?"}))
+            await server.wait_for(lambda counts: counts.in_flight == 1, PATIENCE_S)
+            connected = await asyncio.to_thread(psutil.net_connections, "tcp4")
+            callers = {one.pid for one in connected if one.raddr and one.raddr.port == server.port}
+            assert callers == {process.pid}
+            server.release()
+            answered = await client.wait(asked)
+            assert (answered.state, answered.host, server.stats.served) == (penstock.State.DONE, "model", 1)
+            (ended,) = [event for event in await client.events(task=asked) if event.type == "ended"]
+            assert "node" not in ended.data

@@ -34,9 +34,9 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def head(port: int) -> AsyncIterator[str]:
+async def head(port: int, python: str = sys.executable) -> AsyncIterator[str]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(ROOT / "tests" / "acceptance" / "ray_head.py"), str(port)),
+        *(python, str(ROOT / "tests" / "acceptance" / "ray_head.py"), str(port)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

@@ -209,9 +209,11 @@ async def test_an_isolated_attempt_stopped_before_it_begins_never_runs(
     make: MakeEngine, phone: Phone
 ) -> None:
     async with Rig(python_host("process", "sync", 1, isolation="process"), make=make) as rig:
-        for name in ("first", "second", "third"):
-            rig.start("process", {"act": "meet", "port": phone.port, "name": name}, name)
+        rig.start("process", {"act": "meet", "port": phone.port, "name": "first"}, "first")
+        # Only then the others: threads of kinds begin in any order, and there is one worker for all three.
         first = await phone.caller("first")
+        for name in ("second", "third"):
+            rig.start("process", {"act": "meet", "port": phone.port, "name": name}, name)
         rig.engine.stop("second", 1)
         assert (await rig.outcome("second")).verdict is Verdict.CANCELLED
         first.say("go")
@@ -430,10 +432,12 @@ async def test_a_stopped_thread_keeps_its_room_beyond_its_time(make: MakeEngine,
         assert (await rig.outcome()).verdict is Verdict.CANCELLED
 
 
-@pytest.mark.parametrize("make", ENGINES[:2])  # on a cluster its process is killed: tests/ray has that
+@pytest.mark.parametrize("make", ENGINES[:2])
 async def test_closing_leaves_a_stuck_thread_behind_and_says_so(
     make: MakeEngine, phone: Phone, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """On a cluster its process is killed: tests/acceptance/test_ray_engine.py has
+    test_closing_kills_a_function_that_does_not_return."""
     from penstock.engine.local import EngineLimits
 
     async with Rig(python_host("host", "sync", 1), make=make, limits=EngineLimits(grace_s=0.05)) as rig:

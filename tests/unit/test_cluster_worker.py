@@ -77,17 +77,29 @@ def test_stalls_are_told_once_whoever_dispatches(hired: worker.Worker) -> None:
     assert hired.close(fence.stamp(2)) == b""
 
 
-@pytest.mark.parametrize("call", ["no_such_module:work", "json:no_such_function"])
-def test_code_that_a_node_lacks_is_the_fault_of_the_host(call: str) -> None:
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("no_such_module:work", "no module 'no_such_module'"),
+        ("json:no_such_function", "no function 'no_such_function'"),
+        ("needs_another:work", "'needs_another:work' cannot be imported: it needs module 'no_such_module'"),
+    ],
+)
+def test_code_that_a_node_lacks_is_the_fault_of_the_host(
+    call: str, told: str, isolation: str, tmp_path: Path
+) -> None:
     """As a program that is not there: one forgotten folder does not fail a whole queue for good."""
-    one = worker.Worker(written(hiring(call)), "names/", 1)
+    (tmp_path / "needs_another.py").write_text("import no_such_module\n\nasync def work(payload): ...\n")
+    options = {"isolation": isolation, "path": [str(tmp_path)]}
+    one = worker.Worker(written(hiring(call, options=options)), "names/", 1)
     errand = Errand(task="t", attempt=1, kind="k", payload=msgspec.Raw(b"null"), lane="default")
-    told = one.run(fence.stamp(1) + written(errand))
-    assert told is not None
-    outcome = read(told, Over).outcome
+    over = one.run(fence.stamp(1) + written(errand))
+    assert over is not None
+    outcome = read(over, Over).outcome
     assert outcome.verdict is Verdict.HOST
-    assert (outcome.error or "").startswith("no ")
-    assert (outcome.error or "").endswith("; on a node it comes by working_dir or py_modules of [engine]")
+    assert (outcome.error or "").startswith(told)
+    assert (outcome.error or "").endswith("on a node it comes by working_dir, py_modules or pip of [engine]")
     assert one.close(fence.stamp(1)) == b""
 
 

@@ -157,11 +157,18 @@ def test_secrets_are_not_told_by_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 8: it writes what it is given into logs that everybody may read."""
     monkeypatch.setenv("HF_TOKEN", "hunter22")
     monkeypatch.delenv("UNSET", raising=False)
-    told = 'env = { TZ = "UTC", DB = "postgresql://me:hunter23@db", ODD = "http://[" }\n'
+    secret = {
+        "DB": "postgresql://db/q?password=hunter23",
+        "PGPASSWORD": "hunter24",
+        "OPTS": "-x http://a:b@c",
+    }
+    plain = {"TZ": "UTC", "ODD": "http://[", "PYTHONPATH": "/srv:/opt"}
+    env = ", ".join(f'{name} = "{value}"' for name, value in (secret | plain).items())
+    told = f"env = {{ {env} }}\n"
     text = f'{RAY}{told}pass_env = ["HF_TOKEN", "UNSET"]'
     cluster = wiring._cluster(parse(text), wiring.NO_WAYS, SimpleNamespace(secret=print))
-    assert cluster.runtime_env["env_vars"] == {"TZ": "UTC", "ODD": "http://["}
-    assert cluster.variables == {"HF_TOKEN": "hunter22", "DB": "postgresql://me:hunter23@db"}
+    assert cluster.runtime_env["env_vars"] == plain
+    assert cluster.variables == {"HF_TOKEN": "hunter22", **secret}
     assert "hunter22" not in repr(cluster)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.config.masking import MASK, is_secret_name, masked
+from penstock.config.masking import MASK, is_secret_name, masked, may_hold_secret
 
 SECRET = "hunter2-and-more"
 
@@ -47,6 +47,57 @@ def test_what_could_be_a_secret_is_masked(text: str) -> None:
     assert SECRET not in shown
     assert MASK in shown
     assert shown.count("\n") == text.count("\n")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"postgresql://me:{SECRET}@db/q",
+        f"postgresql://me:with@and/{SECRET}@db/q",
+        f"redis://:{SECRET}@cache",
+        f"postgresql://db/q?password={SECRET}",
+        f"postgresql://db/q?sslmode=require&sslpassword={SECRET}",
+        f"host=db password={SECRET}",
+        f"host=db password = '{SECRET}'",
+        f"Server=db;Pwd={SECRET}",
+        f"--proxy http://me:{SECRET}@proxy",
+        f"me:{SECRET}@proxy:3128",
+        f"https://{SECRET}@git.example/x",
+        f"curl -u me:{SECRET} x",
+        f"--password {SECRET}",
+        f"-Dkey=1 --api-key={SECRET}",
+        f"PGPASSWORD={SECRET}",
+        f"PGPASSWORD=password={SECRET}",
+        f'{{"user": "me", "password": "{SECRET}"}}',
+        f"Authorization: Basic {SECRET}",
+        "run sk-hunter2-and-more",
+    ],
+)
+def test_values_that_could_give_a_secret_away(value: str) -> None:
+    assert may_hold_secret(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "UTC",
+        "",
+        "http://[",
+        "PYTHONPATH=/srv/lib:/opt/python@3.11/lib:/token:/x",
+        "LD_LIBRARY_PATH=${LD_LIBRARY_PATH}:/opt/cuda/lib64",
+        "postgresql://penstock@db:5432/q?sslmode=require&passfile=/run/pass&sslkey=/run/tls.key",
+        "postgresql://one:5432,two:5432/q",
+        "http://proxy:3128/path",
+        "password_file=/run/secrets/db",
+        "--no-password --port 5432",
+        "git@example.org:team/repository",
+        "the token is elsewhere",
+        "data/my queue.db",
+    ],
+)
+def test_values_that_may_be_read_by_others(value: str) -> None:
+    """What must be there before Python starts would come too late by a letter of ours."""
+    assert not may_hold_secret(value)
 
 
 def test_the_rest_is_shown_as_it_is() -> None:

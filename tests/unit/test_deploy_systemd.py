@@ -52,9 +52,10 @@ def test_the_password_comes_by_a_file_that_nobody_else_reads(cli: Cli) -> None:
     assert names == ["PGPASSWORD"]
     assert "PGPASSWORD" in next(line for line in unit.splitlines() if line.startswith("# Put"))
     with_password = STORE.replace("penstock@", "penstock:geheim@")
-    (line,) = cli.bad("--set", f"store={with_password}", "systemd", "serve")
-    assert "everybody can read a unit" in line
-    assert "geheim" not in line
+    for store in (with_password, f"{STORE}?password=geheim", f"{STORE}?sslpassword=geheim"):
+        (line,) = cli.bad("--set", f"store={store}", "systemd", "serve")
+        assert "everybody can read a unit" in line
+        assert "geheim" not in line
     cli.file("penstock.toml", f'store = "{with_password}"\n[hosts.h]\ntype = "simulated"\n')
     unit = cli.good("systemd", "serve").out
     assert "geheim" not in unit

@@ -10,7 +10,6 @@ from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import parse_qs, urlsplit
 
 import typer
 
@@ -157,8 +156,9 @@ def _settings(settings: Settings, config: Config) -> Iterator[str]:
 
 
 def _has_password(store: str) -> bool:
-    parts = urlsplit(store)
-    return parts.password is not None or "password" in parse_qs(parts.query)
+    from penstock.config.masking import may_hold_secret
+
+    return may_hold_secret(store)
 
 
 def _beside(config: Config) -> Path:

@@ -1,8 +1,10 @@
-"""The text of a config fit for showing: line for line the same, with everything that could be a secret masked.
+"""What could be a secret, and the text of a config fit for showing: line for line the same, with that masked.
 
 Secrets do not belong in the file and most are refused; but a file that is refused is shown too, with its errors,
 and headers and environments may hold anything. So this reads lines, not TOML: what is not TOML yet is masked as
 well.
+
+Whether a single value may go where others read it is asked here too. In doubt it is a secret.
 """
 
 from __future__ import annotations
@@ -34,6 +36,41 @@ _FORMS = re.compile(
 _RANDOM = re.compile(
     r"(?<![A-Za-z0-9_./-])(?=[A-Za-z0-9_-]*\d)(?=[A-Za-z0-9_-]*[A-Za-z])[A-Za-z0-9_-]{32,}(?![A-Za-z0-9_./-])"
 )
+
+_SECRET_PARTS = (
+    "apikey",
+    "credential",
+    "passphrase",
+    "passw",
+    "pwd",
+    "secret",
+    "token",
+)  # of names, as PGPASSWORD
+_LOGIN = re.compile(
+    r"""://[^\s@]*:[^\s@]*@ | https?://[^\s/@]+@            # in an address; who logs in to the web may be a token
+      | (?<![^\s"'=])[^\s/:@="']+:[^\s/:@]+@                # in one without its scheme, as proxies may be given
+      | (?:^|\s)(?:-u|--(?:proxy-)?user)[\s=]+[^\s:]+:\S    # as programs are told
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_GIVEN = re.compile(
+    r"""(?P<key>[A-Za-z0-9_.-]+)(?:["']?\s*=\s*|["']\s*:\s*|:\s+)(?=["']?[^\s"'])  # name=value, "name": value
+      | (?:^|\s)--?(?P<option>[A-Za-z][A-Za-z0-9_-]*)\s+(?=[^\s-])                # --name value
+    """,
+    re.VERBOSE,
+)
+
+
+def may_hold_secret(text: str) -> bool:
+    """Whether a value gives a password or a key away, by its form or by the name before it."""
+    if _LOGIN.search(text) or _FORMS.search(text) or _RANDOM.search(text):
+        return True
+    names = (found["key"] or found["option"] for found in _GIVEN.finditer(text))
+    return any(is_secret_name(name) or _is_secret_in_part(name.lower()) for name in names)
+
+
+def _is_secret_in_part(name: str) -> bool:
+    return not name.endswith(_NAMES_ONE) and any(part in name for part in _SECRET_PARTS)
 
 
 def masked(text: str) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from penstock.engine.outcomes import failure, stopped, success
-from penstock.errors import PermanentError
+from penstock.errors import CodeMissing
 from penstock.model import Outcome
 from penstock.telemetry.ambient import within
 
@@ -40,10 +40,10 @@ def load(target: str, search_path: Sequence[str]) -> Callable[[Any], Any]:
     except ModuleNotFoundError as error:
         missing = error.name or module_name
         if f"{module_name}.".startswith(f"{missing}."):
-            raise PermanentError(
+            raise CodeMissing(
                 f"no module {missing!r} for {target!r}; install it, or add its folder to the host's `path`"
             ) from None
-        raise PermanentError(
+        raise CodeMissing(
             f"{target!r} cannot be imported: it needs module {missing!r}; install that"
         ) from error
     function: Any = module
@@ -51,9 +51,7 @@ def load(target: str, search_path: Sequence[str]) -> Callable[[Any], Any]:
         function = getattr(function, part, None)
     if not callable(function):
         place = getattr(module, "__file__", None) or module_name
-        raise PermanentError(
-            f"no function {name!r} in {place}; correct the host's `call`, or define it there"
-        )
+        raise CodeMissing(f"no function {name!r} in {place}; correct the host's `call`, or define it there")
     return function  # type: ignore[no-any-return]
 
 

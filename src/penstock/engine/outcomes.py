@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.errors import AttemptError, HostError, PermanentError, ThrottledError
+from penstock.errors import AttemptError, CodeMissing, HostError, PermanentError, ThrottledError
 from penstock.model import Outcome, Verdict
 
 ERROR_CHARS = 2000
@@ -75,6 +75,7 @@ def failure(error: BaseException) -> Outcome:
         error=_describe(said),
         retry_after_s=said.retry_after_s if isinstance(said, AttemptError) else None,
         logs=_traceback(error),
+        unloaded=isinstance(said, CodeMissing),
     )
 
 

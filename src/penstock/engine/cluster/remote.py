@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 
 from penstock.config.engine import EngineSettings
+from penstock.config.masking import may_hold_secret
 from penstock.config.own_calls import calls_lane
 from penstock.hosts.agent import Placement
 from penstock.hosts.base import Job
@@ -105,20 +105,17 @@ def runtime_env(settings: EngineSettings) -> dict[str, Any]:
         "py_modules": list(settings.py_modules),
         "pip": list(settings.pip),
         # Not by us: some are read before Python starts, as PYTHONPATH is.
-        "env_vars": {name: value for name, value in settings.env.items() if not _has_password(value)},
+        "env_vars": {name: value for name, value in settings.env.items() if not _is_secret(name, value)},
     }
     return {name: value for name, value in told.items() if value} | dict(settings.runtime_env)
 
 
 def secret_variables(settings: EngineSettings, environ: Mapping[str, str]) -> dict[str, str]:
     """What workers are given by us, so that Ray does not know it."""
-    told = {name: value for name, value in settings.env.items() if _has_password(value)}
+    told = {name: value for name, value in settings.env.items() if _is_secret(name, value)}
     return told | {name: environ[name] for name in settings.pass_env if name in environ}
 
 
-def _has_password(value: str) -> bool:
-    """Whether it is an address with one: the names of secrets are refused by the config already."""
-    try:
-        return urlsplit(value).password is not None
-    except ValueError:
-        return False
+def _is_secret(name: str, value: str) -> bool:
+    """Whether a variable could give one away. The config refuses names that are known for it, but not all are."""
+    return may_hold_secret(f"{name}={value}")

@@ -35,11 +35,10 @@ from penstock.engine.local import LocalEngine
 from penstock.engine.outcomes import failure, stopped, timed_out
 from penstock.engine.threads import UNKILLABLE, Threads
 from penstock.engine.trees import prefix
-from penstock.errors import HostError, PermanentError
 from penstock.hosts.base import Adapter, Call, Job, OwnCoroutine
 from penstock.hosts.own_door import Access
 from penstock.hosts.workspace import log_path
-from penstock.model import Host, Outcome
+from penstock.model import Host, Outcome, Verdict
 
 _JOIN_S = 5.0
 
@@ -120,7 +119,7 @@ class Shop:
             plain = self._plain(job) if self.may_call else None
             outcome = None
         except BaseException as error:  # noqa: BLE001 - the beginning of an attempt: the import is user code
-            plain, outcome = None, failure(error)
+            plain, outcome = None, _blaming(failure(error))
         with self._giving:
             reason = self._reason(job, began)
             if plain is None and outcome is None and reason is None:
@@ -143,14 +142,7 @@ class Shop:
         assert isinstance(work, Call)
         known = self._functions.get(work.target)
         if known is None:
-            try:
-                known = self._functions[work.target] = _known(work)
-            except (
-                PermanentError
-            ) as error:  # the node lacks it: the next task of the queue would do no better
-                raise HostError(
-                    f"{error}; on a node it comes by working_dir or py_modules of [engine]"
-                ) from None
+            known = self._functions[work.target] = _known(work)
         function, is_sync = known
         return partial(invoke, function, work.payload, work.trace) if is_sync else None
 
@@ -252,7 +244,15 @@ class _Inner(LocalEngine):
     def _finished(self, run: Run, outcome: Outcome | None) -> None:
         if isinstance(run.place, Threads):
             self.in_threads.add((run.job.task, run.job.attempt))
-        super()._finished(run, outcome)
+        super()._finished(run, None if outcome is None else _blaming(outcome))
+
+
+def _blaming(outcome: Outcome) -> Outcome:
+    """Code that the node lacks is its host's fault: the next task of the queue would do no better here."""
+    if not outcome.unloaded:
+        return outcome
+    remedy = f"{outcome.error}; on a node it comes by working_dir, py_modules or pip of [engine]"
+    return replace(outcome, verdict=Verdict.HOST, error=remedy, unloaded=False)
 
 
 def _placed(hired: Hiring, folder: str, door: GivenDoor) -> Host:
