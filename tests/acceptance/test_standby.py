@@ -163,8 +163,8 @@ def test_a_standby_answers_and_passes_on(tmp_path: Path, model: str, request: py
             assert (status["dispatcher"]["pid"], status["dispatcher"]["url"]) == (leader.pid, leader.root_url)
             assert [one["pid"] for one in status["standbys"]] == [standby.pid]
         told = leader.command("status")
-        assert f"dispatched by process {leader.pid} on " in told
-        assert f"standing by: process {standby.pid} on " in told
+        for one, word in ((leader, "dispatched by"), (standby, "standing by:")):
+            assert re.search(rf"(?m)^{word} process {one.pid} on .* at {one.root_url} since [\d:.]+$", told)
         assert leader.metrics()["penstock_leader"] == 1
         assert standby.metrics()["penstock_leader"] == 0
         # ---- what it does itself
@@ -198,10 +198,6 @@ def test_a_standby_answers_and_passes_on(tmp_path: Path, model: str, request: py
         ) as events:
             heard = "".join(events.iter_text())
         assert "event: done" in heard
-        assert (
-            post(standby, "/api/agents/nobody/call", {"command": "x"}, 404)["error"]["type"]
-            == "unknown_agent"
-        )
         # ---- who is who, on both boards
         browser = request.getfixturevalue("browser")  # the rest needs none
         for server, word in ((leader, "Standing by"), (standby, "This server stands by")):
