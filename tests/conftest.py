@@ -1,5 +1,6 @@
 """What holds for the whole suite: which skips are allowed, that bytecode is kept, that examples may take long, and
-that what stays for the whole run is not looked through for garbage again and again.
+that what stays for the whole run is not looked through for garbage again and again. What tests measure is told at
+the end (tests/figures.py).
 
 With PENSTOCK_REQUIRE_ALL=1 a test that would be skipped fails: CI proves everything or says so.
 """
@@ -13,6 +14,10 @@ from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.figures import pytest_terminal_summary, tell
+
+__all__ = ["pytest_terminal_summary", "tell"]
 
 # Tests start hundreds of processes, as users do: each would compile everything it imports where this is set.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

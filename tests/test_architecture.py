@@ -344,7 +344,7 @@ def test_ci_allows_no_skips(tmp_path: Path, required: str, ending: str) -> None:
             "--continue-on-collection-errors",
             ".",
         ],
-        env={**os.environ, "PENSTOCK_REQUIRE_ALL": required},
+        env={**os.environ, "PENSTOCK_REQUIRE_ALL": required, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         cwd=tmp_path,

@@ -20,6 +20,7 @@ import pytest
 from tests.acceptance.containers import ContainerEngine
 from tests.acceptance.mass_rig import AGENT, CONCURRENCY, Mass, Said
 from tests.acceptance.serve_rig import Serve, until
+from tests.figures import Tell
 
 pytestmark = pytest.mark.slow
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
@@ -41,7 +42,9 @@ def mass(container_engine: ContainerEngine, tmp_path: Path) -> Iterator[Mass]:
 
 
 @pytest.mark.parametrize(("callers", "how"), COLD)
-def test_b1_b8_b9_from_cold_one_container_answers_all_who_come(mass: Mass, callers: int, how: str) -> None:
+def test_b1_b8_b9_from_cold_one_container_answers_all_who_come(
+    mass: Mass, callers: int, how: str, tell: Tell
+) -> None:
     words = [f"cold-{n}" for n in range(callers)]
     began = time.monotonic()
     said = mass.called(words) if how == AT_ONCE else [one for word in words for one in mass.called([word])]
@@ -50,7 +53,7 @@ def test_b1_b8_b9_from_cold_one_container_answers_all_who_come(mass: Mass, calle
     assert mass.created() == 1
 
     stats = mass.stats()
-    print(f"\n{callers:4} processes {how} from cold: {wall_s:.1f} s, {_told(stats)}")
+    tell(f"{callers} processes {how} from cold: {wall_s:.1f} s, {_told(stats)}")
     assert (stats["calls"], stats["answered"], stats["success_rate"]) == (callers, callers, 1.0)
     assert (stats["pool"]["cold"], stats["start"]["count"]) == (1, 1)
 
@@ -59,7 +62,7 @@ def test_b1_b8_b9_from_cold_one_container_answers_all_who_come(mass: Mass, calle
         asyncio.run(_mixed(mass, server))
         wall_s = time.monotonic() - began
     stats, calls = mass.stats(), callers + 3 * MIXED
-    print(f"{3 * MIXED:4} mixed through serve: {wall_s:.1f} s, of all calls so far: {_told(stats)}")
+    tell(f"{3 * MIXED} mixed through serve: {wall_s:.1f} s, of all calls so far: {_told(stats)}")
     assert (stats["calls"], stats["answered"], stats["pool"]["cold"]) == (calls, calls, 1)
     assert mass.created() == 1
     assert len(mass.engine.left(mass.home)) == 1

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from playwright.sync_api import Page, expect
 
 from tests.acceptance.board_rig import Board, Watch, ready
+from tests.figures import Tell
 
 # When each task was first seen in a slot, by the browser's clock, which is this machine's.
 _SEEN = """
@@ -59,8 +60,8 @@ def test_a_slot_shows_its_task_and_is_free_when_it_is_over(board: Board, page: P
     assert free_slots(page, "birch") == free + 1
 
 
-def test_a_change_is_seen_soon_after_its_event(board: Board, page: Page) -> None:
-    """E7: from the moment that the event tells to the moment that the browser shows it; the figure is printed.
+def test_a_change_is_seen_soon_after_its_event(board: Board, page: Page, tell: Tell) -> None:
+    """E7: from the moment that the event tells to the moment that the browser shows it; the figure is told.
 
     That it does not wait for the slow clock is shown in tests/unit/test_board_live.py.
     """
@@ -72,7 +73,7 @@ def test_a_change_is_seen_soon_after_its_event(board: Board, page: Page) -> None
             expect(page.locator(f'[data-task="{task_id}"]')).to_be_visible()
             seen_at = page.evaluate("(task) => window.__seen[task]", task_id)
             late_s.append(seen_at - board.get(f"/api/tasks/{task_id}")["started_at"])
-    print(f"from event to screen: {', '.join(f'{late * 1000:.0f} ms' for late in sorted(late_s))}")
+    tell(f"from event to screen: {', '.join(f'{late * 1000:.0f} ms' for late in sorted(late_s))}")
 
 
 def test_all_that_stands_is_told_in_words(board: Board, page: Page) -> None:

@@ -13,6 +13,7 @@ import pytest
 from penstock.testing import ModelServer
 from tests.acceptance.council_rig import Asker, asking, council, hosts, models
 from tests.acceptance.serve_rig import Figures, Serve, serving, until
+from tests.figures import Tell
 
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 # The last 64 that are over are remembered for their followers: a long run begins with as many.
@@ -36,7 +37,7 @@ async def fire(asker: Asker, in_a_row: int) -> None:
 
 
 @pytest.mark.slow
-async def test_d7_rapid_fire_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_d7_rapid_fire_leaves_nothing_behind(tmp_path: Path, tell: Tell) -> None:
     """Questions in a row, then many at once, again and again: memory, tasks, threads, processes, sockets and files
     are what they were after the first of them."""
     with ModelServer.in_thread(models(*NAMES, "chair", tokens_per_s=500)) as upstream:
@@ -55,7 +56,7 @@ async def test_d7_rapid_fire_leaves_nothing_behind(tmp_path: Path) -> None:
             states = {task["state"] for task in serve.tasks("--limit", "10000")}
     assert states == {"done"}
     asked = FIRST + CROWD + ROUNDS * (MORE + CROWD)
-    print(f"{asked} questions, {ROUNDS * CROWD} of them {CROWD} at once: {first} -> {after}")
+    tell(f"{asked} questions, {ROUNDS * CROWD} of them {CROWD} at once: {first} -> {after}")
 
 
 def with_whole_pool(figures: Figures) -> Figures:

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.figures import Tell
+
 PYTHON = sys.executable
 WRITERS = 10
 SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
@@ -156,10 +158,10 @@ def test_b5_each_request_is_answered_once_though_the_watcher_is_killed(folder: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [1, 10] if SOAK else [1])
-def test_b5_five_thousand_requests_of_ten_writers(folder: Path, kills: int) -> None:
+def test_b5_five_thousand_requests_of_ten_writers(folder: Path, kills: int, tell: Tell) -> None:
     took_s = answer_all(folder, 5_000, kills)
     check_all(folder, 5_000)
-    print(f"\n5,000 requests, {kills} kills: {took_s:.1f} s, {5_000 / took_s:,.0f} a second")
+    tell(f"5,000 requests, {kills} kills: {took_s:.1f} s, {5_000 / took_s:,.0f} a second")
 
 
 def test_b5_two_watchers_do_not_share_a_folder(folder: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 
 from penstock.testing import ModelBehaviour, ModelServer
 from tests.acceptance.serve_rig import PATIENCE_S, Serve, host, raise_file_limit, serving, until
+from tests.figures import Tell
 
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 CALLS = 10_000 if SOAK else 120
@@ -46,9 +46,7 @@ def session() -> aiohttp.ClientSession:
 
 
 @pytest.mark.slow
-async def test_c6_very_many_calls_wait_and_none_is_lost(
-    tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
+async def test_c6_very_many_calls_wait_and_none_is_lost(tmp_path: Path, tell: Tell) -> None:
     """Nothing starts until all wait; then each gets its own answer, and the server is as it was."""
     calls = min(CALLS, raise_file_limit() - SOCKETS_BESIDE)
     with (
@@ -63,9 +61,7 @@ async def test_c6_very_many_calls_wait_and_none_is_lost(
             await round_of(made, serve, upstream, calls)
             took_s = time.perf_counter() - began
         after = await asyncio.to_thread(serve.settle, before, rss_bytes=MARGIN_BYTES)
-    record_property("calls", calls)
-    record_property("seconds", round(took_s, 1))
-    print(f"{calls} calls waited at once, all done in {took_s:.1f} s: {before} -> {after}")
+    tell(f"{calls} calls waited at once, all done in {took_s:.1f} s: {before} -> {after}")
 
 
 async def round_of(made: aiohttp.ClientSession, serve: Serve, upstream: ModelServer, calls: int) -> None:

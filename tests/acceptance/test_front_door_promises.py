@@ -9,7 +9,7 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from penstock.testing import Fault, ModelBehaviour, ModelServer
 from tests.acceptance.serve_rig import PATIENCE_S, Serve, host, serving, until
+from tests.figures import Tell
 from tests.unit.model_rig import DONE, LAST, Act, Call, chat, delta, event, http, stream_head, wire
 
 CLOSE = (("Connection", "close"),)
@@ -320,7 +321,7 @@ async def test_a_refusal_of_a_stream_before_its_first_byte_is_tried_again(
 
 
 async def test_c7_a_client_that_leaves_frees_the_slot(
-    client: httpx.AsyncClient, plant: Plant, record_property: Callable[[str, object], None]
+    client: httpx.AsyncClient, plant: Plant, tell: Tell
 ) -> None:
     """The host has one slot: the call that waits gets it. Goal: within 100 ms."""
 
@@ -350,9 +351,7 @@ async def test_c7_a_client_that_leaves_frees_the_slot(
             next_s = time.perf_counter() - left_at
         await streaming.aclose()
         assert waiting.result().status_code == 200
-    record_property("upstream_saw_the_disconnect_after_ms", round(gone_s * 1000, 1))
-    record_property("the_next_call_reached_the_host_after_ms", round(next_s * 1000, 1))
-    print(
+    tell(
         f"disconnect: upstream knew after {gone_s * 1000:.1f} ms, next call there after {next_s * 1000:.1f} ms"
     )
 

@@ -20,6 +20,7 @@ from playwright.sync_api import expect
 from penstock.testing import ModelBehaviour, ModelServer
 from tests.acceptance import browser_rig
 from tests.acceptance.serve_rig import PATIENCE_S, Serve, serving, until
+from tests.figures import Tell
 from tests.postgres_rig import fresh_url
 
 BODY = {"model": "simulated", "messages": [{"role": "user", "content": "hello there"}], "max_tokens": 8}
@@ -162,8 +163,8 @@ def test_a_standby_answers_and_passes_on(tmp_path: Path, model: str, request: py
             assert (status["dispatcher"]["pid"], status["dispatcher"]["url"]) == (leader.pid, leader.root_url)
             assert [one["pid"] for one in status["standbys"]] == [standby.pid]
         told = leader.command("status")
-        assert f"dispatched by process {leader.pid} on " in told
-        assert f"standing by: process {standby.pid} on " in told
+        for one, word in ((leader, "dispatched by"), (standby, "standing by:")):
+            assert re.search(rf"(?m)^{word} process {one.pid} on .* at {one.root_url} since [\d:.]+$", told)
         assert leader.metrics()["penstock_leader"] == 1
         assert standby.metrics()["penstock_leader"] == 0
         # ---- what it does itself
@@ -197,10 +198,6 @@ def test_a_standby_answers_and_passes_on(tmp_path: Path, model: str, request: py
         ) as events:
             heard = "".join(events.iter_text())
         assert "event: done" in heard
-        assert (
-            post(standby, "/api/agents/nobody/call", {"command": "x"}, 404)["error"]["type"]
-            == "unknown_agent"
-        )
         # ---- who is who, on both boards
         browser = request.getfixturevalue("browser")  # the rest needs none
         for server, word in ((leader, "Standing by"), (standby, "This server stands by")):
@@ -214,7 +211,9 @@ def test_a_standby_answers_and_passes_on(tmp_path: Path, model: str, request: py
                 )
 
 
-def test_a_standby_takes_over_from_one_that_stops_and_one_that_is_killed(tmp_path: Path, model: str) -> None:
+def test_a_standby_takes_over_from_one_that_stops_and_one_that_is_killed(
+    tmp_path: Path, model: str, tell: Tell
+) -> None:
     with nodes(tmp_path, model) as made:
         first, second = made.start(), made.start()
         (task,) = submit(second, {"kind": "quick"})
@@ -231,7 +230,7 @@ def test_a_standby_takes_over_from_one_that_stops_and_one_that_is_killed(tmp_pat
         since = time.monotonic()
         second.kill()
         killed_s = taken_over_by(third, since)
-        print(f"took over {stopped_s:.2f} s after a stop was asked for, {killed_s:.2f} s after kill -9")
+        tell(f"took over {stopped_s:.2f} s after a stop was asked for, {killed_s:.2f} s after kill -9")
         until(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE, lambda: third.log)
         in_state(third, long, "running")
         attempts = get(third, f"/api/tasks/{long}")["attempt_records"]
@@ -248,7 +247,7 @@ def test_a_standby_takes_over_from_one_that_stops_and_one_that_is_killed(tmp_pat
 
 
 def test_a_leader_that_was_stopped_in_its_tracks_changes_nothing_when_it_wakes(
-    tmp_path: Path, model: str
+    tmp_path: Path, model: str, tell: Tell
 ) -> None:
     with nodes(tmp_path, model) as made:
         first, second = made.start(), made.start()
@@ -266,7 +265,7 @@ def test_a_leader_that_was_stopped_in_its_tracks_changes_nothing_when_it_wakes(
             events = get(second, "/api/events/past?limit=1000")["events"]
         finally:
             os.kill(first.pid, signal.SIGCONT)
-        print(f"took over {taken_s:.2f} s after SIGSTOP")
+        tell(f"took over {taken_s:.2f} s after SIGSTOP")
         until(lambda: role(first) == "standby", lambda: first.log)
         until(lambda: bool(get(second, "/api/status")["standbys"]), lambda: first.log)
         assert [one["pid"] for one in get(first, "/api/status")["standbys"]] == [first.pid]

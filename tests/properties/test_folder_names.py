@@ -19,6 +19,8 @@ from penstock.intake.folder.layout import find_layout, open_folders, take_hold
 from penstock.intake.folder.requests import candidates, is_hidden, is_temporary, look_at, name_problem
 from penstock.model import Task
 
+SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
+
 
 def file_names() -> st.SearchStrategy[str]:
     """Any bytes that a file may be called, as Python tells them."""
@@ -44,7 +46,7 @@ def everything(root: Path) -> dict[str, bytes]:
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 if SOAK else 50, deadline=None)
 @given(names=st.sets(file_names(), min_size=1, max_size=4), body=st.binary(max_size=60))
 @example(names={"\x1b]0;x\x07"}, body=b'{"kind": "echo"}')
 @example(names={"é" * 127}, body=b'{"kind": "echo"}')
@@ -91,7 +93,7 @@ def test_b5_a_good_name_is_plain(name: str) -> None:
         name.encode()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300 if SOAK else 100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
 def test_b5_any_text_is_a_task_a_refusal_or_unfinished(data: bytes) -> None:
     found = Reader("q", TaskChecker()).read("x", data, 0.0)
@@ -100,7 +102,7 @@ def test_b5_any_text_is_a_task_a_refusal_or_unfinished(data: bytes) -> None:
         assert "\n" not in found.why
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200 if SOAK else 70, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.dictionaries(
         st.sampled_from(

@@ -170,7 +170,7 @@ async def perform(
 class Placed:
     """Where the agents of a config are called, while a test says so."""
 
-    keepers: Mapping[str, StubKeeper] = {}  # by agent; "" for all others
+    keepers: Mapping[str, StubKeeper] = {}  # by agent or image; "" for all others
 
 
 def make_placed(host: Host, clock: Clock) -> AgentAdapter:
@@ -179,7 +179,8 @@ def make_placed(host: Host, clock: Clock) -> AgentAdapter:
         key: value for key, value in host.options.items() if key in ("temporary_exit", "output_limit_bytes")
     }
     placement: Placement = host.options["placement"]
-    keeper = Placed.keepers.get(placement.agent.name) or Placed.keepers[""]
+    named = (placement.agent.name, placement.agent.image, "")
+    keeper = next(Placed.keepers[name] for name in named if name in Placed.keepers)
     return AgentAdapter(replace(host, options=options), placement.agent, keeper, keeper)
 
 

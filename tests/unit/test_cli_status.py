@@ -18,6 +18,7 @@ from penstock.dispatcher import probes
 from penstock.model import Gate, Host, Lane, Plant, State
 from penstock.scheduling.routes import route_key
 from penstock.store.base import HostStatus, Snapshot
+from penstock.store.standbys import Standby
 from penstock.store.status import status_record
 from tests.unit.cli_rig import CONFIG, Cli, make_cli
 
@@ -137,6 +138,25 @@ def test_a_dispatcher_that_stops_says_so(capsys: pytest.CaptureFixture[str]) -> 
     assert first.endswith(f"; stopping since {render.moment(150.0)}: it starts nothing")
     status._print_status(status_record(Plant(), replace(NOTHING, epoch=EPOCH)), snapshot)
     assert "stopping" not in capsys.readouterr().out
+
+
+def test_who_leads_and_who_stands_by_is_named_with_since_when(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line for each: what it is, where it is reached if it serves, and from when on."""
+    leader = replace(EPOCH.owner, command="penstock serve", url="http://alpha:8787")
+    standing_by = [
+        Standby("beta", 990, "penstock serve", "http://beta:8787", 105.31),
+        Standby("gamma", 991, "penstock work", "", 3600.0),
+    ]
+    snapshot = replace(NOTHING, epoch=replace(EPOCH, owner=leader))
+    status._print_status(status_record(Plant(), snapshot, standing_by), snapshot)
+    moments = [render.moment(at) for at in (EPOCH.started_at, 105.31, 3600.0)]
+    assert len(set(moments)) == 3
+    assert capsys.readouterr().out.splitlines()[:4] == [
+        f"dispatched by process 42 on here (penstock serve) at http://alpha:8787 since {moments[0]}",
+        f"standing by: process 990 on beta (penstock serve) at http://beta:8787 since {moments[1]}",
+        f"standing by: process 991 on gamma (penstock work) since {moments[2]}",
+        "0 queued, 0 running",
+    ]
 
 
 def test_a_host_with_less_slots_than_it_runs_has_none_free() -> None:

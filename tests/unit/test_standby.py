@@ -6,6 +6,7 @@ The store is a SQLite file that is said to elect: its lock lets one dispatcher i
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -25,6 +26,8 @@ from penstock.store.sqlite import SQLiteStore
 from penstock.store.standbys import standbys
 from penstock.web.passing import PASSED, is_for_leader
 from penstock.wiring import make_dispatcher, read_config
+from tests.unit.agent_rig import AGENT_ENV, StubKeeper, endpoint_at, placed
+from tests.unit.agent_server_rig import Server
 from tests.unit.model_rig import Call, chat, http, wire
 from tests.unit.web_rig import NOBODY, PATIENCE_S, Web, serving, token, usurped
 
@@ -34,6 +37,13 @@ HOST = (
 )
 BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 CLOSE = (("Connection", "close"),)
+AGENT = """
+[agents.reports]
+image = "{image}"
+[agents.reports.handlers]
+say = ["say"]
+"""
+SAY: dict[str, Any] = {"command": "say", "params": ['{"pages": 2}']}
 LONG = {"kind": "long", "host": "large"}
 
 
@@ -315,12 +325,75 @@ async def test_a_standby_that_could_not_lead_says_when_it_can_again(
         await until(lambda: "can lead again: the store answers" in caplog.messages)
 
 
-async def test_a_websocket_is_passed_on(tmp_path: Path) -> None:
-    """One that the leader refuses is refused with its status."""
-    async with two(tmp_path) as (_, standby), aiohttp.ClientSession() as session:
+@asynccontextmanager
+async def two_with_agents(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Web, Web, StubKeeper, StubKeeper]]:
+    """The leader and the standby, and who has the containers of each; behind both is the same agent server."""
+    with Server(folder, "--kill-s", "0.2", env=AGENT_ENV) as server:
+        keepers = {image: StubKeeper(endpoint_at(server)) for image in ("leader", "standby")}
+        with placed(monkeypatch, endpoint_at(server), **keepers) as nobodys:
+            async with (
+                serving(folder, AGENT.format(image="leader"), elects=True) as leader,
+                serving(folder, AGENT.format(image="standby"), elects=True) as standby,
+            ):
+                assert standby.parts.stands_by
+                yield leader, standby, keepers["leader"], keepers["standby"]
+        assert nobodys.lent == 0
+
+
+async def test_a_call_of_an_agent_is_answered_by_the_leaders_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_with_agents(tmp_path, monkeypatch) as (leader, standby, of_leader, of_standby):
+        told = await standby.http.post("/api/agents/reports/call", json=SAY)
+        assert (told.status_code, told.json()["result"]) == (200, {"pages": 2})
+        assert (of_leader.lent, of_standby.lent) == (1, 0)
+        id = told.headers["x-penstock-task"]
+        await until(lambda: leader.store.get(id))  # it is written after its answer was sent
+        assert (await leader.ended(id))["host"] == "reports"
+
+
+async def test_a_command_in_a_websocket_is_answered_by_the_leaders_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it runs, too: what it writes comes at once, and a word to it arrives."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    async with (
+        two_with_agents(tmp_path, monkeypatch) as (_, standby, of_leader, of_standby),
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{standby.url}/api/agents/reports/ws") as socket,
+    ):
+
+        async def told(type: str) -> dict[str, Any]:
+            while True:
+                message: dict[str, Any] = await socket.receive_json(timeout=PATIENCE_S)
+                if message["type"] == type:
+                    return message
+
+        await socket.send_json(SAY)
+        assert (await told("stdout"))["data"] == SAY["params"][0]
+        assert (await told("end"))["status"] == "done"
+        assert (of_leader.lent, of_standby.lent) == (1, 0)
+        await socket.send_json({"command": "hold", "params": [str(gate)]})
+        assert (await told("stdout"))["data"] == "held\n"
+        assert (of_leader.live, of_standby.live) == (1, 0)
+        await socket.send_json({"cancel": True})
+        assert (await told("end"))["error"]["code"] == "cancelled"
+
+
+async def test_what_the_leader_refuses_is_refused_with_its_status(tmp_path: Path) -> None:
+    """Though this one would not refuse it: the standby's config has the agent, and the leader's has not."""
+    async with (
+        serving(tmp_path, elects=True),
+        serving(tmp_path, AGENT.format(image="standby"), elects=True) as standby,
+        aiohttp.ClientSession() as session,
+    ):
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-            await session.ws_connect(f"{standby.url}/api/agents/nobody/ws")
+            await session.ws_connect(f"{standby.url}/api/agents/reports/ws")
         assert refused.value.status == 404
+        assert (await standby.post("/api/agents/reports/call", SAY, 404))["type"] == "unknown_agent"
 
 
 # ---- terms
