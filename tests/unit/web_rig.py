@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pydantic
 import pytest
-from fastapi._compat import v2 as fastapi_fields
 
 from penstock.config import parse
 from penstock.store.base import Epoch, Owner, Store, Token
@@ -52,21 +50,6 @@ lane = "fast"
 max_running = 1
 holds = {{ lanes = ["default"] }}
 """
-
-
-_adapters: dict[Any, tuple[Any, pydantic.TypeAdapter[Any]]] = {}
-
-
-def _remembered(type: Any, *, config: Any = None) -> pydantic.TypeAdapter[Any]:
-    """What checks and writes a type, once for all servers of a process: they are the half of what one costs."""
-    key = (type.__origin__, repr(type.__metadata__), repr(config))
-    if key not in _adapters:
-        # The type is kept, so that nothing else has the address that a name of a part of it may end with.
-        _adapters[key] = type, pydantic.TypeAdapter(type, config=config)
-    return _adapters[key][1]
-
-
-fastapi_fields.TypeAdapter = _remembered  # type: ignore[assignment, attr-defined]
 
 
 def token(name: str = "laptop", *scopes: str, **fields: Any) -> tuple[Token, str]:
