@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 from penstock.clock import Clock
 from penstock.config import probes
+from penstock.engine.calls import look_anew
 from penstock.model import Gate
 
 _FIRST_CPU_S = 0.1
@@ -80,7 +81,7 @@ class Own:
 
 def _python_read(target: str) -> Read:
     module_name, _, path = target.partition(":")
-    importlib.invalidate_caches()  # the file may have been added since the last reading
+    look_anew()  # its file may have been added since the last reading
     found: Any = importlib.import_module(module_name)
     for part in path.split("."):
         found = getattr(found, part)

@@ -7,6 +7,7 @@ that the dispatcher itself imports later.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import importlib
 import inspect
@@ -25,6 +26,19 @@ NUMBER_BYTES = 8
 THROUGH = bytes(NUMBER_BYTES)  # the number of no attempt
 GO = b"y"
 NO_GO = b"n"
+_MOST_LOOKS = 100
+
+
+def look_anew() -> None:
+    """Let modules be found whose files were added since somebody last looked for any.
+
+    Python forgets what it knows of folders that are not there one by one. Threads that make it do so at the same
+    time take entries away from each other, and it fails with a KeyError; the next try finds fewer of them.
+    """
+    for _ in range(_MOST_LOOKS):
+        with contextlib.suppress(KeyError):
+            importlib.invalidate_caches()
+            return
 
 
 def load(target: str, search_path: Sequence[str]) -> Callable[[Any], Any]:
@@ -34,7 +48,7 @@ def load(target: str, search_path: Sequence[str]) -> Callable[[Any], Any]:
         if folder not in sys.path:
             sys.path.append(folder)
     if module_name not in sys.modules:
-        importlib.invalidate_caches()  # the file may have been added since the last attempt
+        look_anew()  # its file may have been added since the last attempt
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
