@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from penstock.clock import Clock, SystemClock
 from penstock.config.engine import EngineSettings, is_elsewhere
-from penstock.engine.base import Delay, Engine, Notice, Report, Stall
+from penstock.engine.base import Delay, Engine, Notice, Overdue, Report, Stall
 from penstock.engine.kinds import KindThreads
 from penstock.engine.local import EngineLimits, LocalEngine
 from penstock.engine.trees import MARKER, prefix
@@ -149,6 +149,7 @@ class Rig:
         self.reports: dict[tuple[str, int], list[Outcome]] = {}
         self.started: list[Job] = []
         self.stalls: list[Stall] = []
+        self.overdue: list[Overdue] = []
         self._news = asyncio.Event()
         self.adapters = {host.name: adapter_for(host, self.clock) for host in hosts}
         self.engine = make(
@@ -210,6 +211,10 @@ class Rig:
         await self._until(lambda: len(told()) == count)
         return told()
 
+    async def told_overdue(self) -> list[Overdue]:
+        await self._until(lambda: bool(self.overdue))
+        return self.overdue
+
     def processes(self) -> list[int]:
         """Whatever carries a marker of this engine, or of a worker of its."""
         import psutil
@@ -237,10 +242,11 @@ class Rig:
             self.reports.setdefault((job.task, job.attempt), []).append(outcome)
         self._news.set()
 
-    def _notice(self, stall: Stall | Delay) -> None:
-        if isinstance(stall, Delay):
-            return
-        self.stalls.append(stall)
+    def _notice(self, notice: Stall | Delay | Overdue) -> None:
+        if isinstance(notice, Stall):
+            self.stalls.append(notice)
+        elif isinstance(notice, Overdue):
+            self.overdue.append(notice)
         self._news.set()
 
 

@@ -17,6 +17,8 @@ import pytest
 
 from penstock.clock import ManualClock
 from penstock.engine import processes
+from penstock.engine.base import Overdue
+from penstock.engine.local import EngineLimits
 from penstock.engine.trees import is_alive, kill_orphans
 from penstock.hosts.base import Job
 from penstock.model import Host, Outcome, Verdict
@@ -395,11 +397,11 @@ async def test_user_code_cannot_end_its_loop(make: MakeEngine) -> None:
 
 
 @every_engine
-async def test_a_thread_keeps_its_room_until_it_returns(
-    make: MakeEngine, phone: Phone, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_thread_keeps_its_room_until_it_returns(make: MakeEngine, phone: Phone) -> None:
+    """And that its time is up is told while it runs on, once: of a stopped one whoever stopped it knows."""
     clock = ManualClock()
-    async with Rig(python_host("host", "sync", 1), clock=clock, make=make) as rig:
+    limits = EngineLimits(overdue_s=0.0)
+    async with Rig(python_host("host", "sync", 1), clock=clock, make=make, limits=limits) as rig:
         rig.start("host", {"act": "meet", "port": phone.port}, "long", timeout_s=5.0)
         (caller,) = await phone.callers(1)
         rig.start("host", {"act": "return", "value": 1}, "next")
@@ -407,7 +409,7 @@ async def test_a_thread_keeps_its_room_until_it_returns(
         rig.engine.stop("dropped", 1)
         assert (await rig.outcome("dropped")).verdict is Verdict.CANCELLED  # it had not begun
         clock.advance(5.0)
-        await rig.settle()
+        assert await rig.told_overdue() == [Overdue("long", 1, "host", clock.now())]
         assert set(rig.reports) == {("dropped", 1)}
         caller.say("at last")
         outcome = await rig.outcome("long")
@@ -428,6 +430,7 @@ async def test_a_stopped_thread_keeps_its_room_beyond_its_time(make: MakeEngine,
         clock.advance(1000.0)
         await rig.settle()
         assert rig.reports == {}
+        assert rig.overdue == []
         caller.say("at last")
         assert (await rig.outcome()).verdict is Verdict.CANCELLED
 
@@ -438,8 +441,6 @@ async def test_closing_leaves_a_stuck_thread_behind_and_says_so(
 ) -> None:
     """On a cluster its process is killed: tests/acceptance/test_ray_engine.py has
     test_closing_kills_a_function_that_does_not_return."""
-    from penstock.engine.local import EngineLimits
-
     async with Rig(python_host("host", "sync", 1), make=make, limits=EngineLimits(grace_s=0.05)) as rig:
         rig.start("host", {"act": "meet", "port": phone.port})
         (caller,) = await phone.callers(1)

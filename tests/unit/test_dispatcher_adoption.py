@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -11,15 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.why import in_short
 from penstock.config import Config, parse
 from penstock.diagnosis.history import Owner, left_behind
 from penstock.diagnosis.waits import Explainer
 from penstock.dispatcher.loop import Dispatcher
-from penstock.engine.base import Delay, Engine, Key, MakeEngine, Notice, Report
+from penstock.engine.base import Delay, Engine, Key, MakeEngine, Notice, Overdue, Report
 from penstock.engine.kinds import thread_per_kind
 from penstock.hosts.base import Health, Job
 from penstock.model import OnCrash, Outcome, State, Task, Verdict
 from penstock.store.base import Request, Store
+from penstock.store.outlook import why_task
 from penstock.store.standbys import PREFIX
 from penstock.wiring import open_store
 
@@ -143,6 +146,9 @@ class FarEngine:
 
     def tell_begun(self, key: Key, at: float) -> None:
         self._notice(Delay(*key, at))
+
+    def tell_overdue(self, key: Key, since: float) -> None:
+        self._notice(Overdue(*key, "far", since))
 
     def end_near(self, task: str) -> None:
         self._report([(self._near.pop((task, 1)), DONE)])
@@ -592,6 +598,30 @@ async def test_while_nobody_dispatches_what_outlives_its_dispatcher_is_taken_to_
             history = await stage.store.history(task=task)
             (attempt,) = left_behind(history).attempts
             assert (attempt.ended_at is not None) is is_over
+
+
+async def test_what_is_out_of_time_and_goes_on_says_so(tmp_path: Path) -> None:
+    """A plain function: it keeps its room, nobody can end it, and when it was told to is known while it runs."""
+    config, cluster = configured(tmp_path), Cluster()
+    async with staged(config, cluster) as stage:
+        await stage.submit(Task("k", id="a"))
+        await cluster.until(lambda: cluster.jobs)
+        since = time.time()
+        stage.engine.tell_overdue(("a", 1), since)
+        async with asyncio.timeout(PATIENCE_S):
+            while "stopping" not in await stage.told("a"):
+                pass
+        record = await stage.store.get("a")
+        assert record is not None
+        why = await why_task(stage.store, config.plant, record, since + 3.0)
+        assert (why.stopping_since, why.predicted_end) == (since, None)
+        assert "it was told to end 3.0 s ago, and does when it can" in in_short(why)
+        (told,) = [one for one in await stage.store.events(task="a") if one.type == "stopping"]
+        assert (told.attempt, told.data) == (1, {"why": "timeout", "host": "far", "since": since})
+        assert cluster.stopped == [], "who keeps the time has told it already"
+        cluster.end("a")
+        await cluster.until(lambda: not cluster.jobs)
+        assert await stage.state("a") is State.DONE
 
 
 @pytest.mark.parametrize("elects", [True, False])

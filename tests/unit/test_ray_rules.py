@@ -16,7 +16,7 @@ import pytest
 from penstock.clock import SystemClock
 from penstock.config.engine import EngineSettings
 from penstock.engine import ray as ray_engine
-from penstock.engine.base import Delay, Notice, Report, Stall
+from penstock.engine.base import Delay, Notice, Overdue, Report, Stall
 from penstock.engine.cluster import anteroom, link, news, pool
 from penstock.engine.cluster.crew import Hand
 from penstock.engine.cluster.driver_letters import Joined, Node
@@ -173,7 +173,7 @@ class Rig:
         for _ in range(5):
             await asyncio.sleep(0)
 
-    def noticed(self, notice: Stall | Delay) -> None:
+    def noticed(self, notice: Stall | Delay | Overdue) -> None:
         assert isinstance(notice, Delay)
         self.notices.append(notice)
         self.driver.changed.set()
@@ -459,7 +459,9 @@ async def test_what_is_to_end_while_the_cluster_is_away_ends(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("answered", [True, False])
-async def test_what_was_told_to_end_does_not_wait_for_a_cluster_that_goes_then(answered: bool) -> None:
+async def test_what_was_told_to_end_does_not_wait_for_a_cluster_that_goes_then(
+    answered: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     """A plain function goes on to its own end: nobody says when. Nor does a cluster that is about to be lost."""
     driver = StandIn(PLAIN)
     async with opened(driver) as rig:
@@ -473,7 +475,11 @@ async def test_what_was_told_to_end_does_not_wait_for_a_cluster_that_goes_then(a
             driver.say(stop.number, Stopped(within_s=None))
         else:
             driver.say(stop.number, fault=GONE, error="the cluster is gone")
+        stopped = (
+            "task cancelled, attempt 1, is stopped and its function has not returned; a thread cannot be"
+        )
         await rig.settle()
+        await _until(lambda: (stopped in caplog.text) is answered)
         assert not rig.ended
         driver.is_away = True
         driver.die()

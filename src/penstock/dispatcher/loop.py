@@ -43,7 +43,7 @@ from penstock.dispatcher.requests import Desk, OnTokens
 from penstock.dispatcher.steps import Steps
 from penstock.dispatcher.stopping import Stopping
 from penstock.dispatcher.unwritten import now_or, once
-from penstock.engine.base import Delay, MakeEngine, Stall
+from penstock.engine.base import Delay, MakeEngine, Overdue, Stall
 from penstock.errors import DispatcherError
 from penstock.hosts.base import Job
 from penstock.hosts.own_door import Entrance
@@ -357,10 +357,12 @@ class Dispatcher:
             events_of(ended, self.task, self._calls.waiting, putting_back=putting_back, blocks=self._blocks)
         )
 
-    def _notice(self, notice: Stall | Delay) -> None:
+    def _notice(self, notice: Stall | Delay | Overdue) -> None:
         """What an engine tells of attempts that are not over."""
         if isinstance(notice, Stall):
             self._stalled(notice)
+        elif isinstance(notice, Overdue):
+            self._overdue(notice)
         elif notice.began_at is None:
             self._tell(Delayed(notice.task, notice.attempt))
         else:
@@ -372,6 +374,13 @@ class Dispatcher:
         self.story.stalled(Stalled(stall.host, stall.task, stall.attempt, now, stall.seconds, stall.over))
         if not self._ending.closing:
             self._own(self._store.note("Stall", now, stall.task, stall.attempt, data))
+
+    def _overdue(self, overdue: Overdue) -> None:
+        """It holds its room until it ends, and nothing is decided: only who asks is to know."""
+        data = {"why": "timeout", "host": overdue.host, "since": overdue.since}
+        if not self._ending.closing:
+            now = self._clock.now()
+            self._own(self._store.note("stopping", now, overdue.task, overdue.attempt, data))
 
     def _act(self, decisions: list[Decision], now: float) -> None:
         written = self._steps.unwritten.record(decisions, now)

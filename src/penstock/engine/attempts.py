@@ -40,6 +40,14 @@ class Run:
         return f"{self.job.task}/{self.job.attempt}"
 
 
+def not_returned(run: Run) -> str:
+    """Of a plain function that must end and cannot be made to, for the log of whoever dispatches."""
+    assert run.reason is not None
+    who = f"host {run.job.host}: task {run.job.task}, attempt {run.job.attempt}, is {run.reason.value}"
+    can = 'a thread cannot be killed, isolation = "process" can'
+    return f"{who} and its function has not returned; {can}"
+
+
 # Called by a place, from any thread, when an attempt is over. Without an outcome it ended because it
 # was told to, and the run's reason says why.
 Finished: TypeAlias = Callable[[Run, Outcome | None], None]

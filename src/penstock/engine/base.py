@@ -41,10 +41,20 @@ class Delay:
     began_at: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """An attempt whose time is up, and that has not ended though it was told to, since when."""
+
+    task: str
+    attempt: int
+    host: str
+    since: float
+
+
 Key: TypeAlias = tuple[str, int]  # an attempt: its task, and its number
 Ended: TypeAlias = Sequence[tuple[Job, Outcome]]
 Report: TypeAlias = Callable[[Ended], None]
-Notice: TypeAlias = Callable[[Stall | Delay], None]
+Notice: TypeAlias = Callable[[Stall | Delay | Overdue], None]
 
 
 class Engine(Protocol):

@@ -20,7 +20,7 @@ from typing import TypeGuard, assert_never
 
 from penstock.clock import Clock
 from penstock.engine.attempts import Place, Reason, Run
-from penstock.engine.base import Key, Notice, Report, Stall
+from penstock.engine.base import Key, Notice, Overdue, Report, Stall
 from penstock.engine.callables import Callables
 from penstock.engine.loops import HostLoop, OwnLoop
 from penstock.engine.outcomes import failure, stopped, timed_out
@@ -47,6 +47,7 @@ class EngineLimits:
     grace_s: float = 5.0  # from a cancellation to going on without the attempt
     term_grace_s: float = 2.0  # from SIGTERM to SIGKILL
     stall_s: float = 0.25  # a loop that has not answered for so long is stalled
+    overdue_s: float = 1.0  # what ends within this after its time is up has ended at once
 
 
 DEFAULT_LIMITS = EngineLimits()
@@ -269,8 +270,13 @@ class LocalEngine:
     def _time_is_up(self, run: Run) -> None:
         if run.reason is None:
             self._end(run, Reason.TIMED_OUT)
+            self._loop.call_later(self._limits.overdue_s, self._tell_overdue, run, self._clock.now())
         elif run.place is not None:
             run.place.give_up(run)
+
+    def _tell_overdue(self, run: Run, since: float) -> None:
+        if self._open and not run.ended and run.reason is Reason.TIMED_OUT:
+            self._notice(Overdue(run.job.task, run.job.attempt, run.job.host, since))
 
     def _finished(self, run: Run, outcome: Outcome | None) -> None:
         """From any thread. Who finds the flag down raises it and wakes the loop; the others only append."""

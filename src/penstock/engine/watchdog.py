@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from penstock.engine.attempts import Run
+from penstock.engine.attempts import Run, not_returned
 from penstock.engine.base import Stall
 
 T = TypeVar("T")
@@ -199,16 +199,7 @@ class Watchdog:
         stack = stack_of(thread)
         if run.where != thread:
             return  # it has just returned, and the stack may be of the next one
-        assert run.reason is not None
-        _log.warning(
-            "host %s: task %s, attempt %d, is %s and its function has not returned; a thread cannot be "
-            'killed, isolation = "process" can. It stands at\n%s',
-            run.job.host,
-            run.job.task,
-            run.job.attempt,
-            run.reason.value,
-            stack,
-        )
+        _log.warning("%s. It stands at\n%s", not_returned(run), stack)
 
 
 def owned_task(

@@ -139,7 +139,7 @@ class StoredEvent:
     | delayed | an attempt has its slot and waits for a worker | since |
     | began | an attempt began later than it was decided: when it was recorded, or had a worker | since |
     | adopted | an attempt that outlived its dispatcher goes on under the next | |
-    | stopping | an attempt was told to end | why |
+    | stopping | an attempt was told to end | why: `cancel`; or `timeout`, with host and since, where it goes on |
     | requeued | an attempt is over, its task is queued again | verdict, retry_at, error, perhaps tokens, node |
     | ended | a task has its result | state, step; error, tokens, cost_usd, logs, node where there are any |
     | revived | an ended task is queued again | |

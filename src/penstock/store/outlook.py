@@ -79,7 +79,11 @@ async def why_task(store: Store, plant: Plant, record: TaskRecord, now: float) -
 
 async def _stopping_since(store: Store, record: TaskRecord) -> float | None:
     events = await store.events(task=record.task.id)
-    told = [one.at for one in events if one.type == "stopping" and one.attempt == record.attempts]
+    told = [
+        float(one.data.get("since", one.at))
+        for one in events
+        if one.type == "stopping" and one.attempt == record.attempts
+    ]
     return told[0] if told else None  # the next dispatcher tells it again
 
 

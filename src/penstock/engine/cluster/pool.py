@@ -17,7 +17,7 @@ from functools import partial
 
 import msgspec
 
-from penstock.engine.attempts import Finished, Reason, Run
+from penstock.engine.attempts import Finished, Reason, Run, not_returned
 from penstock.engine.base import Delay, Key, Notice
 from penstock.engine.cluster import nets
 from penstock.engine.cluster.anteroom import Anteroom
@@ -353,6 +353,9 @@ class WorkerPool:
             within_s = read(body, Stopped).within_s
             if within_s is not None:
                 self._loop.call_later(within_s + _LATE_S, self._overdue, hand, run)
+            elif not run.told and hand.runs.get(key) is run:  # once, however often there is a new line to it
+                run.told = True
+                _log.warning("%s", not_returned(run))
 
         self._link.call(hand.name, "stop", letter, told)
 

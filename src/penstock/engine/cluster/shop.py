@@ -27,7 +27,7 @@ import msgspec
 from penstock.clock import SystemClock
 from penstock.config.agents import Agent
 from penstock.engine.attempts import Place, Reason, Run
-from penstock.engine.base import Ended, Key, Stall
+from penstock.engine.base import Delay, Ended, Key, Overdue, Stall
 from penstock.engine.calls import invoke, is_async, load
 from penstock.engine.cluster import guard
 from penstock.engine.cluster.letters import Hiring
@@ -68,6 +68,7 @@ class Shop:
         self.door = GivenDoor()
         self._hired = hired
         self._over = over
+        self._stalled = stalled
         self._guard: subprocess.Popen[bytes] | None = None
         self._keeps = hired.host.options.get("keep", "none") != "none"
         self._folder = ""
@@ -86,7 +87,7 @@ class Shop:
             {hired.host.name: self._adapter},
             {hired.host.name: hired.capacity},
             self._report,
-            stalled,
+            self._noticed,
             SystemClock(),
             None,
             hired.tag,
@@ -203,6 +204,10 @@ class Shop:
             in_thread = key in self._engine.in_threads
             self._engine.in_threads.discard(key)
             self._over(key, outcome, in_thread)
+
+    def _noticed(self, notice: Stall | Delay | Overdue) -> None:
+        if isinstance(notice, Stall):  # whose time is up the dispatcher's engine knows itself
+            self._stalled(notice)
 
     def _guarded(self) -> None:
         if self._guard is None:

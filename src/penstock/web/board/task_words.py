@@ -84,7 +84,7 @@ def _meaning(seen: Seen) -> Sequence[Node]:
             where = queue_link(record.host or "?", host=record.host or "")
             if record.is_delayed:
                 return ["It has its slot on ", where, ", and no worker of the cluster has begun it yet."]
-            return [f"Attempt {record.attempts} runs on ", where, ".", *_host_down(seen)]
+            return [f"Attempt {record.attempts} runs on ", where, ".", *_told_to_end(seen), *_host_down(seen)]
         case State.DONE:
             return ["It ended well; its result is below."]
         case State.FAILED:
@@ -103,6 +103,11 @@ def _meaning(seen: Seen) -> Sequence[Node]:
                 "It was stopped before its end, or a task that it comes after was, and whether it may run "
                 "once more is for you to say. Retry queues it again."
             ]
+
+
+def _told_to_end(seen: Seen) -> Sequence[Node]:
+    since = seen.why.stopping_since
+    return [] if since is None else [" It was told to end ", elapsed(since), " ago, and does when it can."]
 
 
 def _host_down(seen: Seen) -> Sequence[Node]:
