@@ -37,3 +37,9 @@ def test_one_that_was_told_to_end_says_so() -> None:
     record = TaskRecord(Task("k", id="a"), 1, State.RUNNING, 1, host="far", started_at=2.0)
     seen = Seen(record, [], [], Why(record, 9.0, (), stopping_since=8.0), Stay(1.0, 7.0, 2.0))
     assert list(_meaning(seen))[3:] == [" It was told to end ", elapsed(8.0), " ago, and does when it can."]
+
+
+def test_one_that_goes_on_while_nobody_dispatches_says_so() -> None:
+    record = TaskRecord(Task("k", id="a"), 1, State.RUNNING, 1, host="far", started_at=2.0)
+    seen = Seen(record, [], [], Why(record, 9.0, (), undispatched_since=8.0), Stay(1.0, 7.0, 2.0))
+    assert list(_meaning(seen))[3:5] == [" Nobody dispatches since ", moment(8.0)]

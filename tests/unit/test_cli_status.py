@@ -159,6 +159,31 @@ def test_who_leads_and_who_stands_by_is_named_with_since_when(capsys: pytest.Cap
     ]
 
 
+def test_where_one_stands_by_nobody_is_told_to_start_another(capsys: pytest.CaptureFixture[str]) -> None:
+    standing_by = [Standby("beta", 990, "penstock serve", "http://beta:8787", 105.31)]
+    status._print_status(status_record(Plant(), NOTHING, standing_by), NOTHING)
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first == "nobody dispatches; one that stands by takes over within seconds"
+    assert second.startswith("standing by: process 990 on beta")
+
+
+def test_what_goes_on_without_a_dispatcher_is_told_with_a_reservation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plant = Plant(hosts=(Host("far", "python", slots=2), Host("a", "simulated")), outliving=("far",))
+    snapshot = replace(NOTHING, running={("far", "default"): 2, ("a", "default"): 1})
+    status._print_status(status_record(plant, snapshot), snapshot)
+    assert capsys.readouterr().out.splitlines()[:4] == [
+        "nobody dispatches; `penstock work` does",
+        "0 queued, 2 running",
+        "2 go on without a dispatcher; how that fares, and its hosts, is known when one runs",
+        "1 task was running when the last dispatcher was lost; the next one runs them again, or blocks them",
+    ]
+    led = replace(snapshot, epoch=EPOCH)
+    status._print_status(status_record(plant, led), led)
+    assert "without a dispatcher" not in capsys.readouterr().out
+
+
 def test_a_host_with_less_slots_than_it_runs_has_none_free() -> None:
     plant = Plant(hosts=(Host("a", "simulated", slots=1),))
     told = status_record(plant, Snapshot(0.0, {}, {("a", "default"): 3}, {}, {}, {}, {}, False, EPOCH))

@@ -49,6 +49,20 @@ def test_one_that_is_told_to_end_says_so() -> None:
     )
 
 
+def test_one_that_goes_on_while_nobody_dispatches_says_so() -> None:
+    """On a cluster: it counts as running, and when it ends is not for those to say who do not hear of it."""
+    running = replace(told(state=State.RUNNING), undispatched_since=8.0)
+    assert in_short(running) == (
+        f"t1 has run for 6.0 s on fenrir; nobody dispatches since {render.moment(8.0)}, "
+        "so how it fares is not known; it did not wait"
+    )
+    facts = dict(_facts(running))
+    assert facts["its dispatcher"].startswith(
+        f"is gone since {render.moment(8.0)}; what runs on fenrir goes on"
+    )
+    assert "predicted end" not in facts
+
+
 def test_one_whose_host_is_down_says_so() -> None:
     """A cluster that is away: it counts as running, and nobody knows how it fares."""
     running = replace(told(state=State.RUNNING), host_down=HostDown(8.0, "the cluster cannot be reached"))
@@ -218,6 +232,7 @@ FIELDS = [
     "interrupted",
     "stopping_since",
     "host_down",
+    "undispatched_since",
     "host",
     "attempts",
     "queued_at",

@@ -598,6 +598,19 @@ async def test_while_nobody_dispatches_what_outlives_its_dispatcher_is_taken_to_
             history = await stage.store.history(task=task)
             (attempt,) = left_behind(history).attempts
             assert (attempt.ended_at is not None) is is_over
+    store = open_store(config)
+    await store.open()
+    try:
+        record = await store.get("a")
+        assert record is not None
+        snapshot = await store.snapshot(time.time())
+        last = (await store.history(task="a")).epochs[-1]
+        told = await why_task(store, config.plant, record, time.time())
+    finally:
+        await store.close()
+    assert snapshot.epoch is None
+    assert (told.undispatched_since, told.interrupted) == (last.ended_at or last.seen_at, False)
+    assert told.predicted_end is None
 
 
 async def test_what_is_out_of_time_and_goes_on_says_so(tmp_path: Path) -> None:

@@ -101,6 +101,8 @@ def test_who_dispatches_is_said_and_that_nobody_does() -> None:
     alone = {**RECORD, "dispatcher": None, "interrupted": 2, "paused": True}
     told = top_text.who(alone).plain
     assert "nobody dispatches; `penstock work` or `penstock serve` does" in told
+    led_soon = top_text.who({**alone, "standbys": beside["standbys"]}).plain
+    assert "nobody dispatches; one that stands by takes over within seconds" in led_soon
     assert "2 tasks interrupted" in told
     assert "everything is paused" in told
 

@@ -43,7 +43,7 @@ async def _status(config: Config, as_json: bool) -> int:
 def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
     from penstock.store.status import host_detail
 
-    render.say(_who(record["dispatcher"]))
+    render.say(_who(record["dispatcher"], record["standbys"]))
     for standby in record["standbys"]:
         render.say(f"standing by: {_named(standby)} since {render.moment(standby['since'])}")
     delayed = sum(host["delayed"] for host in record["hosts"].values())
@@ -52,6 +52,11 @@ def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
     ended = ", ".join(f"{count} {state}" for state, count in snapshot.ended.items())
     ended = f"; ended: {ended}" if ended else ""
     render.say(f"{record['queue_depth']} queued, {running} running{waiting}{ended}")
+    if running and record["dispatcher"] is None:
+        goes_on = "1 goes" if running == 1 else f"{running} go"
+        render.say(
+            f"{goes_on} on without a dispatcher; how that fares, and its hosts, is known when one runs"
+        )
     if record["interrupted"]:
         were = "1 task was" if record["interrupted"] == 1 else f"{record['interrupted']} tasks were"
         render.say(
@@ -117,7 +122,11 @@ def _detail(host: str, snapshot: Snapshot) -> str:
     return "" if last is None else last.detail
 
 
-def _who(dispatcher: Mapping[str, Any] | None) -> str:
+def _who(dispatcher: Mapping[str, Any] | None, standbys: Sequence[Mapping[str, Any]]) -> str:
+    from penstock.store.status import TAKES_OVER
+
+    if dispatcher is None and standbys:
+        return f"nobody dispatches; {TAKES_OVER}"
     if dispatcher is None:
         return "nobody dispatches; `penstock work` does"
     told = f"dispatched by {_named(dispatcher)} since {render.moment(dispatcher['since'])}"

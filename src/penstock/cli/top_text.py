@@ -11,7 +11,7 @@ from rich.text import Text
 
 from penstock.cli import render
 from penstock.store.keys import known_as
-from penstock.store.status import host_detail, status_record
+from penstock.store.status import TAKES_OVER, host_detail, status_record
 
 if TYPE_CHECKING:
     from penstock.diagnosis.waits import Stay
@@ -92,7 +92,8 @@ def who(record: Mapping[str, Any]) -> Text:
         told.append("  everything is paused; p goes on", _BAD)
     dispatcher = record["dispatcher"]
     if dispatcher is None:
-        told.append("  nobody dispatches; `penstock work` or `penstock serve` does", _BAD)
+        helps = TAKES_OVER if record["standbys"] else "`penstock work` or `penstock serve` does"
+        told.append(f"  nobody dispatches; {helps}", _BAD)
     else:
         since = render.moment(dispatcher["since"])
         told.append(f"  {dispatcher['command']}, process {dispatcher['pid']}, since {since}", _FAINT)

@@ -135,6 +135,9 @@ def in_short(told: Why) -> str:
         if told.host_down is not None:
             since = render.moment(told.host_down.since)
             comes += f"; {record.host} is down since {since}, so how it fares is not known"
+        if told.undispatched_since is not None:
+            since = render.moment(told.undispatched_since)
+            comes += f"; nobody dispatches since {since}, so how it fares is not known"
         if told.course is not None:
             return f"{task} has run for {ran}: {_steps(told)}{comes}{_own_wait(waited, told)}"
         return f"{task} has run for {ran} on {record.host}{comes}; {_retold(waited, told)}"
@@ -202,6 +205,7 @@ def _facts(told: Why) -> list[tuple[str, str]]:
     facts = [
         *_of_steps(told),
         ("its host", _host_down(told)),
+        ("its dispatcher", _undispatched(told)),
         ("blocked by", _blockers(told.blocked_by)),
         ("starts", told.starts_when or ""),
         ("would help", told.remedy or ""),
@@ -224,6 +228,13 @@ def _host_down(told: Why) -> str:
     why = f": {detail}" if detail else ""
     goes_on = "what runs there goes on, and is found again when it is back"
     return f"is down since {render.moment(since)}{why}; {goes_on}"
+
+
+def _undispatched(told: Why) -> str:
+    if told.undispatched_since is None:
+        return ""
+    goes_on = f"what runs on {told.record.host} goes on there, and how it fares is known when one runs"
+    return f"is gone since {render.moment(told.undispatched_since)}; {goes_on}: `penstock work`, or a standby"
 
 
 def _of_steps(told: Why) -> list[tuple[str, str]]:

@@ -15,6 +15,8 @@ from penstock.scheduling.budget import host_gate, is_left, lane_gate, told
 from penstock.store.base import Snapshot
 from penstock.store.standbys import Standby
 
+TAKES_OVER = "one that stands by takes over within seconds"
+
 
 def status_record(plant: Plant, snapshot: Snapshot, standbys: Sequence[Standby] = ()) -> dict[str, Any]:
     """By the plant that is dispatched with; the config's own counts when nobody does."""

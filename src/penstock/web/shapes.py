@@ -237,6 +237,7 @@ class Why:
     interrupted: bool
     stopping_since: float | None
     host_down: HostDownRecord | None
+    undispatched_since: float | None
     host: str | None
     attempts: int
     queued_at: float

@@ -84,6 +84,7 @@ class Why:
     interrupted: bool = False  # it is said to run, but its dispatcher is dead
     stopping_since: float | None = None  # it was told to end, and runs until it does
     host_down: HostDown | None = None  # of one that runs on
+    undispatched_since: float | None = None  # it goes on elsewhere, and nobody is there to hear how it fares
     blocked_by: tuple[Blocker, ...] = ()
     starts_when: str | None = None
     remedy: str | None = None
@@ -130,6 +131,7 @@ class Why:
             "interrupted": self.interrupted,
             "stopping_since": self.stopping_since,
             "host_down": None if self.host_down is None else self.host_down.as_record(),
+            "undispatched_since": self.undispatched_since,
             "host": record.host,
             "attempts": record.attempts,
             "queued_at": record.task.queued_at,
@@ -185,18 +187,25 @@ def explain(record: TaskRecord, history: History, present: Present) -> Why:
         )
     lengths = Durations(present.queue.ran).of(record.host or "", record.task)
     runs = None if lengths is None else _typical(lengths.seconds)
-    if (
-        record.state is State.RUNNING
-        and not present.dispatched
-        and record.host not in present.plant.outliving
-    ):
-        return Why(record, now, parts, interrupted=True, typical_wait=usual, typical_run=runs)
+    if record.state is State.RUNNING and not present.dispatched:
+        left = Why(record, now, parts, typical_wait=usual, typical_run=runs)
+        if record.host not in present.plant.outliving:
+            return replace(left, interrupted=True)
+        return replace(left, undispatched_since=_undispatched_since(history, now))
     down = _host_down(record, history, present)
     foreseen = (
         record.state is State.RUNNING and down is None
     )  # else its end is heard of when its host is back
     ends = predict_end_of_attempt(present, record) if foreseen else None
     return Why(record, now, parts, host_down=down, predicted_end=ends, typical_wait=usual, typical_run=runs)
+
+
+def _undispatched_since(history: History, now: float) -> float:
+    """The last sign of life of whoever dispatched last."""
+    lives = [
+        e.seen_at if e.ended_at is None else e.ended_at for e in history.epochs if not e.owner.answers_only
+    ]
+    return max(lives, default=now)
 
 
 def _host_down(record: TaskRecord, history: History, present: Present) -> HostDown | None:

@@ -84,7 +84,7 @@ def _meaning(seen: Seen) -> Sequence[Node]:
             where = queue_link(record.host or "?", host=record.host or "")
             if record.is_delayed:
                 return ["It has its slot on ", where, ", and no worker of the cluster has begun it yet."]
-            return [f"Attempt {record.attempts} runs on ", where, ".", *_told_to_end(seen), *_host_down(seen)]
+            return [f"Attempt {record.attempts} runs on ", where, ".", *_told_to_end(seen), *_unheard(seen)]
         case State.DONE:
             return ["It ended well; its result is below."]
         case State.FAILED:
@@ -110,8 +110,11 @@ def _told_to_end(seen: Seen) -> Sequence[Node]:
     return [] if since is None else [" It was told to end ", elapsed(since), " ago, and does when it can."]
 
 
-def _host_down(seen: Seen) -> Sequence[Node]:
-    down = seen.why.host_down
+def _unheard(seen: Seen) -> Sequence[Node]:
+    down, undispatched = seen.why.host_down, seen.why.undispatched_since
+    if undispatched is not None:
+        known = ": it goes on there, and how it fares is known when somebody does."
+        return [" Nobody dispatches since ", moment(undispatched), known]
     if down is None:
         return []
     why = f" ({down.detail})" if down.detail else ""
