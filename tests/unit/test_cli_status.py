@@ -57,8 +57,8 @@ def test_status_json_of_a_new_store(cli: Cli) -> None:
             },
         },
         "lanes": {
-            "fast": {"running": 0, "queued": 0, "max_running": 3, "paused": False},
-            "default": {"running": 0, "queued": 0, "max_running": None, "paused": False},
+            "fast": {"running": 0, "delayed": 0, "queued": 0, "max_running": 3, "paused": False},
+            "default": {"running": 0, "delayed": 0, "queued": 0, "max_running": None, "paused": False},
         },
         "gates": {},
         "queue_depth": 0,
@@ -107,8 +107,8 @@ def test_status_with_a_dispatcher_at_work() -> None:
             "b": {"active": 1, "available_slots": 2, "slots": 3, "queued": 5, "delayed": 0, "state": "down"},
         },
         "lanes": {
-            "default": {"running": 2, "queued": 0, "max_running": None, "paused": False},
-            "slow": {"running": 2, "queued": 5, "max_running": 1, "paused": True},
+            "default": {"running": 2, "delayed": 0, "queued": 0, "max_running": None, "paused": False},
+            "slow": {"running": 2, "delayed": 0, "queued": 5, "max_running": 1, "paused": True},
         },
         "gates": {
             "read": {"open": True, "detail": ""},
@@ -182,6 +182,22 @@ def test_what_goes_on_without_a_dispatcher_is_told_with_a_reservation(
     led = replace(snapshot, epoch=EPOCH)
     status._print_status(status_record(plant, led), led)
     assert "without a dispatcher" not in capsys.readouterr().out
+
+
+def test_what_waits_for_a_worker_runs_in_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    plant = Plant(
+        hosts=(Host("far", "python", slots=4),), lanes=(Lane("default", max_running=4), Lane("other"))
+    )
+    running = {("far", "default"): 4, ("far", "other"): 1}
+    snapshot = replace(NOTHING, epoch=EPOCH, running=running, delayed={("far", "default"): 3})
+    told = status_record(plant, snapshot)
+    assert (told["hosts"]["far"]["active"], told["hosts"]["far"]["delayed"]) == (5, 3)
+    assert [(lane["running"], lane["delayed"]) for lane in told["lanes"].values()] == [(4, 3), (1, 0)]
+    status._print_status(told, snapshot)
+    lines = capsys.readouterr().out.splitlines()
+    assert "0 queued, 2 running, 3 waiting for a worker" in lines
+    lanes = [line.split() for line in lines if line.startswith(("default", "other"))]
+    assert lanes == [["default", "1/4", "0", "3", "waiting", "for", "a", "worker"], ["other", "1", "0"]]
 
 
 def test_a_host_with_less_slots_than_it_runs_has_none_free() -> None:

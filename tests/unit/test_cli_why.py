@@ -102,6 +102,18 @@ def test_a_failed_reading_in_short() -> None:
     )
 
 
+def test_a_store_and_a_node_that_are_not_there_in_short() -> None:
+    """E1: the reason is not pushed out by where the store is, nor cut before it says what was wrong."""
+    away = "postgresql://penstock@127.0.0.1:54329/penstock: the server is not there (Connection refused)"
+    assert in_short(told(Wait("store-down", away, 0.0, 4.0))) == (
+        "t1 is done; it waited 4.0 s: store-down (the server is not there (Connection refused))"
+    )
+    full = "penstock.db: database or disk is full"
+    assert f"store-down ({full})" in in_short(told(Wait("store-down", full, 0.0, 4.0)))
+    node = "waits for a Ray node with GPU = 1; the only one has not: start one, or change hosts.gpu.ray"
+    assert f"host-down ({node})" in in_short(told(Wait("host-down", node, 0.0, 4.0)))
+
+
 def test_the_remedy_for_a_failed_reading() -> None:
     """E1: another limit would not open a gate that cannot be read."""
     plant = Plant(gates=(Gate("g", probe="psutil:cpu_percent", max=2),))

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from penstock.diagnosis.why.remedies import Case, remedy
 from penstock.engine.cluster.remote import RemoteHost, fits_nowhere
-from penstock.model import Host, RayNodes
+from penstock.model import Host, Plant, RayNodes
 
 
 def remote(nodes: RayNodes | None) -> RemoteHost:
@@ -49,7 +50,19 @@ def test_a_node_is_fit_by_its_own_names() -> None:
 def test_who_fits_nowhere_is_told_so_in_words() -> None:
     asking = remote(RayNodes({"GPU": 1.0, "fast": 0.5}, {"pool": "gpu"}, num_cpus=2.0))
     wants = "waits for a Ray node with num_cpus = 2, GPU = 1, fast = 0.5, label pool = gpu"
-    remedy = "start one, or change hosts.h.ray"
-    assert fits_nowhere(asking, 3) == f"{wants}; none of the 3 there are has: {remedy}"
-    assert fits_nowhere(asking, 1) == f"{wants}; the only one has not: {remedy}"
+    helps = "start one, or change hosts.h.ray"
+    assert fits_nowhere(asking, 3) == f"{wants}; none of the 3 there are has: {helps}"
+    assert fits_nowhere(asking, 1) == f"{wants}; the only one has not: {helps}"
     assert fits_nowhere(asking, 0) == "the Ray cluster has no node; start one"
+
+
+def test_what_would_help_is_known_from_those_words() -> None:
+    """And `penstock check`, which would say the same, need not be asked."""
+    asking = remote(RayNodes({"GPU": 1.0}, {"pool": "in(a; b)"}))
+    for nodes in (1, 3):
+        told = remedy("host-down", Plant(), Case(fits_nowhere(asking, nodes)))
+        assert told == "a Ray node with GPU = 1, label pool = in(a; b), or less asked by hosts.h.ray"
+    told = remedy("host-down", Plant(), Case(fits_nowhere(asking, 0)))
+    assert told.startswith("a node of the Ray cluster")
+    for detail in ("refused", "waits for a Ray node with GPU = 1; none of", ""):
+        assert "penstock check" in remedy("host-down", Plant(), Case(detail))

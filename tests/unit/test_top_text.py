@@ -25,7 +25,7 @@ RECORD: dict[str, Any] = {
         "fenrir": {"state": "up", "active": 1, "slots": 3, "queued": 5, "detail": ""},
         "skadi": {"state": "paused", "active": 0, "slots": 2, "queued": 0, "detail": "x\x1b[31m\ny"},
     },
-    "lanes": {"default": {"running": 1, "max_running": None, "queued": 1234, "paused": False}},
+    "lanes": {"default": {"running": 1, "delayed": 0, "max_running": None, "queued": 1234, "paused": False}},
     "gates": {"vram": {"open": False, "detail": "used 91 %"}},
     "running": [
         {

@@ -41,7 +41,7 @@ async def _status(config: Config, as_json: bool) -> int:
 
 
 def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
-    from penstock.store.status import host_detail
+    from penstock.store.status import host_detail, lane_detail, running_of_lane
 
     render.say(_who(record["dispatcher"], record["standbys"]))
     for standby in record["standbys"]:
@@ -83,10 +83,10 @@ def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
     lanes = [
         (
             name,
-            str(lane["running"]) + ("" if lane["max_running"] is None else f"/{lane['max_running']}"),
+            running_of_lane(lane),
             str(lane["queued"]),
             _usd(lane),
-            "paused" if lane["paused"] else "",
+            lane_detail(lane),
         )
         for name, lane in record["lanes"].items()
     ]

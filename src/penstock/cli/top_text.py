@@ -11,7 +11,7 @@ from rich.text import Text
 
 from penstock.cli import render
 from penstock.store.keys import known_as
-from penstock.store.status import TAKES_OVER, host_detail, status_record
+from penstock.store.status import TAKES_OVER, host_detail, lane_detail, running_of_lane, status_record
 
 if TYPE_CHECKING:
     from penstock.diagnosis.waits import Stay
@@ -187,9 +187,9 @@ def lanes(record: Mapping[str, Any]) -> list[RenderableType] | None:
     rows = [
         (
             name,
-            str(lane["running"]) + ("" if lane["max_running"] is None else f"/{lane['max_running']}"),
+            running_of_lane(lane),
             f"{lane['queued']:,}",
-            "paused" if lane["paused"] else "",
+            lane_detail(lane),
         )
         for name, lane in record["lanes"].items()
     ]

@@ -25,7 +25,7 @@ app = typer.Typer()
 
 _MOST_REASONS = 3
 _MOST_BLOCKERS = 4
-_DETAIL_WIDTH = 60
+_DETAIL_WIDTH = 120
 _TRIFLE = 0.01  # of how long it ran
 _STATES = (*sorted(ENDED, key=list(State).index), State.RUNNING, State.QUEUED)
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -170,15 +170,19 @@ def _waited(told: Why) -> str:
     for place, (reason, seconds, detail) in enumerate(reasons[:_MOST_REASONS]):
         text = reason if len(reasons) == 1 else f"{render.seconds(seconds)} {reason}"
         if detail and place == 0:
-            text += f" ({render.one_line(_without_probe(reason, detail), _DETAIL_WIDTH)})"
+            text += f" ({render.one_line(_in_brief(reason, detail), _DETAIL_WIDTH)})"
         parts.append(text)
     if len(reasons) > _MOST_REASONS:
         parts.append(f"and {render.counted(len(reasons) - _MOST_REASONS, 'more reason')}")
     return f"{render.seconds(told.waited_s)}: {', '.join(parts)}" if parts else ""
 
 
-def _without_probe(reason: str, detail: str) -> str:
-    """Why a gate's reading failed, without what was read and what to do: a line has no room for them."""
+def _in_brief(reason: str, detail: str) -> str:
+    """Why a gate's reading failed, without what was read and what to do: a line has no room for them. Nor for where
+    a store is that everybody here has."""
+    if reason == "store-down":
+        where, _, cause = detail.partition(": ")
+        return cause if cause and "://" in where else detail
     _, failed, cause = detail.partition(" failed: ")
     return f"not read: {cause.partition('; ')[0]}" if failed and reason.startswith("gate:") else detail
 

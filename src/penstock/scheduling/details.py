@@ -24,3 +24,25 @@ class Detail(Enum):
 
 
 _BY_TEXT = {one.value: one for one in Detail}
+
+
+# Of `host-down` on a cluster: no node can serve the host, so trying it would tell nobody more.
+NO_NODE = "the Ray cluster has no node; start one"
+_WAITS, _STARTS = "waits for a Ray node with ", ": start one, or change "
+
+
+def no_such_node(wanted: str, none: str, change: str) -> str:
+    """What a node must have, that none of those there has it, and the key of the config that asks for it."""
+    return f"{_WAITS}{wanted}; {none}{_STARTS}{change}"
+
+
+def node_remedy(detail: str) -> str | None:
+    """What would help where `detail` tells of a node that is not there; None: it tells of something else."""
+    if detail.endswith(NO_NODE):
+        return "a node of the Ray cluster: `ray start` on a machine joins it"
+    _, waits, asked = detail.partition(_WAITS)
+    told, starts, change = asked.rpartition(_STARTS)
+    if not waits or not starts:
+        return None
+    wanted, _, _ = told.rpartition("; ")
+    return f"a Ray node with {wanted}, or less asked by {change}"

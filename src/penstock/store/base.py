@@ -205,7 +205,7 @@ class Snapshot:
     spent: Mapping[tuple[str, str], float] = field(
         default_factory=dict
     )  # (host, lane) -> USD in the day of `at`
-    delayed: Mapping[str, int] = field(default_factory=dict)  # host -> attempts of `running` yet to begin
+    delayed: Mapping[tuple[str, str], int] = field(default_factory=dict)  # those of `running` yet to begin
 
 
 class Spending(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
@@ -37,7 +36,7 @@ def read_now(session: Session, at: float, ownership: Ownership, seen: Now | None
         queued = _queued_since(session, seen, since)
     running = _running(session, seen)
     snapshot = snapshot_of(session, at, ownership, _by_route(queued), _by_place(running))
-    delayed = Counter(one.host for one in running if one.started_at is None)
+    delayed = _by_place([one for one in running if one.started_at is None])
     snapshot = replace(snapshot, delayed=delayed)
     requeued = since.requeued or seen is None or seen.held.requeued
     held = _held(session, at, requeued or any(key.tied for key in queued), seen)

@@ -142,7 +142,7 @@ def read_spending(session: Session, day: int) -> list[Spending]:
 def read_snapshot(session: Session, at: float, ownership: Ownership) -> Snapshot:
     queued: dict[str, int] = {}
     running: dict[tuple[str, str], int] = {}
-    delayed: dict[str, int] = {}
+    delayed: dict[tuple[str, str], int] = {}
     for state, kind, lane, host, model, needs, ran_on, is_delayed, count in session.rows("live_counts"):
         if state == "queued":
             key = route_key(kind, lane, host, model, units_of(needs))
@@ -150,7 +150,7 @@ def read_snapshot(session: Session, at: float, ownership: Ownership) -> Snapshot
         else:
             running[ran_on, lane] = running.get((ran_on, lane), 0) + count
             if is_delayed:
-                delayed[ran_on] = delayed.get(ran_on, 0) + count
+                delayed[ran_on, lane] = delayed.get((ran_on, lane), 0) + count
     return replace(snapshot_of(session, at, ownership, queued, running), delayed=delayed)
 
 

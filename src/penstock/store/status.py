@@ -44,18 +44,27 @@ def status_record(plant: Plant, snapshot: Snapshot, standbys: Sequence[Standby] 
     for (name, lane), count in running.items():
         active[name] += count
         lane_running[lane] += count
+    host_delayed: dict[str, int] = defaultdict(int)
+    lane_delayed: dict[str, int] = defaultdict(int)
+    for (name, lane), count in snapshot.delayed.items():
+        if (name, lane) in running:
+            host_delayed[name] += count
+            lane_delayed[lane] += count
     for (_, lane, *_), count in routes:
         lane_queued[lane] += count
     epoch = snapshot.epoch
     return {
         "hosts": {
-            host.name: _host_record(host, snapshot, active[host.name], host_queued[host.name])
+            host.name: _host_record(
+                host, snapshot, active[host.name], host_delayed[host.name], host_queued[host.name]
+            )
             | _money(_budget(host), host_usd[host.name])
             for host in plant.hosts
         },
         "lanes": {
             lane.name: {
                 "running": lane_running[lane.name],
+                "delayed": lane_delayed[lane.name],
                 "queued": lane_queued[lane.name],
                 "max_running": lane.max_running,
                 "paused": snapshot.paused or snapshot.lanes_paused.get(lane.name, False),
@@ -97,7 +106,19 @@ def host_detail(record: Mapping[str, Any], detail: str) -> str:
     return "; ".join(part for part in (waits, detail) if part)
 
 
-def _host_record(host: Host, snapshot: Snapshot, active: int, queued: int) -> dict[str, Any]:
+def running_of_lane(record: Mapping[str, Any]) -> str:
+    """Of a lane, for people: what runs, of how many at most."""
+    most = record["max_running"]
+    return f"{record['running'] - record['delayed']}" + ("" if most is None else f"/{most}")
+
+
+def lane_detail(record: Mapping[str, Any]) -> str:
+    """Of a lane, for people: what counts against its limit and does not run yet."""
+    waits = f"{record['delayed']} waiting for a worker" if record["delayed"] else ""
+    return ", ".join(part for part in ("paused" if record["paused"] else "", waits) if part)
+
+
+def _host_record(host: Host, snapshot: Snapshot, active: int, delayed: int, queued: int) -> dict[str, Any]:
     last = snapshot.hosts.get(host.name)
     # A dispatcher's slots are those of its time; the next one begins with the config's.
     slots = host.slots if last is None or snapshot.epoch is None else last.slots
@@ -106,7 +127,7 @@ def _host_record(host: Host, snapshot: Snapshot, active: int, queued: int) -> di
         "available_slots": max(0, slots - active),
         "slots": slots,
         "queued": queued,
-        "delayed": snapshot.delayed.get(host.name, 0),
+        "delayed": delayed,
         "state": "up" if last is None else last.state,
     }
 

@@ -371,6 +371,7 @@ class Hosts:
 @dataclass
 class LaneRecord:
     running: int
+    delayed: int  # of the running ones, those that have yet to begin: they wait for a worker of a cluster
     queued: int
     max_running: int | None
     paused: bool

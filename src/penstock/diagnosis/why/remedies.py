@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from penstock.config.councils import COUNCIL_PREFIX, COUNCIL_TYPE
 from penstock.model import Gate, Host, Plant
-from penstock.scheduling.details import Detail
+from penstock.scheduling.details import Detail, node_remedy
 from penstock.scheduling.gates import THREAD
 
 # What lets a queued task start, by the first word of what it waits for.
@@ -71,6 +71,8 @@ def remedy(reason: str, plant: Plant, case: Case = _ANY) -> str:
         case "rate":
             first = target.partition(",")[0]
             return f"a larger hosts.{first}.rate, if its owner allows it, or another host"
+        case "host-down" if (lacking := node_remedy(case.detail)) is not None:
+            return lacking
         case "host-down":
             return "`penstock check` tries every host; one with `fallback` would take over meanwhile"
         case "paused" if Detail.of(case.detail) is Detail.STOPPING:

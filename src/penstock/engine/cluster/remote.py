@@ -15,6 +15,7 @@ from penstock.hosts.agent import Placement
 from penstock.hosts.base import Job
 from penstock.hosts.own_door import Access, OwnDoor
 from penstock.model import Host, RayNodes
+from penstock.scheduling.details import NO_NODE, no_such_node
 
 _ANYWHERE = RayNodes()
 _OWN_WORDS = {"GPU": "num_gpus", "memory": "memory"}  # resources that Ray takes by words of their own only
@@ -73,14 +74,13 @@ class RemoteHost:
 def fits_nowhere(remote: RemoteHost, nodes: int) -> str:
     """Of a host that none of so many nodes can serve."""
     if not nodes:
-        return "the Ray cluster has no node; start one"
+        return NO_NODE
     asked = remote.host.ray or _ANYWHERE
     cpus = {"num_cpus": asked.num_cpus} if asked.num_cpus else {}
     wanted = [f"{name} = {amount:g}" for name, amount in {**cpus, **asked.resources}.items()]
     wanted += [f"label {name} = {value}" for name, value in asked.labels.items()]
     none = "the only one has not" if nodes == 1 else f"none of the {nodes} there are has"
-    remedy = f"start one, or change hosts.{remote.host.name}.ray"
-    return f"waits for a Ray node with {', '.join(wanted)}; {none}: {remedy}"
+    return no_such_node(", ".join(wanted), none, f"hosts.{remote.host.name}.ray")
 
 
 def remote_host(host: Host, make: str) -> RemoteHost:
