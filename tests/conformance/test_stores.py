@@ -458,9 +458,9 @@ async def test_an_attempt_that_has_not_begun_has_no_start(store: Store, at_once:
     for now in (await store.now(T0 + 7), await store.now(T0 + 7, seen)):
         assert [(one.attempt, one.started_at) for one in now.running] == [(2, None)]
         assert now.reasons() == {"worker:surtr": 1}
-        assert now.snapshot.delayed == {"surtr": 1}
+        assert now.snapshot.delayed == {("surtr", "default"): 1}
     snapshot = await store.snapshot(T0 + 7)
-    assert (snapshot.running, snapshot.delayed) == ({("surtr", "default"): 1}, {"surtr": 1})
+    assert (snapshot.running, snapshot.delayed) == ({("surtr", "default"): 1},) * 2
 
     await store.record([Begin("t", 2, "surtr", T0 + 8, T0 + 5)])
     assert [(one.attempt, one.started_at) for one in (await store.now(T0 + 9, now)).running] == [(2, T0 + 8)]

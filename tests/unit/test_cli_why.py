@@ -245,6 +245,7 @@ FIELDS = [
     "stopping_since",
     "host_down",
     "undispatched_since",
+    "silent_since",
     "host",
     "attempts",
     "queued_at",
@@ -384,6 +385,43 @@ async def test_when_it_was_told_to_end_is_found(tmp_path: Path) -> None:
         assert await since() == 2.0
         await store.record([again, Start("t", 2, "small", "default", 1, 4.0)])
         assert await since() is None
+    finally:
+        await store.close()
+
+
+async def test_what_waits_while_nothing_is_written_says_so(tmp_path: Path) -> None:
+    """A store that is full or read-only: what was recorded last is old news, and more slots would not help."""
+    from penstock.scheduling.messages import Route, WaitChange
+    from penstock.store.base import Owner
+    from penstock.store.outlook import why_task
+    from penstock.store.sqlite import SQLiteStore
+
+    store = SQLiteStore(str(tmp_path / "x.db"))
+    await store.open()
+    try:
+        await store.submit([Task("k", id="t", queued_at=1.0)])
+        await store.acquire(Owner(1, "here", "test"), 1.0)
+        record = await store.get("t")
+        assert record is not None
+        key = '["k","default",null,null,{}]'
+        await store.record([Route(key, 1, 1.0, "k"), WaitChange(1, 1.0, "slots:small", "")])
+        snapshot = await store.snapshot(2.0)
+        assert snapshot.epoch is not None
+        heard_at = snapshot.epoch.seen_at
+        plant = Plant((Host("small", "command"),))
+
+        async def at(now: float) -> Why:
+            return await why_task(store, plant, record, heard_at + now, 1.0)
+
+        silent = await at(20.0)
+        assert silent.silent_since == heard_at
+        assert "slots" not in (silent.remedy or "")
+        assert "a store that can be written" in (silent.remedy or "")
+        assert silent.predicted_start is None
+        assert [one.what for one in silent.blocked_by] == ["dispatcher"]
+        assert f"its dispatcher has written nothing since {render.moment(heard_at)}" in in_short(silent)
+        assert (await at(5.0)).silent_since is None, "a few beats may be late"
+        assert (await why_task(store, plant, record, heard_at + 20.0)).silent_since is None
     finally:
         await store.close()
 

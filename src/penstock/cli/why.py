@@ -118,14 +118,15 @@ def in_short(told: Why) -> str:
     task, state = record.task.id, record.state
     waited = _waited(told)
     if state == "queued":
-        comes = _comes(told.predicted_start, "starts")
+        comes = _comes(told.predicted_start, "starts") + _silence(told)
         if not told.parts:
             return f"{task} has just been queued" + comes
         return f"{task} has waited {waited}{comes}"
     if told.interrupted:
         return f"{task} was running on {record.host} when its dispatcher was lost; {_retold(waited, told)}"
     if record.is_delayed:
-        return f"{task} has its slot on {record.host} and waits for a worker; it has waited {waited}"
+        has = f"{task} has its slot on {record.host} and waits for a worker"
+        return f"{has}; it has waited {waited}{_silence(told)}"
     if state == "running":
         ran = render.seconds(told.ran_s or 0.0)
         comes = _comes(told.predicted_end, "ends")
@@ -147,6 +148,12 @@ def in_short(told: Why) -> str:
         ran = render.seconds(told.ran_s or 0.0)
         return f"{task} is {state} after {ran}: {_steps(told)}{_own_wait(waited, told)}"
     return f"{task} is {state}; {_retold(waited, told)}"
+
+
+def _silence(told: Why) -> str:
+    if told.silent_since is None:
+        return ""
+    return f"; its dispatcher has written nothing since {render.moment(told.silent_since)}"
 
 
 def _steps(told: Why) -> str:

@@ -54,7 +54,8 @@ class Explaining(Looking):
         from penstock.store.outlook import why_task
 
         record = (await self._newest() if task_id == "last" else None) or await self.get(task_id)
-        return await why_task(self._store, self.config.plant, record, time.time())
+        config = self.config
+        return await why_task(self._store, config.plant, record, time.time(), config.heartbeat_s)
 
     async def _newest(self) -> TaskRecord | None:
         from penstock.config.own_calls import own_lanes

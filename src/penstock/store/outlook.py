@@ -27,6 +27,7 @@ MOST_LATELY = 2_000  # tasks of all lanes, the newest
 MOST_IN_RUN = 100_000
 MOST_FORESEEN = 20_000  # tasks that nobody has submitted
 _MOST_ALIKE = 500  # tasks of a kind that tell of others
+SILENT_BEATS = 6  # a dispatcher that has missed so many cannot write
 _IMAGINED = "\1"  # the run of tasks that are only thought of: nobody's own
 
 
@@ -44,6 +45,7 @@ async def present_of(store: Store, plant: Plant, ahead: Ahead, now: float) -> Pr
         plant=plant,
         queue=queue,
         dispatched=epoch is not None,
+        heard_at=None if epoch is None else epoch.seen_at,
         paused=snapshot.paused,
         paused_lanes=frozenset(lane for lane, paused in snapshot.lanes_paused.items() if paused),
         hosts={name: HostNow(host.state, host.slots) for name, host in snapshot.hosts.items()},
@@ -53,7 +55,10 @@ async def present_of(store: Store, plant: Plant, ahead: Ahead, now: float) -> Pr
     )
 
 
-async def why_task(store: Store, plant: Plant, record: TaskRecord, now: float) -> Why:
+async def why_task(
+    store: Store, plant: Plant, record: TaskRecord, now: float, heartbeat_s: float | None = None
+) -> Why:
+    """`heartbeat_s`: how often whoever dispatches writes that it lives, where that is known."""
     from penstock.diagnosis.questions import question_kinds
     from penstock.diagnosis.why.answer import explain, explain_question
 
@@ -64,6 +69,8 @@ async def why_task(store: Store, plant: Plant, record: TaskRecord, now: float) -
     else:
         ahead = Ahead(plant.aging_s, place=-plant.aging_s)  # what waits does not matter to it
     present = await present_of(store, plant, ahead, now)  # first: of all that is read it ages most
+    if heartbeat_s is None or now - (present.heard_at or now) <= SILENT_BEATS * heartbeat_s:
+        present = replace(present, heard_at=None)
     history = await store.history(task=task.id)
     if task.kind not in question_kinds(present.plant):
         told = await asyncio.to_thread(explain, record, history, present)

@@ -182,7 +182,8 @@ def _add_tasks(app: FastAPI, parts: Parts, thinking: asyncio.Semaphore) -> None:
         enter(parts, request, "read")
         record = await record_of(parts, task_id)
         async with thinking:
-            told = await why_task(parts.store, parts.config.plant, record, time.time())
+            config = parts.config
+            told = await why_task(parts.store, config.plant, record, time.time(), config.heartbeat_s)
         return reply(told.as_record())
 
     @app.get(

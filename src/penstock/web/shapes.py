@@ -238,6 +238,7 @@ class Why:
     stopping_since: float | None
     host_down: HostDownRecord | None
     undispatched_since: float | None
+    silent_since: float | None
     host: str | None
     attempts: int
     queued_at: float

@@ -18,6 +18,7 @@ from penstock.diagnosis.why.remedies import Case, remedy, starts_when
 from penstock.model import State, TaskRecord, Wait
 from penstock.scheduling.gates import THREAD
 from penstock.scheduling.messages import HostChange
+from penstock.scheduling.reasons import STORE_DOWN
 
 _MOST_BLOCKERS = 10
 
@@ -85,6 +86,7 @@ class Why:
     stopping_since: float | None = None  # it was told to end, and runs until it does
     host_down: HostDown | None = None  # of one that runs on
     undispatched_since: float | None = None  # it goes on elsewhere, and nobody is there to hear how it fares
+    silent_since: float | None = None  # it waits, and whoever dispatches has written nothing since then
     blocked_by: tuple[Blocker, ...] = ()
     starts_when: str | None = None
     remedy: str | None = None
@@ -132,6 +134,7 @@ class Why:
             "stopping_since": self.stopping_since,
             "host_down": None if self.host_down is None else self.host_down.as_record(),
             "undispatched_since": self.undispatched_since,
+            "silent_since": self.silent_since,
             "host": record.host,
             "attempts": record.attempts,
             "queued_at": record.task.queued_at,
@@ -175,6 +178,20 @@ def explain(record: TaskRecord, history: History, present: Present) -> Why:
     usual = typical_wait(present.queue.ran, record)
     if record.state is State.QUEUED or record.is_delayed:
         reason, detail = (waits[-1].reason, waits[-1].detail) if waits else ("order", "")
+        if present.heard_at is not None and reason not in ("dependency", "scheduled"):
+            # What it waited for last is old news: that nothing is written holds it now.
+            return Why(
+                record,
+                now,
+                parts,
+                silent_since=present.heard_at,
+                blocked_by=(
+                    Blocker("dispatcher", "", f"has written nothing for {now - present.heard_at:.0f} s"),
+                ),
+                starts_when=starts_when(STORE_DOWN),
+                remedy=remedy(STORE_DOWN, present.plant),
+                typical_wait=usual,
+            )
         return Why(
             record,
             now,

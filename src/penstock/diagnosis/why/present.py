@@ -41,6 +41,7 @@ class Present:
     plant: Plant
     queue: Queue
     dispatched: bool = True  # whether anybody does; else what "runs" was interrupted or outlived it
+    heard_at: float | None = None  # when whoever dispatches last wrote anything, where that is long ago
     paused: bool = False
     paused_lanes: frozenset[str] = frozenset()
     hosts: Mapping[str, HostNow] = field(default_factory=dict)

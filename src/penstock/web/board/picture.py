@@ -15,12 +15,11 @@ from penstock.config import Config
 from penstock.diagnosis.why.waiting import Waiting
 from penstock.model import Gate, Host, Lane, State
 from penstock.store.now import Now, Running
+from penstock.store.outlook import SILENT_BEATS
 from penstock.store.standbys import Standby
 from penstock.store.status import status_record
 
 Picture = dict[str, dict[str, Any]]
-
-_SILENT_BEATS = 6  # a dispatcher that has missed so many cannot write
 
 
 class Places:
@@ -130,7 +129,7 @@ def _who(now: Now, status: Mapping[str, Any], heartbeat_s: float) -> dict[str, A
         "dispatcher": status["dispatcher"],
         "standbys": [{**one, "here": _is_here(one)} for one in status["standbys"]],
         "answers_only": epoch is not None and epoch.owner.answers_only,
-        "silent": epoch is not None and now.at - epoch.seen_at > _SILENT_BEATS * heartbeat_s,
+        "silent": epoch is not None and now.at - epoch.seen_at > SILENT_BEATS * heartbeat_s,
         "interrupted": status["interrupted"],
         "paused": now.snapshot.paused,
         "paused_since": now.paused_since,

@@ -89,7 +89,8 @@ class TaskReading:
         (stay,) = await client.stays([record])
         began = time.monotonic()
         async with _thinking:
-            why = await why_task(client._store, self._desk.config.plant, record, time.time())
+            config = self._desk.config
+            why = await why_task(client._store, config.plant, record, time.time(), config.heartbeat_s)
         took_s = time.monotonic() - began
         self._due_at = time.monotonic() + max(_AGAIN_S, _EASE * took_s)
         known = () if self._seen is None else self._seen.events
