@@ -205,6 +205,41 @@ async def test_what_the_cluster_has_no_room_for_says_that_it_waits_for_a_worker(
         assert result.waits[-1].end == result.started_at
 
 
+async def test_a_function_that_outlives_its_time_and_its_dispatcher_says_so(folder: Path) -> None:
+    """E1: nobody can end it, and that it was told to is known; so is that nobody hears of it any more."""
+    text = (folder / "penstock.toml").read_text()
+    (folder / "penstock.toml").write_text(f"{text}\n{MEETING.replace('on_loop', 'sync')}")
+    async with (
+        Phone() as phone,
+        penstock.open(folder / "penstock.toml", dispatch=False) as client,
+        dispatching(folder) as process,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        meeting = {"act": "meet", "port": phone.port}
+        await client.submit(penstock.Task("meet", meeting, id="long", timeout_s=0.1, retries=0))
+        (caller,) = await phone.callers(1, PATIENCE_S)
+        async with client.watching() as recorded:
+            while (told := await client.why("long")).stopping_since is None:
+                await recorded()
+        assert (told.undispatched_since, told.predicted_end) == (None, None)
+        assert process.stdout is not None
+        warned = (
+            b"task long, attempt 1, is timed out and its function has not returned; a thread cannot be killed"
+        )
+        while warned not in await process.stdout.readline():
+            pass
+        process.kill()
+        await process.wait()
+        told = await client.why("long")
+        assert told.undispatched_since is not None
+        assert told.predicted_end is None
+        async with dispatching(folder):
+            caller.say("at last")
+            result = await client.wait("long")
+        assert (str(result.state), result.attempts) == ("failed", 1)
+        assert "timed out" in (result.error or "")
+
+
 def drivers_of(pid: int) -> list[psutil.Process]:
     children = psutil.Process(pid).children()
     return [child for child in children if "penstock.engine.cluster.driver" in child.cmdline()]
