@@ -12,6 +12,7 @@ import pytest
 import penstock
 from penstock.cli import render, why
 from penstock.cli.why import _facts, calls_text, in_short, many_in_short, predicted_text
+from penstock.diagnosis.why import waiting
 from penstock.diagnosis.why.answer import HostDown, Part, Typical, Why
 from penstock.diagnosis.why.holders import Holder
 from penstock.diagnosis.why.prediction import NO_DURATIONS, Prediction
@@ -337,8 +338,10 @@ def test_why_of_a_live_run_foresees_its_end(cli: Cli) -> None:
     assert said["in_s"] >= 0.01
 
 
-def test_why_of_a_lane_and_a_host(cli: Cli) -> None:
+def test_why_of_a_lane_and_a_host(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """E1: what waited in a lane, and for a host."""
+    # On a busy machine the last of them may run for longer than all have waited.
+    monkeypatch.setattr(waiting, "_TRIFLE_S", 0.0)
     run_four(cli)
     cli.good("submit", "summarize", "--lane", "fast")
     said = cli.good("why", "--lane", "fast", "--json").json
@@ -413,15 +416,15 @@ async def test_what_waits_while_nothing_is_written_says_so(tmp_path: Path) -> No
         async def at(now: float) -> Why:
             return await why_task(store, plant, record, heard_at + now, 1.0)
 
-        silent = await at(20.0)
+        silent = await at(60.0)
         assert silent.silent_since == heard_at
         assert "slots" not in (silent.remedy or "")
         assert "a store that can be written" in (silent.remedy or "")
         assert silent.predicted_start is None
         assert [one.what for one in silent.blocked_by] == ["dispatcher"]
         assert f"its dispatcher has written nothing since {render.moment(heard_at)}" in in_short(silent)
-        assert (await at(5.0)).silent_since is None, "a few beats may be late"
-        assert (await why_task(store, plant, record, heard_at + 20.0)).silent_since is None
+        assert (await at(20.0)).silent_since is None, "beats may be late, and clocks may differ"
+        assert (await why_task(store, plant, record, heard_at + 60.0)).silent_since is None
     finally:
         await store.close()
 

@@ -28,6 +28,7 @@ MOST_IN_RUN = 100_000
 MOST_FORESEEN = 20_000  # tasks that nobody has submitted
 _MOST_ALIKE = 500  # tasks of a kind that tell of others
 SILENT_BEATS = 6  # a dispatcher that has missed so many cannot write
+_CLOCKS_S = 30.0  # the clocks of a dispatcher and of who asks may differ by so much
 _IMAGINED = "\1"  # the run of tasks that are only thought of: nobody's own
 
 
@@ -69,7 +70,7 @@ async def why_task(
     else:
         ahead = Ahead(plant.aging_s, place=-plant.aging_s)  # what waits does not matter to it
     present = await present_of(store, plant, ahead, now)  # first: of all that is read it ages most
-    if heartbeat_s is None or now - (present.heard_at or now) <= SILENT_BEATS * heartbeat_s:
+    if heartbeat_s is None or now - (present.heard_at or now) <= SILENT_BEATS * heartbeat_s + _CLOCKS_S:
         present = replace(present, heard_at=None)
     history = await store.history(task=task.id)
     if task.kind not in question_kinds(present.plant):
