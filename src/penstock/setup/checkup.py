@@ -23,6 +23,7 @@ import msgspec
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.config.budgets import blind_budgets
+from penstock.config.crosschecks import greedy_models
 from penstock.config.engine import check_folders
 from penstock.config.names import Names
 from penstock.config.postgres_place import shown_store
@@ -44,7 +45,7 @@ WELL, WARNING, WRONG = agent_checkup.WELL, agent_checkup.WARNING, agent_checkup.
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    what: str  # engine, host, agent, council, model, probe, budget, store or server
+    what: str  # engine, host, agent, council, serves, model, probe, budget, store or server
     name: str
     state: str  # well, warning or wrong
     detail: str
@@ -84,6 +85,7 @@ async def examine(
     kept = store.result()
     server = await _server(config, kept)
     budgets = [Finding("budget", blind.place, WARNING, blind.detail) for blind in blind_budgets(config.plant)]
+    greedy = [Finding("serves", name, WARNING, detail) for name, detail in greedy_models(config.plant)]
     astray = [
         Finding("model", name, WRONG, what)
         for name, what in Names(config, config.councils.values()).astray().items()
@@ -98,6 +100,7 @@ async def examine(
         *(host.result() for host in hosts),
         *agents,
         *councils,
+        *greedy,
         *astray,
         *probes.result(),
         *budgets,
