@@ -40,6 +40,7 @@ def said(code: str, words: str = "words") -> Exception:
         (socket.gaierror(socket.EAI_NONAME, "no such name"), StoreError),
         (socket.gaierror(socket.EAI_AGAIN, "later"), StoreError),
         (ConnectionRefusedError(111, "no"), StoreError),
+        (ConnectionError('PostgreSQL server at "db.example:5432" rejected SSL upgrade'), StoreRefused),
         (TimeoutError(), StoreError),
         (asyncpg.TargetServerAttributeNotMatched("no primary"), StoreError),
         (asyncpg.ConnectionDoesNotExistError("gone"), StoreError),

@@ -67,6 +67,8 @@ _NO_RIGHT_TO_A_FILE = ": Permission denied"
 _FILES = "58"
 # There is no right to the socket, or the driver cannot do what the URL asks for.
 _REFUSALS = (PermissionError, asyncpg.ClientConfigurationError)
+# The driver has no kind of its own for a server that answers the wish for TLS with no.
+_NO_TLS = "rejected SSL upgrade"
 # A proxy whose server is away ends what it has begun; everything else of TLS stays as it is.
 _HUNG_UP = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 # What the driver raises for a file of TLS that the URL names, before it connects.
@@ -106,6 +108,10 @@ def translated(place: PostgresPlace, error: Exception) -> StoreError:
     if isinstance(error, ssl.SSLError) and not isinstance(error, _HUNG_UP):
         return StoreRefused(
             f"{name}: no TLS with the server ({detail}); check sslmode, sslrootcert and its certificate"
+        )
+    if isinstance(error, ConnectionError) and detail.endswith(_NO_TLS):
+        return StoreRefused(
+            f"{name}: the server has no TLS, which sslmode asks for; turn it on there (ssl = on), or change sslmode"
         )
     if isinstance(error, TimeoutError):
         return StoreError(f"{name}: the server does not answer; check that it runs, and the network to it")
