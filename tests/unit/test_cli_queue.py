@@ -106,6 +106,7 @@ def test_tasks_table_says_that_there_is_more(worked: Cli) -> None:
 
 
 def test_no_task_is_no_error(cli: Cli) -> None:
+    cli.good("resume")  # now there is a store
     assert cli.good("tasks", "--json").json == []
     assert cli.good("tasks").err == "penstock: there are no tasks yet\n"
     assert cli.good("tasks", "--kind", "k").err == "penstock: no task fits\n"

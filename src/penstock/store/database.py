@@ -62,7 +62,7 @@ class Database(Protocol):
     def open_writing(self, *, makes: bool = True) -> OwnSession:
         """Called by the thread that writes; first, and once: the database is checked and brought up to date.
 
-        Where there is no store yet it makes one; or refuses, and makes nothing.
+        Where there is no store yet it makes one; or raises StoreMissing, and changes nothing.
         """
 
     def open_reading(self) -> OwnSession:
