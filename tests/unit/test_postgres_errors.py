@@ -96,6 +96,15 @@ def test_a_missing_right_is_told_with_what_grants_it(words: str, remedy: str) ->
     assert remedy in told
 
 
+def test_who_only_reads_is_told_the_right_to_read() -> None:
+    told = str(translated(PLACE, said("42501", "permission denied for table heads"), reading=True))
+    assert told.endswith(
+        '; GRANT USAGE ON SCHEMA queue TO "Anna"; GRANT SELECT ON ALL TABLES IN SCHEMA queue TO "Anna"'
+    )
+    told = str(translated(PLACE, said("42501", "permission denied for database lab"), reading=True))
+    assert told.endswith('; GRANT CONNECT, CREATE ON DATABASE lab TO "Anna"')
+
+
 _OF_TLS = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 _NO_FILE = FileNotFoundError(2, "No such file")
 

@@ -74,8 +74,8 @@ class Database(Protocol):
     def loader(self, session: OwnSession) -> Loader:
         """For copying a store into this database, or out of it, with a session that writes."""
 
-    def translated(self, error: Exception) -> StoreError:
-        """A driver's error in our words: what happened, and what to do."""
+    def translated(self, error: Exception, *, reading: bool = False) -> StoreError:
+        """A driver's error in our words: what happened, and what to do; to somebody who was only `reading`."""
 
     def is_conflict(self, error: Exception) -> bool:
         """Whether two rows were to have the same id or key."""

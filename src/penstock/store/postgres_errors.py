@@ -49,6 +49,9 @@ _REFUSED = {
 _ALL_IN_SCHEMA = (
     "GRANT ALL ON SCHEMA {schema} TO {user}; GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {user}"
 )
+_READ_IN_SCHEMA = (
+    "GRANT USAGE ON SCHEMA {schema} TO {user}; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {user}"
+)
 _GRANTS = {
     "permission denied for database": "GRANT CONNECT, CREATE ON DATABASE {database} TO {user}",
     "must be owner": "only the owner of the tables can bring them up to date: open the store as that user once",
@@ -76,7 +79,8 @@ _NOT_OPENED = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirect
 _UNREAD = (*_NOT_OPENED, ssl.SSLError, asyncpg.ClientConfigurationError)
 
 
-def translated(place: PostgresPlace, error: Exception) -> StoreError:
+def translated(place: PostgresPlace, error: Exception, *, reading: bool = False) -> StoreError:
+    """`reading`: it happened to somebody who only reads, and needs no right beyond that."""
     name = place.name
     if isinstance(error, StoreError):
         return error
@@ -99,7 +103,7 @@ def translated(place: PostgresPlace, error: Exception) -> StoreError:
             code = _FILES
         for beginning, said in _REFUSED.items():
             if code.startswith(beginning):
-                grant = _grant(place, detail)
+                grant = _grant(place, detail, reading)
                 return StoreRefused(f"{name}: the server {said.format(detail=detail, grant=grant)}")
         for beginning, said in _SAID.items():
             if code.startswith(beginning):
@@ -158,7 +162,7 @@ def _unread(place: PostgresPlace, error: Exception, code: str) -> str:
     return ""
 
 
-def _grant(place: PostgresPlace, detail: str) -> str:
+def _grant(place: PostgresPlace, detail: str, reading: bool) -> str:
     """What its owner has to say to the server."""
     url = urlsplit(place.dsn)
     options = parse_qs(url.query)
@@ -166,6 +170,8 @@ def _grant(place: PostgresPlace, detail: str) -> str:
     database = unquote(url.path.lstrip("/")) or options.get("dbname", ["DATABASE"])[0]
     user = user or os.environ.get("PGUSER", "USER")
     said = next(said for beginning, said in _GRANTS.items() if detail.startswith(beginning))
+    if reading and said is _ALL_IN_SCHEMA:
+        said = _READ_IN_SCHEMA
     return said.format(schema=place.schema, user=_quoted(user), database=_quoted(database))
 
 

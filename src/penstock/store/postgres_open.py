@@ -36,7 +36,7 @@ def prepare(link: Link, migrations: Sequence[str], *, patience_s: float, makes: 
             _check(link, migrations, makes)
             return
         except ERRORS as error:
-            problem = translated(link.place, error)
+            problem = translated(link.place, error, reading=not makes)
             code = str(getattr(error, "sqlstate", None) or "")
             is_away = not link.is_up or code.startswith(_GOING)
             waits_s = _STARTING_S if code == _STARTING else patience_s
