@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 
 from penstock.config.postgres_place import postgres_place
+from penstock.store.postgres_database import PostgresDatabase
 from tests import postgres_rig
 from tests.unit.cli_rig import Cli, make_cli
 
@@ -69,6 +70,24 @@ def test_who_only_looks_is_told_and_makes_none(cli: Cli, place: Place) -> None:
         assert place.told in told
         assert not place.is_there(), arguments
     assert cli("--set", f"store={place.store}", "tasks", "--json").json == []
+
+
+def test_a_check_says_that_it_will_be_made(cli: Cli, place: Place) -> None:
+    said = cli("--set", f"store={place.store}", "--set", "server.port=0", "check", "--json")
+    (store,) = [found for found in said.json["findings"] if found["what"] == "store"]
+    assert (store["state"], store["detail"]) == ("well", "is made with the first task")
+    assert not place.is_there()
+
+
+def test_a_check_of_one_that_is_away_names_it_once(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PostgresDatabase, "patience_s", 0.0)
+    place = "postgresql://anna@127.0.0.1:1/lab"
+    said = cli("--set", f"store={place}", "check", "--json")
+    (store,) = [found for found in said.json["findings"] if found["what"] == "store"]
+    assert (store["name"], store["state"]) == (place, "wrong")
+    assert store["detail"].startswith("the server cannot be reached")
+    assert said.status == 1
+    assert f"store {place}: {store['detail']}" in said.json["problems"]
 
 
 def test_a_plan_needs_none_and_says_nothing_of_it(cli: Cli, place: Place) -> None:
