@@ -66,6 +66,7 @@ _CORRUPT = "XX001", "XX002"
 # The statement or its values are at fault.
 _DEFECTS = ("22", "23", "26", "42", "0A", "21", "54")
 _RIGHTS = "42501"
+_WRONG_PASSWORD = "28P01"  # noqa: S105 - what the server says of an empty one, too
 _NO_RIGHT_TO_A_FILE = ": Permission denied"
 _FILES = "58"
 # There is no right to the socket, or the driver cannot do what the URL asks for.
@@ -101,6 +102,9 @@ def translated(place: PostgresPlace, error: Exception, *, reading: bool = False)
             _NO_RIGHT_TO_A_FILE
         ):  # the server's own, which no GRANT gives it
             code = _FILES
+        if code == _WRONG_PASSWORD and not _has_password(place):
+            remedy = "set PGPASSWORD, or write a passfile (~/.pgpass)"
+            return StoreRefused(f"{name}: the server wants a password, and none was given; {remedy}")
         for beginning, said in _REFUSED.items():
             if code.startswith(beginning):
                 grant = _grant(place, detail, reading)
@@ -160,6 +164,17 @@ def _unread(place: PostgresPlace, error: Exception, code: str) -> str:
             why = f"which cannot be read ({problem.strerror})"
             return f"{parameter} names {path}, {why}; correct the URL, or bring the file"
     return ""
+
+
+def _has_password(place: PostgresPlace) -> bool:
+    """Whether one may have been given; a passfile or a service may have one or not."""
+    url = urlsplit(place.dsn)
+    options = parse_qs(url.query)
+    if url.password or options.keys() & {"password", "passfile", "service"}:
+        return True
+    if any(os.environ.get(name) for name in ("PGPASSWORD", "PGPASSFILE", "PGSERVICE")):
+        return True
+    return os.path.exists(os.path.expanduser("~/.pgpass"))
 
 
 def _grant(place: PostgresPlace, detail: str, reading: bool) -> str:
