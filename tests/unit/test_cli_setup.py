@@ -191,7 +191,10 @@ def test_a_model_that_takes_what_is_for_a_program_is_pointed_out(cli: Cli, start
     cli.file("penstock.toml", config)
     state, detail = findings(cli)["serves hosts.model.serves"]
     assert state == "warning"
-    assert detail == "\"*\" also takes tasks of kind 'resize' that tool is for; name its own kinds: serves = [\"chat\"]"
+    assert (
+        detail
+        == '"*" also takes tasks of kind \'resize\' that tool is for; name its own kinds: serves = ["chat"]'
+    )
     cli.file("penstock.toml", config.replace('model = "m"', 'model = "m"\nserves = ["chat"]'))
     assert "serves hosts.model.serves" not in findings(cli)
 

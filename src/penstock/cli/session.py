@@ -101,9 +101,9 @@ async def opened(
 ) -> AsyncIterator[Client]:
     """With `dispatching`, tasks run in this process, in that way.
 
-    Where there is no store yet, who dispatches makes it, and so does who has something to keep (`makes`). Others only
-    look, maybe at a place that was mistyped: nothing is left there. They look at an empty one and are told so; what
-    they name that could only be in a store, and all without `stand_in`, is StoreMissing.
+    Where there is no store yet, who dispatches makes it, and so does who has something to keep (`makes`). Others
+    only look, maybe at a place that was mistyped: nothing is left there. They look at an empty one and are told so;
+    what they name that could only be in a store, and all without `stand_in`, is StoreMissing.
     """
     from contextlib import AsyncExitStack
 

@@ -221,7 +221,8 @@ async def open(
     the client is closed; what is then unfinished stays in the store. `dispatcher` is "async", or "threads" for one
     thread per kind that runs one task at a time; `on_stop` says what becomes of tasks that are stopped before their
     end: "requeue" or "block". `command` is what `status` says of who dispatches. `listeners` are told, on one of
-    those threads, what happens there. Where there is no store yet one is made; without `makes` that is StoreMissing.
+    those threads, what happens there. Where there is no store yet one is made; without `makes` that is
+    StoreMissing.
     """
     dispatching = Dispatching(dispatcher, on_stop, command)
     if not isinstance(config, Config):

@@ -10,7 +10,6 @@ from penstock.config.keys import MODEL_TYPES, RUN_TYPES, TOLERANCE, shown
 from penstock.config.problems import Near, Problems, quoted
 from penstock.model import CALL_KINDS, Gate, Host, Lane, Plant
 
-
 _CODE_TYPES = ("python", "command")  # what their tasks bring is for a program
 
 

@@ -149,7 +149,9 @@ def _astray(kind: str, host: Host) -> str:
     """The remedy where the task may have been meant for another host: a model host takes every kind by default."""
     if kind in CALL_KINDS:
         return ""
-    return f"; where tasks of kind {kind!r} are meant for another host, leave it out of hosts.{host.name}.serves"
+    return (
+        f"; where tasks of kind {kind!r} are meant for another host, leave it out of hosts.{host.name}.serves"
+    )
 
 
 def _endpoint(given: str, named: str | None, kind: str) -> str:
