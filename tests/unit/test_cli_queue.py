@@ -135,6 +135,18 @@ def test_show_json_is_the_record_with_payload_and_attempts(worked: Cli) -> None:
     assert waited + ran == pytest.approx(shown["ended_at"] - shown["queued_at"], abs=1e-6)
 
 
+def test_show_gives_what_an_attempt_wrote_lines_of_its_own(cli: Cli) -> None:
+    cli.file("shown_work.py", "def fail(text):\n    raise ValueError(text)\n")
+    cli.file("penstock.toml", '[hosts.h]\ntype = "python"\ncall = "shown_work:fail"\nserves = ["k"]\n')
+    cli.good("submit", "k", '{"text": "odd"}', "--id", "one")
+    assert cli("work", "--drain").status == 1
+    lines = cli.good("show", "one").lines
+    logs = lines[lines.index("logs of attempt 1") + 1 :]
+    assert logs[0] == "  Traceback (most recent call last):"
+    assert any(line.startswith("  ValueError: ") for line in logs)
+    assert "\n".join(lines).count("Traceback") == 1  # not in its event as well
+
+
 def test_show_has_everything(worked: Cli) -> None:
     text = worked.good("show", "twice").out
     for part in (
