@@ -8,6 +8,7 @@
     ├── StoreError                 3
     │   ├── StoreLocked            3  another process holds the file too long
     │   ├── StoreFull              3  no space left; nothing acknowledged is lost
+    │   ├── StoreMissing           3  there is none yet, and who only reads makes none
     │   ├── StoreRefused           3  the database does not let us do it; waiting does not help
     │   ├── StoreCorrupt           3  the file is damaged, or not ours
     │   └── StoreTooNew            3  written by a newer Penstock
@@ -72,6 +73,10 @@ class StoreLocked(StoreError):
 
 
 class StoreFull(StoreError):
+    pass
+
+
+class StoreMissing(StoreError):
     pass
 
 

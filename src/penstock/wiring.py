@@ -20,7 +20,7 @@ from penstock.config.councils import COUNCIL_TYPE
 from penstock.config.engine import check_folders
 from penstock.config.own_calls import calls_lane, needs_desk, needs_door, own_lanes
 from penstock.config.own_files import OwnFiles, agents_dir, folder_of, library_dir, store_tag, work_dir
-from penstock.config.postgres_place import is_mistyped, is_postgres
+from penstock.config.postgres_place import is_postgres, mistyped
 from penstock.errors import ConfigError, UsageError
 from penstock.model import OnStop
 
@@ -101,8 +101,8 @@ def open_database(store: str) -> Database:
 
 
 def _refuse_unknown(store: str) -> None:
-    if is_mistyped(store):
-        raise UsageError("store: is not a URL; write postgresql://USER@HOST:5432/DATABASE")
+    if told := mistyped(store):
+        raise UsageError(f"store: {told}")
     if "://" in store:
         scheme = store.split("://", 1)[0]
         raise UsageError(

@@ -681,9 +681,11 @@ def test_a_dispatcher_without_rights_leaves_at_once(
 
     place = url.replace("postgres@", "onlooker@")
     assert ends("work", place).endswith("; GRANT CONNECT, CREATE ON DATABASE postgres TO onlooker")
-    assert main(["-c", str(config), "--set", f"store={url}", "status"]) == 0
-    server.sql(f"GRANT USAGE ON SCHEMA {schema} TO onlooker")
-    server.sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO onlooker")
+    assert main(["-c", str(config), "--set", f"store={url}", "resume"]) == 0  # makes it
+    refusal = ends("status", place)
+    assert refusal.count("GRANT") == 2
+    server.sql(refusal[refusal.index("GRANT") :])
+    assert main(["-c", str(config), "--set", f"store={place}", "status"]) == 0
     grant = (
         f"; GRANT ALL ON SCHEMA {schema} TO onlooker; GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO onlooker"
     )

@@ -75,6 +75,7 @@ def test_the_example_is_a_council(cli: Cli) -> None:
 
 
 def test_history_says_when_there_is_none(cli: Cli) -> None:
+    cli.good("resume")  # now there is a store
     told = cli.good("council", "history")
     assert told.out == ""
     assert "nothing was asked yet" in told.err

@@ -162,6 +162,7 @@ def test_what_a_log_does_not_tell_is_said(cli: Cli) -> None:
 )
 def test_wrong_use_is_told_in_a_line(cli: Cli, arguments: list[str], told: str) -> None:
     """Promise 7."""
+    cli.good("resume")  # now there is a store
     cli.file("log.csv", SERIAL)
     cli.file("bad.csv", "start,end\nsoon,3\n")
     assert cli.bad("diagnose", *arguments) == [told]

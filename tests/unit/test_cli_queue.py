@@ -106,6 +106,7 @@ def test_tasks_table_says_that_there_is_more(worked: Cli) -> None:
 
 
 def test_no_task_is_no_error(cli: Cli) -> None:
+    cli.good("resume")  # now there is a store
     assert cli.good("tasks", "--json").json == []
     assert cli.good("tasks").err == "penstock: there are no tasks yet\n"
     assert cli.good("tasks", "--kind", "k").err == "penstock: no task fits\n"
@@ -132,6 +133,18 @@ def test_show_json_is_the_record_with_payload_and_attempts(worked: Cli) -> None:
     waited = sum(wait["to"] - wait["from"] for wait in shown["waits"])
     ran = sum(a["ended_at"] - a["started_at"] for a in shown["attempt_records"])
     assert waited + ran == pytest.approx(shown["ended_at"] - shown["queued_at"], abs=1e-6)
+
+
+def test_show_gives_what_an_attempt_wrote_lines_of_its_own(cli: Cli) -> None:
+    cli.file("shown_work.py", "def fail(text):\n    raise ValueError(text)\n")
+    cli.file("penstock.toml", '[hosts.h]\ntype = "python"\ncall = "shown_work:fail"\nserves = ["k"]\n')
+    cli.good("submit", "k", '{"text": "odd"}', "--id", "one")
+    assert cli("work", "--drain").status == 1
+    lines = cli.good("show", "one").lines
+    logs = lines[lines.index("logs of attempt 1") + 1 :]
+    assert logs[0] == "  Traceback (most recent call last):"
+    assert any(line.startswith("  ValueError: ") for line in logs)
+    assert "\n".join(lines).count("Traceback") == 1  # not in its event as well
 
 
 def test_show_has_everything(worked: Cli) -> None:

@@ -173,6 +173,32 @@ budget_usd_per_day = 1.0
 """
 
 
+BESIDE = """
+[hosts.model]
+type = "openai"
+url = "{url}"
+model = "m"
+[hosts.tool]
+type = "command"
+argv = ["true"]
+serves = ["resize"]
+"""
+
+
+def test_a_model_that_takes_what_is_for_a_program_is_pointed_out(cli: Cli, start: Start) -> None:
+    """Its task would go to whichever of the two has room, and fail at the model."""
+    config = BESIDE.format(url=start("openai", models=("m",)).url) + serving_at(free_port())
+    cli.file("penstock.toml", config)
+    state, detail = findings(cli)["serves hosts.model.serves"]
+    assert state == "warning"
+    assert (
+        detail
+        == '"*" also takes tasks of kind \'resize\' that tool is for; name its own kinds: serves = ["chat"]'
+    )
+    cli.file("penstock.toml", config.replace('model = "m"', 'model = "m"\nserves = ["chat"]'))
+    assert "serves hosts.model.serves" not in findings(cli)
+
+
 def test_a_budget_that_cannot_close_is_pointed_out(cli: Cli, start: Start) -> None:
     """B7: what costs money without a price is not counted."""
     up = start("openai", models=("a", "b"))

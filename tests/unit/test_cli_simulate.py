@@ -75,12 +75,15 @@ async def test_the_printed_config_is_one(tmp_path: Path) -> None:
             "url": told["servers"][0]["url"],
             "models": ["a", "b"],
             "slots": 3,
+            "serves": ["chat", "completion", "embedding", "general"],
             "key_env": "MY_KEY",
         }
         assert "hidden" not in json.dumps(told)
         [read] = load(tmp_path / "penstock.toml").plant.hosts
         assert read.slots == 3
         assert read.has_model("b")
+        assert read.serves_kind("general")
+        assert not read.serves_kind("resize")  # of a host that it may be pasted beside
 
 
 async def test_ctrl_c_ends_it_with_its_counts() -> None:

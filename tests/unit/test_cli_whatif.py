@@ -153,6 +153,7 @@ def test_wrong_use_is_told_in_a_line(ran: Cli, arguments: list[str], told: str) 
 
 
 def test_a_run_that_is_not_there(cli: Cli) -> None:
+    cli.good("resume")  # now there is a store
     assert "there is no run" in cli.bad("whatif", "last")[0]
     cli.good("submit", "summarize")
     assert "nothing in it has run yet, so there is nothing to replay" in cli.bad("whatif", "last")[0]

@@ -499,6 +499,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("arguments", "line"), WRONG, ids=lambda value: str(value)[:20])
 def test_wrong_use_is_told(cli: Cli, arguments: list[str], line: str) -> None:
+    cli.good("resume")  # now there is a store
     assert cli.bad("why", *arguments) == [line]
 
 

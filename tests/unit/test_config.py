@@ -262,7 +262,15 @@ def test_a_misspelt_key_is_told_with_its_line_and_the_right_one() -> None:
         ("agents = 3", "1: agents: must be a table like [agents.NAME], not 3"),
         ('store = ""', "1: store: must be text in quotes, not empty text"),
         ('store = "a\\u0000b"', "1: store: must be one line of at most 4096 characters"),
-        ('store = "postgresql:/u:secret@h/d"', "1: store: is not a URL; write postgresql://USER@HOST"),
+        (
+            'store = "postgresql:/u:secret@h/d"',
+            "1: store: is not a URL; did you mean postgresql://u@h:5432/d?",
+        ),
+        (
+            'store = "postgresql//u:secret@h/d"',
+            "1: store: is not a URL; did you mean postgresql://u@h:5432/d?",
+        ),
+        ('store = "postgres;//h/d?schmea=x"', "1: store: is not a URL; did you mean postgresql://…?"),
         ('store = "mysql://u:secret@h/d"', "1: store: must be the path of a file, or a URL that starts with"),
         ('store = ":memory:"', "1: store: must be a file: what is only in memory is lost"),
         ('store = "data/"', "1: store: must be a file, not a folder; add a name: penstock.db"),

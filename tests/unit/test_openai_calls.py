@@ -110,6 +110,17 @@ async def test_other_payloads_are_refused_with_the_forms_that_are_known() -> Non
     assert not server.calls
 
 
+async def test_a_task_that_is_meant_for_another_host_is_told_so() -> None:
+    """By default a host takes every kind: what a program should read came to the model."""
+    async with wire(answering(b"")) as server, adapter(server) as made:
+        for payload in ({"image": "a.png"}, ["a.png"]):
+            with pytest.raises(PermanentError, match=r"kind 'resize' .* out of hosts\.\w+\.serves$"):
+                await perform(made, payload, kind="resize")
+        with pytest.raises(PermanentError) as told:
+            await perform(made, {"image": "a.png"}, kind="chat")  # which is a call of a model
+    assert "serves" not in str(told.value)
+
+
 # ---- calls of the front door
 
 

@@ -105,7 +105,7 @@ def test_where_there_is_no_store_none_is_copied_and_none_is_made(cli: Cli) -> No
         said = cli("store", "copy", there, "new.db")
         assert (said.status, said.out) == (3, "")
         (told,) = said.told
-        assert f": there is no store in schema {schema}; name the database and ?schema=" in told
+        assert f": there is no store in schema {schema}; correct the database or ?schema=" in told
     assert not (cli.folder / "new.db").exists()
 
 

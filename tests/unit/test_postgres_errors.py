@@ -40,6 +40,7 @@ def said(code: str, words: str = "words") -> Exception:
         (socket.gaierror(socket.EAI_NONAME, "no such name"), StoreError),
         (socket.gaierror(socket.EAI_AGAIN, "later"), StoreError),
         (ConnectionRefusedError(111, "no"), StoreError),
+        (ConnectionError('PostgreSQL server at "db.example:5432" rejected SSL upgrade'), StoreRefused),
         (TimeoutError(), StoreError),
         (asyncpg.TargetServerAttributeNotMatched("no primary"), StoreError),
         (asyncpg.ConnectionDoesNotExistError("gone"), StoreError),
@@ -93,6 +94,47 @@ def test_a_missing_right_is_told_with_what_grants_it(words: str, remedy: str) ->
     told = str(translated(PLACE, said("42501", words)))
     assert f"({words}); " in told
     assert remedy in told
+
+
+def test_who_only_reads_is_told_the_right_to_read() -> None:
+    told = str(translated(PLACE, said("42501", "permission denied for table heads"), reading=True))
+    assert told.endswith(
+        '; GRANT USAGE ON SCHEMA queue TO "Anna"; GRANT SELECT ON ALL TABLES IN SCHEMA queue TO "Anna"'
+    )
+    told = str(translated(PLACE, said("42501", "permission denied for database lab"), reading=True))
+    assert told.endswith('; GRANT CONNECT, CREATE ON DATABASE lab TO "Anna"')
+
+
+@pytest.mark.parametrize(
+    ("url", "variables", "passfile", "is_given"),
+    [
+        ("postgresql://anna@h/lab", {}, False, False),
+        ("postgresql://anna:@h/lab", {"PGPASSWORD": ""}, False, False),
+        ("postgresql://anna:x@h/lab", {}, False, True),
+        ("postgresql://anna@h/lab?password=x", {}, False, True),
+        ("postgresql://anna@h/lab", {"PGPASSWORD": "x"}, False, True),
+        ("postgresql://anna@h/lab", {"PGPASSFILE": "/x"}, False, True),
+        ("postgresql://anna@h/lab", {}, True, True),
+    ],
+)
+def test_no_password_is_told_from_a_wrong_one(
+    url: str,
+    variables: dict[str, str],
+    passfile: bool,
+    is_given: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("PGPASSWORD", "PGPASSFILE", "PGSERVICE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"HOME": str(tmp_path), **variables}.items():
+        monkeypatch.setenv(name, value)
+    if passfile:
+        (tmp_path / ".pgpass").touch()
+    told = translated(postgres_place(url), said("28P01"))
+    assert isinstance(told, StoreRefused)
+    assert ("does not let this user in" in str(told)) is is_given
+    assert ("wants a password, and none was given; set PGPASSWORD" in str(told)) is not is_given
 
 
 _OF_TLS = ("sslrootcert", "sslcert", "sslkey", "sslcrl")

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from penstock.config.postgres_place import postgres_place
-from penstock.errors import StoreCorrupt, StoreError, StoreTooNew
+from penstock.errors import StoreCorrupt, StoreError, StoreRefused, StoreTooNew
 from penstock.model import State
 from penstock.store import postgres_database, postgres_open, queries
 from penstock.store.base import Store, TaskFilter
@@ -222,6 +222,12 @@ async def test_a_server_that_is_too_old(url: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(postgres_open, "_OLDEST_SERVER", server)
     async with opened(PostgresStore(url)):
         pass
+
+
+async def test_a_server_without_tls_that_is_asked_for_it() -> None:
+    url = postgres_rig.fresh_url("sslmode=require")
+    told = "the server has no TLS, which sslmode asks for; turn it on there .*, or change sslmode"
+    await refused_opening(url, StoreRefused, told)
 
 
 @contextmanager

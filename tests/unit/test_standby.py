@@ -21,7 +21,7 @@ from penstock.dispatcher.loop import Dispatcher
 from penstock.errors import AlreadyOwned, StoreCorrupt, StoreLocked, StoreRefused
 from penstock.hosts.own_door import Guest
 from penstock.model import State, Task
-from penstock.store.base import Owner
+from penstock.store.base import Epoch, Owner
 from penstock.store.sqlite import SQLiteStore
 from penstock.store.standbys import standbys
 from penstock.web.passing import PASSED, is_for_leader
@@ -314,7 +314,9 @@ async def test_a_standby_that_could_not_lead_says_when_it_can_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "penstock.dispatcher")
+    told: list[Epoch | None] = []
     async with two(tmp_path) as (_, standby):
+        monkeypatch.setattr(standby.service, "_on_standby", told.append)
         with monkeypatch.context() as patched:
 
             async def away(*_: object) -> bool:
@@ -323,6 +325,8 @@ async def test_a_standby_that_could_not_lead_says_when_it_can_again(
             patched.setattr(standby.store, "wait_vacant", away)
             await until(lambda: "cannot lead for now: the database does not answer" in caplog.messages)
         await until(lambda: "can lead again: the store answers" in caplog.messages)
+        await until(lambda: told)  # a line of the log that everybody sees
+        assert told[0] is not None
 
 
 @asynccontextmanager

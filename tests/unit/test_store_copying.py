@@ -80,9 +80,8 @@ def test_refusals_change_nothing(cli: Cli) -> None:
     for none in ("none.db", "empty.db"):
         said = cli("store", "copy", none, "new.db")
         assert said.status == 3
-        assert said.told == [
-            f"penstock: {cli.folder / none}: there is no store; name the file that `store` in the config names"
-        ]
+        told = "there is no store; name another file, or let `penstock submit`, `work` or `serve` make it"
+        assert said.told == [f"penstock: {cli.folder / none}: {told}"]
     (told,) = cli.bad("store", "copy", "penstock.db", "./penstock.db")
     assert "FROM and TO are the same store" in told
     assert not (cli.folder / "none.db").exists()

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.cli import render
 from penstock.cli.leaving import leave
 from penstock.cli.session import APART_S, INTERRUPTED, Interrupts, hearing_interrupts, opened
-from penstock.errors import UnknownTask, UsageError
+from penstock.errors import StoreMissing, UnknownTask, UsageError
 
 if TYPE_CHECKING:
     from penstock.cli.council_views import View
@@ -75,9 +75,11 @@ async def last_conversation(config: Config, council: Council) -> str:
     from penstock.council.conversations import newest_answered
     from penstock.store.base import TaskFilter
 
-    async with opened(config) as client:
-        newest = await client.tasks(TaskFilter(kind=council.kind, limit=1, newest=True))
-        found = await newest_answered(client.tasks, council.kind)
+    newest: list[TaskRecord] = []
+    with suppress(StoreMissing):
+        async with opened(config, stand_in=False) as client:
+            newest = await client.tasks(TaskFilter(kind=council.kind, limit=1, newest=True))
+            found = await newest_answered(client.tasks, council.kind)
     if not newest:
         raise UnknownTask(f"--follow-up: council {council.name!r} was asked nothing yet; leave it out")
     last = newest[0]
@@ -106,7 +108,7 @@ def begun(conversation: str) -> str:
 
 async def detach(config: Config, council: Council, wish: Wish, *, as_json: bool) -> int:
     """Keep the question and leave."""
-    async with opened(config) as client:
+    async with opened(config, makes=True) as client:
         asking = client.asking(council.name, wish.query, **wish.options())
         id = await asking.submit()
         nobody = (await client.snapshot()).epoch is None

@@ -15,6 +15,7 @@ from penstock.store.base import StoredEvent
 from penstock.trace import trace_id
 
 _MOST_EVENTS = 50
+_LOGS = "logs"  # of an event: what its attempt wrote, over many lines
 _DETAIL_WIDTH = 120  # of a wait; an error is told whole where it belongs
 ATTEMPT_COLUMNS = (">attempt", "host", "started", ">ran", "verdict", "error")
 WAIT_COLUMNS = ("waited for", ">time", ">share", "from", "detail")
@@ -46,6 +47,9 @@ def print_details(
     if attempts:
         say()
         print_attempts(attempts, nodes_of(events))
+    for event in events:
+        if event.data.get(_LOGS):
+            _block(f"logs of attempt {event.attempt}", event.data[_LOGS])
     if result.waits:
         say()
         print_waits(result.waits)
@@ -152,7 +156,7 @@ def _print_events(events: Sequence[StoredEvent], queued_at: float) -> None:
             event.type,
             "" if event.attempt is None else str(event.attempt),
             event.host or "",
-            ", ".join(f"{name}={text_of(value)}" for name, value in event.data.items()),
+            ", ".join(f"{name}={text_of(value)}" for name, value in event.data.items() if name != _LOGS),
         )
         for event in events[:_MOST_EVENTS]
     ]

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import render
-from penstock.cli.planning import has_store, missing_told
+from penstock.cli.planning import missing_told
 from penstock.cli.session import opened
 from penstock.config.outputs import is_inside, saved_at
+from penstock.errors import StoreMissing
 from penstock.intake.estimates import BYTES_PER_TOKEN, PAST, PRICES, Estimate, Estimates
 from penstock.intake.named_files import missing_files
 from penstock.scheduling.budget import usd
@@ -38,7 +39,7 @@ class _Group:
 
 
 async def show(config: Config, file: str, plan: Plan, as_json: bool) -> int:
-    past, end = await _past(config, plan) if plan.todo and has_store(config) else ([], None)
+    past, end = await _past(config, plan) if plan.todo else ([], None)
     estimates = Estimates(config, past)
     groups: dict[tuple[Any, ...], _Group] = {}
     for task in plan.there:
@@ -52,11 +53,14 @@ async def show(config: Config, file: str, plan: Plan, as_json: bool) -> int:
     return 0
 
 
-async def _past(config: Config, plan: Plan) -> tuple[list[History], Prediction]:
+async def _past(config: Config, plan: Plan) -> tuple[list[History], Prediction | None]:
     added = [task for task in plan.todo if task.output not in plan.joined]
-    async with opened(config) as client:
-        past = await client.past_of_kinds({task.kind for task in plan.todo})
-        return past, await client.foresee_end(added, plan.joined.values())
+    try:
+        async with opened(config, stand_in=False) as client:
+            past = await client.past_of_kinds({task.kind for task in plan.todo})
+            return past, await client.foresee_end(added, plan.joined.values())
+    except StoreMissing:
+        return [], None  # it is made with these tasks
 
 
 def _group(groups: dict[tuple[Any, ...], _Group], config: Config, task: Task) -> _Group:

@@ -72,7 +72,7 @@ def import_(
 
 
 async def _import(config: Config, lines: Sequence[Mapping[str, Any]], as_json: bool) -> int:
-    async with opened(config) as client:
+    async with opened(config, makes=True) as client:
         run = await client.import_run(lines)
     if as_json:
         render.emit({"run": run})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +33,6 @@ def read_plan(config: Config, file: str, run: str | None, *, redo: bool) -> Plan
     return Plan(tasks, [], joined) if redo else left_to_do(tasks, patterns, config.outputs, joined)
 
 
-def has_store(config: Config) -> bool:
-    """Opening one that is not there would make it."""
-    return "://" in config.store or os.path.exists(config.store)
-
-
 def _joining(config: Config, tasks: list[Task]) -> tuple[list[Task], dict[str, str]]:
     """The tasks, and by output which ones of the store some of them are: those that are about to make theirs.
 
@@ -47,7 +41,7 @@ def _joining(config: Config, tasks: list[Task]) -> tuple[list[Task], dict[str, s
     from penstock.cli.session import finish
 
     outputs = [task.output for task in tasks if task.output is not None]
-    if not outputs or not has_store(config):
+    if not outputs:
         return tasks, {}
     makers = finish(_makers(config, outputs))
     joined: dict[str, str] = {}
@@ -61,9 +55,13 @@ def _joining(config: Config, tasks: list[Task]) -> tuple[list[Task], dict[str, s
 
 async def _makers(config: Config, outputs: list[str]) -> dict[str, Maker]:
     from penstock.cli.session import opened
+    from penstock.errors import StoreMissing
 
-    async with opened(config) as client:
-        return await client.makers_of_outputs(outputs)
+    try:
+        async with opened(config, stand_in=False) as client:
+            return await client.makers_of_outputs(outputs)
+    except StoreMissing:
+        return {}  # it is made with these tasks
 
 
 def tell_missing(config: Config, plan: Plan) -> None:

@@ -321,7 +321,7 @@ async def _ask_tasks(
 ) -> int:
     if bool(tasks) == (run is not None):
         raise UsageError(f"{verb}: name tasks, or a run with --run; see `penstock {verb} --help`")
-    async with opened(config) as client:
+    async with opened(config, stand_in=False) as client:
         if run is not None:
             run = await client.run_named(run)
         answer = await _asked(client, verb, tasks, run, priority)
@@ -387,7 +387,7 @@ async def _pause(config: Config, host: str | None, lane: str | None, as_json: bo
         raise UsageError(f"{verb}: --host and --lane cannot be used together; do one after the other")
     scope = "all" if host is lane is None else "lane" if host is None else "host"
     name = host or lane or ""
-    async with opened(config) as client:
+    async with opened(config, makes=True) as client:
         answer = await (client.pause(scope, name) if paused else client.resume(scope, name))
     if not answer.ok:
         raise UnknownTask(f"{verb}: {answer.detail}")

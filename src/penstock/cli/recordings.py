@@ -14,7 +14,7 @@ import typer
 
 from penstock.cli.render import note
 from penstock.cli.session import Settings, opened, whole
-from penstock.errors import ConfigError, UnknownTask, UsageError
+from penstock.errors import ConfigError, StoreMissing, UnknownTask, UsageError
 
 if TYPE_CHECKING:
     from penstock.diagnosis.recording import Recording
@@ -71,7 +71,7 @@ async def recording_for(
     try:
         async with opened(settings.read()) as client:
             return await client.recording(await client.run_named(run))
-    except (ConfigError, UnknownTask):
+    except (ConfigError, StoreMissing, UnknownTask):
         if _looks_like_file(run):
             raise UsageError(f"there is no file {run}; nor a run of that name") from None
         raise

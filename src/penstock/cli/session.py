@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.errors import UsageError
+from penstock.errors import StoreMissing, UsageError
 
 if TYPE_CHECKING:
     import typer
@@ -96,20 +96,38 @@ async def opened(
     dispatch: bool = False,
     dispatching: Dispatching | None = None,
     listeners: Sequence[Listener] = (),
+    makes: bool = False,
+    stand_in: bool = True,
 ) -> AsyncIterator[Client]:
-    """With `dispatching`, tasks run in this process, in that way."""
+    """With `dispatching`, tasks run in this process, in that way.
+
+    Where there is no store yet, who dispatches makes it, and so does who has something to keep (`makes`). Others
+    only look, maybe at a place that was mistyped: nothing is left there. They look at an empty one and are told so;
+    what they name that could only be in a store, and all without `stand_in`, is StoreMissing.
+    """
+    from contextlib import AsyncExitStack
+
     import penstock.client
     from penstock.wiring import Dispatching
 
     how = dispatching or Dispatching()
-    async with penstock.client.open(
+    dispatch = dispatch or dispatching is not None
+    opening = penstock.client.open(
         config,
-        dispatch=dispatch or dispatching is not None,
+        dispatch=dispatch,
         dispatcher=how.dispatcher,
         on_stop=how.on_stop,
         command=how.command,
         listeners=listeners,
-    ) as client:
+        makes=makes or dispatch,
+    )
+    async with AsyncExitStack() as stack:
+        try:
+            client = await stack.enter_async_context(opening)
+        except StoreMissing as missing:
+            if not stand_in:
+                raise
+            client = await stack.enter_async_context(_empty(config, missing))
         if dispatching is not None and not client.dispatches and (unused := dispatching.options()):
             import logging
 
@@ -117,6 +135,23 @@ async def opened(
             who = "another process" if epoch is None else f"process {epoch.owner.pid} ({epoch.owner.command})"
             logging.getLogger("penstock.cli").warning("%s dispatches; %s has no effect", who, unused)
         yield client
+
+
+@asynccontextmanager
+async def _empty(config: Config, missing: StoreMissing) -> AsyncIterator[Client]:
+    """A store that has nothing, for who looks where there is none."""
+    from dataclasses import replace
+
+    import penstock.client
+    from penstock.cli import render
+    from penstock.errors import UnknownTask
+
+    async with penstock.client.open(replace(config, store=":memory:"), dispatch=False) as client:
+        try:
+            yield client
+        except UnknownTask:
+            raise missing from None
+    render.note(str(missing))
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:

@@ -120,7 +120,7 @@ def check(
     """Say whether the config works, and what to do where it does not.
 
     Tries every host and every probe, the store, the server's address, and a Ray cluster. Ends with 0 when all is
-    well, 1 when something is not, 2 when the config itself is wrong.
+    well, 1 when something is not, be it the store, 2 when the config itself is wrong.
     """
     from penstock.setup.checkup import WRONG, examine
 
@@ -134,7 +134,8 @@ def check(
     well = not any(finding.state == WRONG for finding in findings)
     if as_json:
         records = [finding.as_record() for finding in findings]
-        render.emit({"ok": well, "problems": [], "findings": records})
+        problems = [f"{f.what} {f.name}: {f.detail}" for f in findings if f.state == WRONG]
+        render.emit({"ok": well, "problems": problems, "findings": records})
     else:
         _tell_findings(findings)
     return 0 if well else NOT_WELL

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _MOST_SERVERS = 100
+# Not "*": pasted beside other hosts it would take their tasks as well, which no model can read.
+_SERVED = ("chat", "completion", "embedding", "general")
 _SLOTS_SHOWN = 4  # of a server without a bound, in the config that is printed
 
 
@@ -274,6 +276,7 @@ def _config(servers: Sequence[ModelServer], key_env: str | None) -> str:
                 {"model": behaviour.models[0]} if len(behaviour.models) == 1 else {"models": behaviour.models}
             ),
             "slots": behaviour.slots or behaviour.knee or _SLOTS_SHOWN,
+            "serves": _SERVED,
             **({"key_env": key_env} if key_env else {}),
         }
         # A TOML value of these types is written as in JSON.

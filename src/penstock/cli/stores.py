@@ -70,10 +70,10 @@ def copy(
 
 
 def _database(place: str) -> Database:
-    from penstock.config.postgres_place import is_mistyped
+    from penstock.config.postgres_place import mistyped
     from penstock.wiring import open_database
 
-    if "://" not in place and not is_mistyped(place):
+    if "://" not in place and not mistyped(place):
         place = os.path.abspath(os.path.expanduser(place))
     return open_database(place)
 

@@ -187,7 +187,7 @@ async def _submit_one(
     from penstock.intake.entries import Setting, read_entry
 
     if entry["after"]:
-        async with opened(config) as client:
+        async with opened(config, makes=True) as client:
             entry["after"] = [(await client.get(one)).task.id for one in entry["after"]]
     tasks, problems = read_entry(entry, Setting(time.time(), "", config.on_crash, TaskChecker(config)))
     if problems:
@@ -224,7 +224,7 @@ async def _submit(
 ) -> int:
     """`skipped` are the rest of a file, and None for a task from the command line."""
     with hearing_interrupts() if wait else nullcontext() as interrupts:
-        async with opened(config, dispatch=wait) as client:
+        async with opened(config, dispatch=wait, makes=True) as client:
             trace = of_environment(os.environ)
             submitted = await client.submit_many(tasks, run=run, trace=trace, join=skipped is not None)
             if interrupts is not None:

@@ -88,7 +88,7 @@ def add(
 
 
 async def _add(config: Config, token: Token, secret: str, as_json: bool) -> int:
-    async with opened(config) as client:
+    async with opened(config, makes=True) as client:
         if not await client.add_token(token):
             raise UsageError(
                 f"token add: there is a token {token.name!r} already; "
@@ -149,7 +149,7 @@ def revoke(context: typer.Context, name: Name, as_json: Json = False) -> int:
 async def _revoke(config: Config, name: str, as_json: bool) -> int:
     from penstock.config.problems import meant
 
-    async with opened(config) as client:
+    async with opened(config, stand_in=False) as client:
         if not await client.revoke_token(name):
             known = [token.name for token in await client.tokens()]
             raise UnknownTask(f"token revoke: there is no token {name!r}{meant(name, known, 'tokens')}")

@@ -51,7 +51,8 @@ def top(
 async def _screen(config: Config) -> int:
     from penstock.cli.top_app import Top
 
-    async with opened(config) as client:
+    # Who waits for what comes would wait at an empty stand-in for ever.
+    async with opened(config, stand_in=False) as client:
         shown = Top(client)
         await shown.run_async()
     return shown.return_code or 0
@@ -65,7 +66,7 @@ async def _lines(config: Config) -> int:
     heard: list[int] = []
     with hearing_interrupts() as interrupts:
         interrupts.tell(heard.append)
-        async with opened(config) as client, client.watching() as watch:
+        async with opened(config, stand_in=False) as client, client.watching() as watch:
             now = last = None
             while not heard:
                 now = await client.now(now)

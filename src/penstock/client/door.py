@@ -213,6 +213,7 @@ async def open(
     on_stop: str = "requeue",
     command: str = "a client",
     listeners: Sequence[Listener] = (),
+    makes: bool = True,
 ) -> AsyncIterator[Client]:
     """A client for a config: its path, a Config, or the file found from here.
 
@@ -220,13 +221,14 @@ async def open(
     the client is closed; what is then unfinished stays in the store. `dispatcher` is "async", or "threads" for one
     thread per kind that runs one task at a time; `on_stop` says what becomes of tasks that are stopped before their
     end: "requeue" or "block". `command` is what `status` says of who dispatches. `listeners` are told, on one of
-    those threads, what happens there.
+    those threads, what happens there. Where there is no store yet one is made; without `makes` that is
+    StoreMissing.
     """
     dispatching = Dispatching(dispatcher, on_stop, command)
     if not isinstance(config, Config):
         config = read_config(Path(config) if config is not None else None)
     store = open_store(config)
-    await store.open()
+    await store.open(makes=makes)
     client = Client(config, store, dispatch=dispatch, listeners=listeners, dispatching=dispatching)
     try:
         await client._ensure_if_ours()

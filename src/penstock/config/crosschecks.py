@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from penstock.config.keys import MODEL_TYPES, RUN_TYPES, TOLERANCE, shown
 from penstock.config.problems import Near, Problems, quoted
-from penstock.model import CALL_KINDS, Gate, Host, Lane
+from penstock.model import CALL_KINDS, Gate, Host, Lane, Plant
+
+_CODE_TYPES = ("python", "command")  # what their tasks bring is for a program
 
 
 class Parts(NamedTuple):
@@ -106,6 +108,23 @@ def _check_run_kinds(hosts: Collection[Host], problems: Problems) -> None:
                     'serves = ["chat"]'
                 )
                 problems.add(("hosts", model.name, "serves"), message)
+
+
+def greedy_models(plant: Plant) -> Iterator[tuple[str, str]]:
+    """Hosts with models that take every kind, beside ones that run code: a task of theirs that goes to the model
+    fails for good. It may be meant so, where both can read the same tasks, and is only pointed out."""
+    for model in plant.hosts:
+        if model.type not in MODEL_TYPES or "*" not in model.serves:
+            continue
+        for code in plant.hosts:
+            kind = next((k for k in code.serves if k not in CALL_KINDS and model.serves_kind(k)), None)
+            if code.type in _CODE_TYPES and kind is not None:
+                what = "tasks" if kind == "*" else f"tasks of kind {quoted(kind)}"
+                yield (
+                    f"hosts.{model.name}.serves",
+                    f'"*" also takes {what} that {code.name} is for; name its own kinds: serves = ["chat"]',
+                )
+                break
 
 
 def _check_gates(parts: Parts, problems: Problems) -> None:

@@ -21,7 +21,7 @@ from penstock.config.engine import EngineSettings, check_nodes, engine_document,
 from penstock.config.hosts import given, host_document, read_host
 from penstock.config.keys import AVAILABLE, HostTypes
 from penstock.config.own_calls import with_own_lane
-from penstock.config.postgres_place import is_mistyped, is_postgres, postgres_place
+from penstock.config.postgres_place import is_postgres, mistyped, postgres_place
 from penstock.config.problems import Near, Problems, file_shown, kind_of
 from penstock.config.rules import gate_document, lane_document, read_gate, read_lane, read_retry
 from penstock.config.server import (
@@ -188,8 +188,8 @@ def _store(top: Table, folder: Path) -> str:
         except ValueError as problem:
             top.refuse(str(problem), "store")
         return store
-    if is_mistyped(store):
-        top.refuse("is not a URL; write postgresql://USER@HOST:5432/DATABASE", "store")
+    if told := mistyped(store):
+        top.refuse(told, "store")
     elif "://" in store:
         top.refuse('must be the path of a file, or a URL that starts with "postgresql://"', "store")
     elif store == ":memory:":

@@ -10,6 +10,7 @@ SCHEMES = ("postgresql://", "postgres://")
 DEFAULT_SCHEMA = "penstock"
 CONNECT_TIMEOUT_S = 5.0
 
+_MISTYPED = re.compile(r"postgres(?:ql)?(?:[:;]|//)[:;/]*(.*)", re.DOTALL)
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,49}")
 # Those of libpq that the driver takes from a URL.
 _PLACES = ("host", "port", "dbname", "user")
@@ -65,9 +66,12 @@ def secret_files(store: str) -> list[str]:
     return [path for name, path in named_files(store) if name in _SECRET_FILES]
 
 
-def is_mistyped(store: str) -> bool:
-    """Meant as such a URL, and not one: it would be taken for the path of a file."""
-    return store.startswith(("postgresql:", "postgres:")) and not is_postgres(store)
+def mistyped(store: str) -> str:
+    """What to say of one that is meant as such a URL and is none, so that it would be taken for a file's path."""
+    found = _MISTYPED.match(store)
+    if found is None or is_postgres(store):
+        return ""
+    return f"is not a URL; did you mean {shown_store(SCHEMES[0] + found[1])}?"
 
 
 def postgres_place(url: str) -> PostgresPlace:
@@ -188,5 +192,5 @@ def _seconds(value: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 600:
-        raise ValueError(f"has connect_timeout={value}; use a number of seconds from 1 to 600")
+        raise ValueError(f"has connect_timeout={value}; use a number of seconds above 0, up to 600")
     return seconds

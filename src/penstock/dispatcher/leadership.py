@@ -44,7 +44,8 @@ log = logging.getLogger("penstock.dispatcher")
 class Heard(NamedTuple):
     """Who hears how we fare."""
 
-    on_standby: OnStandby  # who leads instead of us: when we begin to stand by, and when that is another
+    # Who leads instead of us: when we begin to stand by, when that is another, when a store that was away is back.
+    on_standby: OnStandby
     on_deposed: Callable[[], None] = lambda: None  # our term is over, and what it started is being ended
     tidy: Tidy | None = None  # ends what a dispatcher that died has left on this machine
 
@@ -193,11 +194,13 @@ class Leadership:
                 if number != told:
                     told = number
                     self._heard.on_standby(epoch)
-                if await self._unless_stopped(self._store.wait_vacant(_LOOK_S)):
-                    return
+                is_vacant = await self._unless_stopped(self._store.wait_vacant(_LOOK_S))
                 if self._complained:
                     self._complained = ""
+                    told = None  # whoever read the complaint is told who leads
                     log.info("can lead again: the store answers")
+                if is_vacant:
+                    return
             except StoreCorrupt:
                 raise
             except StoreError as error:

@@ -72,7 +72,8 @@ async def restore(
     known = {host.name for host in plant.hosts}  # others are not in the config any more
     events += [PauseSet("host", name, True) for name in sorted(held & known)]
     if adopted:
-        log.warning("%s adopted: the dispatcher that began them is gone", _were(len(adopted), "attempt"))
+        them = "it" if len(adopted) == 1 else "them"
+        log.warning("%s adopted: the dispatcher that began %s is gone", _were(len(adopted), "attempt"), them)
     crashed = before is not None and before.ended_at == before.seen_at
     interrupted = len(running) - len(adopted)
     if interrupted:

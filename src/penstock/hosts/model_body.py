@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock.errors import PermanentError
-from penstock.model import ANY_MODEL, Host
+from penstock.model import ANY_MODEL, CALL_KINDS, Host
 
 CHAT, COMPLETIONS, EMBEDDINGS = "chat/completions", "completions", "embeddings"
 AUTO = "auto"  # the name of whatever model a host has
@@ -49,7 +49,7 @@ def ask_of_payload(
     seen: Sequence[str] = (),
 ) -> Ask:
     """The call that a task's payload asks for; PermanentError when it is none of the known forms."""
-    endpoint, fields = _fields(payload, kind)
+    endpoint, fields = _fields(payload, kind, host)
     streamed = fields.get("stream", False)
     if not isinstance(streamed, bool):
         raise PermanentError(f"the payload's `stream` must be true or false, not {streamed!r}")
@@ -121,19 +121,20 @@ def _some_model(host: Host, endpoint: str, seen: Sequence[str]) -> str | None:
     return next(fitting, None)
 
 
-def _fields(payload: Any, kind: str) -> tuple[str, dict[str, Any]]:
+def _fields(payload: Any, kind: str, host: Host) -> tuple[str, dict[str, Any]]:
     if isinstance(payload, str):
         endpoint = _OF_KIND.get(kind, CHAT)
         payload = {"input" if endpoint == EMBEDDINGS else "prompt": payload, "endpoint": endpoint}
     if not isinstance(payload, Mapping):
-        raise PermanentError(f"{_FORMS}; not {_kind_of(payload)}")
+        raise PermanentError(f"{_FORMS}; not {_kind_of(payload)}{_astray(kind, host)}")
     fields = dict(payload)
     named = fields.pop("endpoint", None)
     if named is not None and (not isinstance(named, str) or named not in _NAMED):
         raise PermanentError(f"the payload's `endpoint` must be {CHAT}, {COMPLETIONS} or {EMBEDDINGS}")
     given = [name for name in ("messages", "prompt", "input") if name in fields]
     if len(given) != 1:
-        raise PermanentError(f"{_FORMS}; this one has {' and '.join(given) or 'none of them'}")
+        has = " and ".join(given) or "none of them"
+        raise PermanentError(f"{_FORMS}; this one has {has}{_astray(kind, host)}")
     endpoint = _endpoint(given[0], named, kind)
     if given[0] == "prompt" and endpoint == CHAT:
         prompt = fields.pop("prompt")
@@ -142,6 +143,15 @@ def _fields(payload: Any, kind: str) -> tuple[str, dict[str, Any]]:
         return endpoint, {"messages": [{"role": "user", "content": prompt}], **fields}
     _check(given[0], fields[given[0]])
     return endpoint, fields
+
+
+def _astray(kind: str, host: Host) -> str:
+    """The remedy where the task may have been meant for another host: a model host takes every kind by default."""
+    if kind in CALL_KINDS:
+        return ""
+    return (
+        f"; where tasks of kind {kind!r} are meant for another host, leave it out of hosts.{host.name}.serves"
+    )
 
 
 def _endpoint(given: str, named: str | None, kind: str) -> str:

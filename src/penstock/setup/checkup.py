@@ -23,13 +23,14 @@ import msgspec
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.config.budgets import blind_budgets
+from penstock.config.crosschecks import greedy_models
 from penstock.config.engine import check_folders
 from penstock.config.names import Names
 from penstock.config.postgres_place import shown_store
 from penstock.diagnosis.words import counted
 from penstock.dispatcher.probes import read_once
 from penstock.engine.outcomes import failure, one_line
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StoreMissing
 from penstock.hosts.base import Adapter
 from penstock.model import Gate
 from penstock.setup import agent_checkup, council_checkup, engine_checkup
@@ -38,13 +39,14 @@ from penstock.wiring import make_adapters, open_store
 TIME_LIMIT_S = 15.0
 _LITTLE_SPACE = 256 * 1024 * 1024
 _MAX_DETAIL = 500
+_NOT_YET = "is made with the first task"
 
 WELL, WARNING, WRONG = agent_checkup.WELL, agent_checkup.WARNING, agent_checkup.WRONG
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    what: str  # engine, host, agent, council, model, probe, budget, store or server
+    what: str  # engine, host, agent, council, serves, model, probe, budget, store or server
     name: str
     state: str  # well, warning or wrong
     detail: str
@@ -84,6 +86,7 @@ async def examine(
     kept = store.result()
     server = await _server(config, kept)
     budgets = [Finding("budget", blind.place, WARNING, blind.detail) for blind in blind_budgets(config.plant)]
+    greedy = [Finding("serves", name, WARNING, detail) for name, detail in greedy_models(config.plant)]
     astray = [
         Finding("model", name, WRONG, what)
         for name, what in Names(config, config.councils.values()).astray().items()
@@ -98,6 +101,7 @@ async def examine(
         *(host.result() for host in hosts),
         *agents,
         *councils,
+        *greedy,
         *astray,
         *probes.result(),
         *budgets,
@@ -171,7 +175,7 @@ async def _store(config: Config) -> _Kept:
             return _Kept(not_yet)
     try:
         store = open_store(config)
-        await store.open()
+        await store.open(makes=False)
         try:
             snapshot = await store.snapshot(SystemClock().now())
             has_tokens = bool(await store.tokens())
@@ -179,12 +183,22 @@ async def _store(config: Config) -> _Kept:
                 await store.end_lease("check", "nobody")
         finally:
             await store.close()
+    except StoreMissing:  # a schema that is not there; or a file that is empty
+        return _Kept(await asyncio.to_thread(_with_space, config.store, _NOT_YET))
     except PenstockError as error:
-        return _Kept(Finding("store", shown_store(config.store), WRONG, one_line(str(error), _MAX_DETAIL)))
+        return _Kept(_unusable(config.store, error))
     queued = sum(snapshot.queued.values())
     detail = f"{counted(queued, 'task')} queued" + ("; a dispatcher is at work" if snapshot.epoch else "")
     served = snapshot.epoch is not None and snapshot.epoch.owner.command.endswith(" serve")
     return _Kept(await asyncio.to_thread(_with_space, config.store, detail), has_tokens, served)
+
+
+def _unusable(store: str, error: PenstockError) -> Finding:
+    """Its errors begin with its place, which a finding has already."""
+    name, told = shown_store(store), str(error)
+    for place in (name, os.path.realpath(store)):
+        told = told.removeprefix(f"{place}: ")
+    return Finding("store", name, WRONG, one_line(told, _MAX_DETAIL))
 
 
 def _place_for(path: Path) -> Finding | None:
@@ -196,7 +210,7 @@ def _place_for(path: Path) -> Finding | None:
         return Finding("store", str(path), WRONG, f"there is no folder {folder}; make it, or correct store")
     if not os.access(folder, os.W_OK | os.X_OK):
         return Finding("store", str(path), WRONG, f"{folder} may not be written to; correct store")
-    return _with_space(str(path), "is made with the first task")
+    return _with_space(str(path), _NOT_YET)
 
 
 def _with_space(store: str, detail: str) -> Finding:

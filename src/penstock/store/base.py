@@ -242,7 +242,8 @@ class Store(Protocol):
     def trouble(self) -> str | None:
         """What keeps decisions from being written at the moment; they are tried again until they are."""
 
-    async def open(self) -> None: ...
+    async def open(self, *, makes: bool = True) -> None:
+        """Where there is no store yet it makes one; or raises StoreMissing, and changes nothing."""
 
     async def close(self) -> None:
         """Write what is queued and let go of everything, ownership too. Raises what kept decisions out."""

@@ -22,7 +22,7 @@ from penstock.errors import StoreError, UsageError
 from penstock.model import State
 from penstock.store.base import RAY_SECRET
 from penstock.store.database import Database
-from penstock.store.ownership import already_owned, last_epoch
+from penstock.store.ownership import who_owns
 from penstock.store.session import OwnSession
 
 ARRIVAL = "(arrival)"  # stands for the column that tells in which order rows were written
@@ -158,7 +158,7 @@ class _Opened:
             with self.translating():
                 self.session.begin()
                 if not database.ownership.take(self.session):
-                    raise already_owned(database.name, last_epoch(self.session))
+                    raise who_owns(database.name, self.session)
                 self.loader = database.loader(self.session)
         except BaseException:
             self.__exit__()

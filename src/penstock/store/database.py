@@ -62,7 +62,7 @@ class Database(Protocol):
     def open_writing(self, *, makes: bool = True) -> OwnSession:
         """Called by the thread that writes; first, and once: the database is checked and brought up to date.
 
-        Where there is no store yet it makes one; or refuses, and makes nothing.
+        Where there is no store yet it makes one; or raises StoreMissing, and changes nothing.
         """
 
     def open_reading(self) -> OwnSession:
@@ -74,8 +74,8 @@ class Database(Protocol):
     def loader(self, session: OwnSession) -> Loader:
         """For copying a store into this database, or out of it, with a session that writes."""
 
-    def translated(self, error: Exception) -> StoreError:
-        """A driver's error in our words: what happened, and what to do."""
+    def translated(self, error: Exception, *, reading: bool = False) -> StoreError:
+        """A driver's error in our words: what happened, and what to do; to somebody who was only `reading`."""
 
     def is_conflict(self, error: Exception) -> bool:
         """Whether two rows were to have the same id or key."""

@@ -26,7 +26,7 @@ from penstock.store.base import (
 )
 from penstock.store.bell import Ring
 from penstock.store.fold import EVENT_WIDTH, event_data
-from penstock.store.ownership import already_owned, begin_epoch, last_epoch, stopping_lease
+from penstock.store.ownership import begin_epoch, stopping_lease, who_owns
 from penstock.store.reads import (
     read_again,
     read_arrivals,
@@ -60,7 +60,7 @@ class OwnerStore(StoreThreads):
             nonlocal taken
             taken = taken or self._ownership.take(session)  # a transaction may be tried twice
             if not taken:
-                raise already_owned(self.name, last_epoch(session))
+                raise who_owns(self.name, session)
             # Also those count that were begun in a try before this one: its commit may be what was forgotten.
             ours = max(writer.epoch or 0, writer.void)
             epochs = begin_epoch(session, owner, now, plant, after=ours)

@@ -14,6 +14,7 @@ from penstock.store.base import Epoch, Owner
 from penstock.store.queries import printable
 from penstock.store.rows import epoch_of, plant_text
 from penstock.store.session import Session
+from penstock.store.standbys import PREFIX
 
 # Commands that dispatch for a while, and when they leave by themselves.
 _ENDS = {
@@ -33,13 +34,23 @@ def stopping_lease(epoch: int) -> str:
     return f"stopping/{epoch}"
 
 
-def already_owned(name: str, holder: Epoch | None) -> AlreadyOwned:
+def who_owns(name: str, session: Session) -> AlreadyOwned:
+    """What to tell somebody who may not have the store now."""
+    waiting = session.rows("leases", PREFIX, PREFIX + "\U0010ffff", session.time())
+    return already_owned(name, last_epoch(session), len(waiting))
+
+
+def already_owned(name: str, holder: Epoch | None, standbys: int = 0) -> AlreadyOwned:
     if holder is None or holder.ended_at is not None:
         return AlreadyOwned(f"{name}: another dispatcher is just starting on it; wait for it, or stop it")
     owner = holder.owner
     since = datetime.fromtimestamp(holder.started_at).isoformat(" ", "seconds")
     ends = next((when for command, when in _ENDS.items() if owner.command.endswith(command)), None)
     remedy = "stop that one first" if ends is None else f"it ends {ends}: wait for that, or stop it"
+    if standbys:  # who stops only that one finds the next at work
+        them = "the one that stands by" if standbys == 1 else f"the {standbys} that stand by"
+        remedy += f", and {them}, which would take over: `penstock status` names "
+        remedy += "it" if standbys == 1 else "them"
     return AlreadyOwned(
         f"{name}: already dispatched by process {owner.pid} on {owner.machine} ({owner.command})"
         f" since {since}; {remedy}"

@@ -72,8 +72,8 @@ class PostgresDatabase:
     def close(self) -> None:
         self.bells.hush()
 
-    def translated(self, error: Exception) -> StoreError:
-        return translated(self._place, error)
+    def translated(self, error: Exception, *, reading: bool = False) -> StoreError:
+        return translated(self._place, error, reading=reading)
 
     def is_conflict(self, error: Exception) -> bool:
         return is_conflict(error)

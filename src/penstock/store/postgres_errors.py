@@ -49,6 +49,9 @@ _REFUSED = {
 _ALL_IN_SCHEMA = (
     "GRANT ALL ON SCHEMA {schema} TO {user}; GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {user}"
 )
+_READ_IN_SCHEMA = (
+    "GRANT USAGE ON SCHEMA {schema} TO {user}; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {user}"
+)
 _GRANTS = {
     "permission denied for database": "GRANT CONNECT, CREATE ON DATABASE {database} TO {user}",
     "must be owner": "only the owner of the tables can bring them up to date: open the store as that user once",
@@ -63,10 +66,13 @@ _CORRUPT = "XX001", "XX002"
 # The statement or its values are at fault.
 _DEFECTS = ("22", "23", "26", "42", "0A", "21", "54")
 _RIGHTS = "42501"
+_WRONG_PASSWORD = "28P01"  # noqa: S105 - what the server says of an empty one, too
 _NO_RIGHT_TO_A_FILE = ": Permission denied"
 _FILES = "58"
 # There is no right to the socket, or the driver cannot do what the URL asks for.
 _REFUSALS = (PermissionError, asyncpg.ClientConfigurationError)
+# The driver has no kind of its own for a server that answers the wish for TLS with no.
+_NO_TLS = "rejected SSL upgrade"
 # A proxy whose server is away ends what it has begun; everything else of TLS stays as it is.
 _HUNG_UP = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 # What the driver raises for a file of TLS that the URL names, before it connects.
@@ -74,7 +80,8 @@ _NOT_OPENED = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirect
 _UNREAD = (*_NOT_OPENED, ssl.SSLError, asyncpg.ClientConfigurationError)
 
 
-def translated(place: PostgresPlace, error: Exception) -> StoreError:
+def translated(place: PostgresPlace, error: Exception, *, reading: bool = False) -> StoreError:
+    """`reading`: it happened to somebody who only reads, and needs no right beyond that."""
     name = place.name
     if isinstance(error, StoreError):
         return error
@@ -95,9 +102,12 @@ def translated(place: PostgresPlace, error: Exception) -> StoreError:
             _NO_RIGHT_TO_A_FILE
         ):  # the server's own, which no GRANT gives it
             code = _FILES
+        if code == _WRONG_PASSWORD and not _has_password(place):
+            remedy = "set PGPASSWORD, or write a passfile (~/.pgpass)"
+            return StoreRefused(f"{name}: the server wants a password, and none was given; {remedy}")
         for beginning, said in _REFUSED.items():
             if code.startswith(beginning):
-                grant = _grant(place, detail)
+                grant = _grant(place, detail, reading)
                 return StoreRefused(f"{name}: the server {said.format(detail=detail, grant=grant)}")
         for beginning, said in _SAID.items():
             if code.startswith(beginning):
@@ -106,6 +116,10 @@ def translated(place: PostgresPlace, error: Exception) -> StoreError:
     if isinstance(error, ssl.SSLError) and not isinstance(error, _HUNG_UP):
         return StoreRefused(
             f"{name}: no TLS with the server ({detail}); check sslmode, sslrootcert and its certificate"
+        )
+    if isinstance(error, ConnectionError) and detail.endswith(_NO_TLS):
+        return StoreRefused(
+            f"{name}: the server has no TLS, which sslmode asks for; turn it on there (ssl = on), or change sslmode"
         )
     if isinstance(error, TimeoutError):
         return StoreError(f"{name}: the server does not answer; check that it runs, and the network to it")
@@ -152,7 +166,18 @@ def _unread(place: PostgresPlace, error: Exception, code: str) -> str:
     return ""
 
 
-def _grant(place: PostgresPlace, detail: str) -> str:
+def _has_password(place: PostgresPlace) -> bool:
+    """Whether one may have been given; a passfile or a service may have one or not."""
+    url = urlsplit(place.dsn)
+    options = parse_qs(url.query)
+    if url.password or options.keys() & {"password", "passfile", "service"}:
+        return True
+    if any(os.environ.get(name) for name in ("PGPASSWORD", "PGPASSFILE", "PGSERVICE")):
+        return True
+    return os.path.exists(os.path.expanduser("~/.pgpass"))
+
+
+def _grant(place: PostgresPlace, detail: str, reading: bool) -> str:
     """What its owner has to say to the server."""
     url = urlsplit(place.dsn)
     options = parse_qs(url.query)
@@ -160,6 +185,8 @@ def _grant(place: PostgresPlace, detail: str) -> str:
     database = unquote(url.path.lstrip("/")) or options.get("dbname", ["DATABASE"])[0]
     user = user or os.environ.get("PGUSER", "USER")
     said = next(said for beginning, said in _GRANTS.items() if detail.startswith(beginning))
+    if reading and said is _ALL_IN_SCHEMA:
+        said = _READ_IN_SCHEMA
     return said.format(schema=place.schema, user=_quoted(user), database=_quoted(database))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from penstock.errors import StoreCorrupt, StoreError, StoreRefused, StoreTooNew
+from penstock.errors import StoreCorrupt, StoreError, StoreMissing, StoreRefused, StoreTooNew
 from penstock.store.postgres_errors import is_defect, translated
 from penstock.store.postgres_link import ERRORS, Link
 from penstock.store.postgres_statements import query
@@ -36,7 +36,7 @@ def prepare(link: Link, migrations: Sequence[str], *, patience_s: float, makes: 
             _check(link, migrations, makes)
             return
         except ERRORS as error:
-            problem = translated(link.place, error)
+            problem = translated(link.place, error, reading=not makes)
             code = str(getattr(error, "sqlstate", None) or "")
             is_away = not link.is_up or code.startswith(_GOING)
             waits_s = _STARTING_S if code == _STARTING else patience_s
@@ -65,9 +65,9 @@ def _check(link: Link, migrations: Sequence[str], makes: bool) -> None:
     version = _version(link, migrations) if is_there else 0
     link.script("COMMIT")
     if version == 0 and not makes:
-        raise StoreError(
-            f"{place.name}: there is no store in schema {place.schema}; name the database and ?schema= that"
-            " `store` in the config names"
+        raise StoreMissing(
+            f"{place.name}: there is no store in schema {place.schema}; correct the database or ?schema=, or let"
+            " `penstock submit`, `work` or `serve` make it"
         )
     if version < len(migrations):
         if is_standby:

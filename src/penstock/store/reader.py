@@ -76,7 +76,7 @@ class Reader:
                 try:
                     return self._read(reading.call)
                 except self._database.errors as error:
-                    problem: StoreError = self._database.translated(error)
+                    problem: StoreError = self._database.translated(error, reading=True)
                     is_final = self._database.is_defect(error) or isinstance(problem, StoreCorrupt)
                 retry_s = min(_LAST_RETRY_S, retry_s * 2 or _FIRST_RETRY_S)
                 if is_final or not self._waits(reading, problem) or self._stopping.wait(retry_s):

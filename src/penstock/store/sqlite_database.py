@@ -74,7 +74,7 @@ class SQLiteDatabase:
         assert isinstance(session, SQLiteSession)
         return SQLiteLoader(session)
 
-    def translated(self, error: Exception) -> StoreError:
+    def translated(self, error: Exception, *, reading: bool = False) -> StoreError:
         return translated(self._place, error)
 
     def is_conflict(self, error: Exception) -> bool:

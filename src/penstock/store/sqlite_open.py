@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreTooNew
+from penstock.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreMissing, StoreTooNew
 from penstock.store.queries import sql_file
 from penstock.store.sqlite_checkpoint import LOG_LIMIT_BYTES
 
@@ -137,8 +137,10 @@ def _check_path(path: str) -> None:
         )
 
 
-def _none_there(place: Place) -> StoreError:
-    return StoreError(f"{place.path}: there is no store; name the file that `store` in the config names")
+def _none_there(place: Place) -> StoreMissing:
+    return StoreMissing(
+        f"{place.path}: there is no store; name another file, or let `penstock submit`, `work` or `serve` make it"
+    )
 
 
 def _connect(place: Place) -> sqlite3.Connection:

@@ -48,12 +48,12 @@ class StoreThreads:
     def trouble(self) -> str | None:
         return None if self._writer is None else self._writer.trouble
 
-    async def open(self) -> None:
+    async def open(self, *, makes: bool = True) -> None:
         if self._writer is not None:
             raise StoreError(f"{self.name}: the store is open already")
         writer = Writer(self._database, self._grace_s)
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        writer.start(opened)
+        writer.start(opened, makes=makes)
         try:
             await opened
         except BaseException:

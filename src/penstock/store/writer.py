@@ -80,9 +80,9 @@ class Writer:
 
     # ---- called from event loops
 
-    def start(self, opened: asyncio.Future[None]) -> None:
+    def start(self, opened: asyncio.Future[None], *, makes: bool = True) -> None:
         self._thread = threading.Thread(
-            target=self._run, args=(opened,), name=f"writer of {self._name}", daemon=True
+            target=self._run, args=(opened, makes), name=f"writer of {self._name}", daemon=True
         )
         self._thread.start()
 
@@ -126,9 +126,9 @@ class Writer:
 
     # ---- the thread
 
-    def _run(self, opened: asyncio.Future[None]) -> None:
+    def _run(self, opened: asyncio.Future[None], makes: bool) -> None:
         try:
-            self.session = self._database.open_writing()
+            self.session = self._database.open_writing(makes=makes)
             settle([(opened, None)])
             self._work(self.session)
         except StoreError as error:
