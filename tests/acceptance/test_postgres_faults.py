@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -28,6 +29,7 @@ import pytest
 
 import penstock
 from penstock.cli.app import main
+from penstock.config.postgres_place import postgres_place
 from penstock.errors import (
     AlreadyOwned,
     DispatcherError,
@@ -41,6 +43,7 @@ from penstock.store import postgres_database, postgres_link
 from penstock.store.base import Store, StoredEvent, TaskFilter
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres_database import PostgresDatabase
+from penstock.store.postgres_link import Link
 from tests.acceptance.serve_rig import serving
 from tests.acceptance.serve_rig import until as until_outside
 from tests.conformance.store_rig import ME, PATIENCE_S, T0, done, opened, run_through, start, tasks
@@ -208,6 +211,21 @@ async def test_a_dispatcher_works_on_through_restarts(
         ended = Counter(event.task for event in await all_events(store) if event.type == "ended")
         assert len(ended) == 200
         assert set(ended.values()) == {1}
+
+
+def test_a_farewell_whose_end_has_not_come_yet_is_a_lost_connection(url: str) -> None:
+    """The driver calls what the server said unasked an operation under way, and does nothing more."""
+    said = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+    link = Link(postgres_place(url), "farewell")
+    link.connect()
+    try:
+        link._connection._protocol.data_received(b"E" + struct.pack("!I", len(said) + 4) + said)
+        with pytest.raises(ConnectionError):
+            link.fetch("SELECT 1")
+        assert link.connect(), "it was still taken for one that is up"
+        assert link.fetch("SELECT 1") == [(1,)]
+    finally:
+        link.close()
 
 
 async def test_the_record_tells_what_was_when_while_the_server_was_away(

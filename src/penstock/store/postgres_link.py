@@ -24,6 +24,7 @@ ERRORS: tuple[type[Exception], ...] = (
 
 _CLOSE_S = 2.0
 LOOKS_S = 5.0  # an answer that takes longer: is anybody still there?
+_UNDER_WAY = "another operation"  # as the driver words it, which has no kind of its own for this
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -122,6 +123,16 @@ class Link:
             return thread.submit(self._watched, coroutine).result()
 
     def _watched(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._done(coroutine)
+        except asyncpg.InternalClientError as error:
+            if _UNDER_WAY not in str(error):
+                raise
+            # We do one thing at a time: what is under way is the server's farewell, whose end has not come yet.
+            self.drop()
+            raise ConnectionError("the server ended the connection") from error
+
+    def _done(self, coroutine: Coroutine[Any, Any, T]) -> T:
         self._began = self._loop.time()
         if self._look_later is None:
             self._look_later = self._loop.call_later(LOOKS_S, self._look)
