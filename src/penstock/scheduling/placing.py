@@ -113,8 +113,6 @@ class Placer:
         for work_class in unjudged:  # their lane is full
             if work_class.place is not None:
                 agenda.touched[work_class] = None
-                if work_class.claim is not None:
-                    self._room.drop_claim(work_class)
                 work_class.wait_for(work_class.shape.lane.reason, "")
 
     def _line_up(self, work_class: WorkClass, lanes: dict[LaneState, None]) -> None:
