@@ -144,6 +144,7 @@ class HostState:
         "unused",
         "unused_slots",
         "up",
+        "why_down",
     )
 
     def __init__(self, host: Host, index: int) -> None:
@@ -170,6 +171,7 @@ class HostState:
         self.detail = ""
         self.told: tuple[str, int, str] | None = None  # the last HostChange
         self.up = True
+        self.why_down = ""  # what its last health check said
         self.paused = False
         self.gates: list[GateState] = []  # gates that hold this host
         self.limited_until = 0.0  # it said when to come back
