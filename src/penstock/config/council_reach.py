@@ -27,7 +27,7 @@ def with_real_models(config: Config) -> Config:
         if model is None:
             return None
         meant = names.meant(model)
-        return meant if config.plant.hosts_for(kind, host, meant) else names.asked(model) or meant
+        return meant if config.plant.hosts_for(kind, host, meant) else names.asked(model) or model
 
     def meant(member: Member) -> Member:
         return replace(member, model=real(member.kind, member.host, member.model))

@@ -288,9 +288,7 @@ class _Rules:
         if serving and not hosts:
             what = "answers calls" if task.is_call else f"serves {quoted(task.kind)}"
             where = f"host {quoted(task.host)} does not have" if task.host else f"no host that {what} has"
-            models = {model for host in serving for model in (host.model, *host.models) if model}
-            hint = meant(task.model, models, "models")
-            found.append(("model", f"{where} model {quoted(task.model)}{hint}"))
+            found.append(("model", f"{where} model {quoted(task.model)}{self._other_models(task, serving)}"))
         if hosts and (wrong := self._runs.model_problem(task.model, hosts)) is not None:
             found.append(("model", wrong))
         if hosts and not found:
@@ -318,11 +316,19 @@ class _Rules:
 
     def _other_kinds(self, kind: str) -> str:
         """The end of a message about a kind that no host serves; it may have been taken for that of calls."""
-        near = nearest(kind, self._kinds)
         model = next(iter(self._plant.hosts_for(CHAT_CALL)), None)
-        if near or model is None:
+        if model is None or nearest(kind, self._kinds):
             return meant(kind, self._kinds, "kinds")
-        return f" ({model.name} {takes(model)}); add {quoted(kind)} to hosts.{model.name}.serves, or name another kind"
+        return f" ({model.name} {takes(model)}); {_to_serve(kind, model)}"
+
+    def _other_models(self, task: Task, serving: Sequence[Host]) -> str:
+        """The end of a message about a model that none of those has which serve the kind; another may have it."""
+        model = task.model or ""
+        models = _models_of(serving) or _models_of(self._hosts.values())
+        other = next((host for host in self._hosts.values() if host.has_model(model)), None)
+        if other is None or task.host is not None or task.is_call:
+            return meant(model, models, "models")
+        return f" ({other.name} has it and {takes(other)}); {_to_serve(task.kind, other)}"
 
     def _check_room(self, task: Task, hosts: Sequence[Host], found: Found) -> None:
         """Some host must be able to hold it when nothing else runs there."""
@@ -356,6 +362,14 @@ class _Rules:
         if unit == "slots":
             return _Room(host.slots if host.auto is None else host.auto.max, reserved)
         return _Room(host.units.get(unit, 0.0), reserved)
+
+
+def _models_of(hosts: Iterable[Host]) -> set[str]:
+    return {model for host in hosts for model in (host.model, *host.models) if model}
+
+
+def _to_serve(kind: str, host: Host) -> str:
+    return f"add {quoted(kind)} to hosts.{host.name}.serves, or name another kind"
 
 
 def _amount(amount: float, unit: str) -> str:
