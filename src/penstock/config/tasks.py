@@ -301,8 +301,10 @@ class _Rules:
                 found.append(("host", f"no host {quoted(task.host)}{meant(task.host, self._hosts, 'hosts')}"))
                 return []
             if not host.serves_kind(task.kind):
-                no = "answers no calls" if task.is_call else f"does not serve kind {quoted(task.kind)}"
-                found.append(("host", f"{quoted(host.name)} {no}; it {takes(host)}"))
+                what = f"does not serve kind {quoted(task.kind)}; it {takes(host)}"
+                if task.is_call:
+                    what = "answers no calls; name another host, or none"
+                found.append(("host", f"{quoted(host.name)} {what}"))
                 return []
             return [host]
         hosts = self._plant.hosts_for(task.kind)
