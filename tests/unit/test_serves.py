@@ -107,7 +107,7 @@ def test_a_call_is_one_for_good() -> None:
 @pytest.mark.parametrize("kind", CALL_KINDS)
 def test_nobody_submits_a_call(kind: str) -> None:
     told = wrong(Task(kind, model="qwen2.5-32b"))
-    assert f"kind: '{kind}' is that of calls, which come by /v1 or `penstock ask`" in told
+    assert f"kind: '{kind}' is a kind of calls, which come by /v1 or `penstock ask`" in told
     assert TaskChecker().problems(Task(kind))[0][0] == "kind"
     with pytest.raises(ConfigError, match=f"serves.*: '{kind}' is not a name"):
         parse(SURTR.replace('"translate"', f'"{kind}"'), FILE)

@@ -132,7 +132,7 @@ async def test_e9_a_call_is_no_task_and_a_task_no_call(tmp_path: Path) -> None:
         config = HOSTS.format(surtr=server.url, fenrir=server.url).replace('"qwen"', '"other"', 1)
         async with serving(tmp_path, config) as web:
             refused = await web.post("/api/tasks", {"kind": CHAT_CALL, "model": "other"}, 422)
-            assert "is that of calls" in refused["message"]
+            assert "is a kind of calls" in refused["message"]
             answer = await web.http.post("/v1/chat/completions", json={**BODY, "model": "qwen"})
             assert answer.status_code == 404
             assert "remove calls = false from hosts.fenrir" in answer.json()["error"]["message"]

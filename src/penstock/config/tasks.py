@@ -150,7 +150,7 @@ def _check_shape(task: Task, found: Found, calls: bool) -> None:
         found.append(("kind", _text_wanted(task.kind)))
     elif task.kind in CALL_KINDS:
         if not calls:
-            what = "is that of calls, which come by /v1 or `penstock ask`; name a kind that a host serves"
+            what = "is a kind of calls, which come by /v1 or `penstock ask`; name a kind that a host serves"
             found.append(("kind", f"{quoted(task.kind)} {what}"))
     elif not NAME.fullmatch(task.kind):
         found.append(("kind", f"{quoted(task.kind)} is not a name: {NAME_RULE}"))

@@ -101,10 +101,10 @@ def status_record(plant: Plant, snapshot: Snapshot, standbys: Sequence[Standby] 
 
 
 def host_detail(record: Mapping[str, Any], detail: str) -> str:
-    """Of a host, for people: what has its slots without running, what was last recorded, and what it takes."""
+    """Of a host, for people: what was last recorded of it, and what has its slots without running."""
     delayed = record["delayed"]
     waits = f"{delayed} of {record['active']} waiting for a worker of the cluster" if delayed else ""
-    return "; ".join(part for part in (waits, detail, record["takes"]) if part)
+    return "; ".join(part for part in (waits, detail) if part)
 
 
 def running_of_lane(record: Mapping[str, Any]) -> str:
