@@ -30,6 +30,7 @@
         ├── PermanentError            do not try again
         │   └── CodeMissing           the function to call is not on this machine
         ├── HostError                 the host is to blame
+        │   └── HostNeedsFix          … and trying again cannot help until somebody fixes it
         └── ThrottledError            the host asked for less
 
 A message is one line: what is wrong, where, and what to do about it.
@@ -161,11 +162,19 @@ class PermanentError(AttemptError):
 
 
 class CodeMissing(PermanentError):
-    pass
+    """`what` is missing: the "module", or the "function" in it."""
+
+    def __init__(self, message: str = "", *, what: str = "module") -> None:
+        super().__init__(message)
+        self.what = what
 
 
 class HostError(AttemptError):
     pass
+
+
+class HostNeedsFix(HostError):
+    """Raise it with a message that says what to fix."""
 
 
 class ThrottledError(AttemptError):

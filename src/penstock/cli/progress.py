@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from penstock.cli.host_watch import Outage
     from penstock.cli.logs import Log
     from penstock.cli.tally import LaneCount, Tally
 
@@ -182,11 +183,14 @@ class Board:
         rows = []
         for host in sorted(self._hosts, key=lambda h: -len(on_hosts.get(h.name, ()))):
             here = on_hosts.get(host.name, [])
-            rows.append((host.name, f"{len(here)}/{host.slots}", _what_runs(here, now)))
+            what = _what_runs(here, now, tally.outages.get(host.name))
+            rows.append((host.name, f"{len(here)}/{host.slots}", what))
         return rows
 
 
-def _what_runs(records: Sequence[TaskRecord], now: float) -> str:
+def _what_runs(records: Sequence[TaskRecord], now: float, outage: Outage | None) -> str:
+    if outage is not None and (outage.is_down or not records):
+        return f"{'down' if outage.is_down else 'failed'}: {outage.error}"
     if not records:
         return "idle"
     kinds = Counter(record.task.kind for record in records)

@@ -30,6 +30,7 @@ from penstock.scheduling.messages import (
     Decision,
     End,
     Event,
+    HostChange,
     Requeue,
     Restored,
     RetryAsked,
@@ -299,9 +300,14 @@ class Inner:
                 if (watch := watched.get(decision.task)) is not None:
                     watch.tokens = _more(watch.tokens, decision.tokens)
                     watch.is_running, watch.error = False, decision.error or watch.error
+        needs_fix = False
         for decision in decisions:  # what it cost is told before or after it
             if isinstance(decision, End):
                 self._ended(decision)
+            elif isinstance(decision, HostChange):
+                needs_fix = needs_fix or (decision.fault is not None and decision.fault.needs_fix)
+        if needs_fix and watched:
+            self._give_up(watched.values(), asyncio.get_running_loop().time())
 
     def _ended(self, end: End) -> None:
         self._unwanted.discard(end.task)
@@ -344,7 +350,7 @@ class Inner:
             self._look_later(is_library)
 
     def _give_up(self, watched: Iterable[_Watch], now: float) -> None:
-        """Down at every look of the patience, and nothing of it under way: nobody is left to wait for."""
+        """Down until somebody fixes it, or at every look of the patience, and nothing of it under way."""
         dispatcher = self._ways.dispatcher
         for watch in watched:
             if not dispatcher.waits_for_hosts(watch.task):
@@ -352,9 +358,10 @@ class Inner:
                 continue
             if watch.down_since is None:
                 watch.down_since = now
+            fix = dispatcher.needed_fix(watch.task)
             is_late = now - watch.down_since >= self._patience_with(watch.is_library)
-            if is_late and watch.why_failed is None:
-                why = dispatcher.why_down(watch.task)
+            if (fix is not None or is_late) and watch.why_failed is None:
+                why = fix or dispatcher.why_down(watch.task)
                 watch.why_failed = f"{NO_HOST}: {why}" if why else NO_HOST
                 self._ways.tell(CancelAsked(watch.task.id))
 

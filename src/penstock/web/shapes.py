@@ -360,6 +360,9 @@ class HostRecord:
     slots: int
     queued: int
     state: str
+    detail: str  # for people
+    error: str | None  # what it failed with last, until an attempt or a check succeeds
+    needs_fix: bool  # it stays down until somebody changes something; `error` says what
     spent_usd_today: float | None = None  # left out, with the budget, where there is neither
     budget_usd_per_day: float | None = None
 
