@@ -33,10 +33,9 @@ class Outage(NamedTuple):
     is_down: bool  # else it is given more tasks all the same
 
     def __str__(self) -> str:
-        how = f"is down: {self.error}" if self.is_down else f"failed: {self.error}"
-        return one_line(
-            f"host {self.host} {how}" + ("" if self.needs_fix else "; it is tried again by itself")
-        )
+        how = "is down" if self.is_down else "failed"
+        later = "" if self.needs_fix else "; it is tried again by itself"
+        return one_line(f"host {self.host} {how}: {self.error.removeprefix(f'{self.host}: ')}{later}")
 
 
 class HostWatch:

@@ -47,7 +47,7 @@ class Log:
         self._quiet = quiet
         self._last = 0.0  # the time of the last line
         self.failures = 0
-        self._hosts: dict[str, dict[str, Any]] = {}  # what was last told of each
+        self._hosts: dict[str, HostChange] = {}  # what was last told of each
 
     # ---- what is told
 
@@ -93,10 +93,10 @@ class Log:
 
     def _host(self, fact: HostChange) -> str | None:
         """None where only its fault changed: the attempt that failed has a line of its own."""
-        text = {"state": fact.state, "slots": fact.slots, "detail": fact.detail or None}
-        before, self._hosts[fact.host] = self._hosts.get(fact.host), text
-        if text == before:
+        before, self._hosts[fact.host] = self._hosts.get(fact.host), fact
+        if before is not None and before.fault != fact.fault and before[2:5] == fact[2:5]:
             return None
+        text = {"state": fact.state, "slots": fact.slots, "detail": fact.detail or None}
         needs_fix = {"needs_fix": True} if fact.fault is not None and fact.fault.needs_fix else {}
         return self._if_loud("host", fact, {"host": fact.host} | needs_fix | text)
 
@@ -184,11 +184,16 @@ def _shown(value: Any) -> str:
 
 
 @contextmanager
-def telling(tell: Callable[[str], None]) -> Iterator[None]:
-    """Warnings of the dispatcher and the engine (a blocked loop, a recovery) go to `tell`, a line each."""
+def telling(tell: Callable[[str], None], *, of_hosts: bool = True) -> Iterator[None]:
+    """Warnings of the dispatcher and the engine (a blocked loop, a recovery) go to `tell`, a line each.
+
+    Those of hosts that are down are left out for those who watch the hosts themselves.
+    """
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
+            if not of_hosts and record.name == "penstock.dispatcher.health":
+                return
             with suppress(OSError):
                 tell(one_line(record.getMessage()))
 

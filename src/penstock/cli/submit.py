@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -223,17 +222,21 @@ async def _submit(
     skipped: Sequence[dict[str, Any]] | None = None,
 ) -> int:
     """`skipped` are the rest of a file, and None for a task from the command line."""
+
+    async def submitted(client: Client) -> Run:
+        trace = of_environment(os.environ)
+        return await client.submit_many(tasks, run=run, trace=trace, join=skipped is not None)
+
+    if not wait:
+        async with opened(config, makes=True) as client:
+            return await _submitted(client, await submitted(client), as_json, command, skipped or ())
     from penstock.cli.logs import telling
     from penstock.wiring import Dispatching
 
-    with hearing_interrupts() if wait else nullcontext() as interrupts, telling(render.note):
-        dispatching = Dispatching(command="penstock submit --wait") if wait else None
-        async with opened(config, dispatching=dispatching, makes=True) as client:
-            trace = of_environment(os.environ)
-            submitted = await client.submit_many(tasks, run=run, trace=trace, join=skipped is not None)
-            if interrupts is not None:
-                return await _wait(client, submitted, tasks, interrupts, as_json, command)
-            return await _submitted(client, submitted, as_json, command, skipped or ())
+    dispatching = Dispatching(command="penstock submit --wait")
+    with hearing_interrupts() as interrupts, telling(render.note, of_hosts=False):
+        async with opened(config, dispatching=dispatching) as client:
+            return await _wait(client, await submitted(client), tasks, interrupts, as_json, command)
 
 
 def _option(field: str) -> str:

@@ -156,13 +156,17 @@ async def _run(
             planning.tell_there(plan)
             planning.tell_missing(config, plan)
         for record in map(planning.skipped_record, plan.there) if tells else ():
-            for tell in tells:
-                tell(record)
+            for write in tells:
+                write(record)
         if not plan.todo:
             return 0
         interrupts = stack.enter_context(hearing_interrupts())
         displays: list[Display] = []
-        stack.enter_context(telling(lambda text: (displays[0].tell if displays else render.note)(text)))
+
+        def tell_people(text: str) -> None:
+            (displays[0].tell if displays else render.note)(text)
+
+        stack.enter_context(telling(tell_people, of_hosts=False))
         async with opened(config, dispatching=dispatching, listeners=() if log is None else [log]) as client:
             since = time.time()
             run = await client.submit_many(plan.todo, run=name, trace=of_environment(os.environ), join=True)

@@ -24,7 +24,7 @@ _LONGEST_DOWN_S = 5.0  # one that is back is wanted soon
 _PATIENCE_S = 30.0  # for one answer; adapters have shorter limits of their own
 _AT_ONCE = 64
 
-_log = logging.getLogger("penstock.dispatcher")
+_log = logging.getLogger("penstock.dispatcher.health")
 
 
 class HealthBook:

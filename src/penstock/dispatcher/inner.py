@@ -36,6 +36,7 @@ from penstock.scheduling.messages import (
     RetryAsked,
     Spend,
     Start,
+    WaitChange,
 )
 from penstock.store.base import Store
 from penstock.store.rows import encode
@@ -300,13 +301,15 @@ class Inner:
                 if (watch := watched.get(decision.task)) is not None:
                     watch.tokens = _more(watch.tokens, decision.tokens)
                     watch.is_running, watch.error = False, decision.error or watch.error
-        needs_fix = False
+        is_down = False
         for decision in decisions:  # what it cost is told before or after it
             if isinstance(decision, End):
                 self._ended(decision)
             elif isinstance(decision, HostChange):
-                needs_fix = needs_fix or (decision.fault is not None and decision.fault.needs_fix)
-        if needs_fix and watched:
+                is_down = is_down or (decision.fault is not None and decision.fault.needs_fix)
+            elif isinstance(decision, WaitChange):
+                is_down = is_down or decision.reason == "host-down"
+        if is_down and watched:
             self._give_up(watched.values(), asyncio.get_running_loop().time())
 
     def _ended(self, end: End) -> None:

@@ -30,7 +30,9 @@ _QUICK = 0.5  # of what an attempt takes that ends well
 _GAIN = 0.05  # of the run, where nobody waited
 _DOWN = frozenset({"down", "probing"})  # states of a host in which it is given nothing
 _TRIED = _DOWN | {"half-open"}  # and at most one task may try it
-_BETWEEN = frozenset({"scheduled", "paused", "dispatcher-down"})  # what comes between two waits for such a host
+_BETWEEN = frozenset(
+    {"scheduled", "paused", "dispatcher-down"}
+)  # what comes between two waits for such a host
 _ERROR_CHARS = 160
 
 
@@ -97,7 +99,8 @@ def _wait_still(scene: Scene, waits: Sequence[_Wait]) -> bool:
     last = {wait.task.id: wait for wait in waits}
     fine = {c.host for c in _last_changes(scene) if c.state not in _TRIED and c.fault is None}
     for record in scene.recording.tasks:
-        if record.state is not State.QUEUED or (wait := last.get(record.task.id)) is None:
+        wait = last.get(record.task.id)
+        if wait is None or record.state is not State.QUEUED or record.ended_at is not None:
             continue
         since = [w.reason for w in scene.recording.waits[record.task.id] if w.start >= wait.span[1]]
         if all(reason in _BETWEEN for reason in since) and fine.isdisjoint(wait.hosts):
