@@ -230,9 +230,12 @@ def _lane_table(lanes: Sequence[LaneCount], total: int) -> Table:
 
 
 def _host_table(rows: Sequence[tuple[str, str, str]], total: int) -> Table:
+    from rich.cells import cell_len
     from rich.text import Text
 
     table = _table("host", ">slots", "running")
+    for place, column in enumerate(table.columns[:2]):  # an error is cut, not the name of its host
+        column.min_width = max(len("slots"), *(cell_len(one_line(row[place])) for row in rows), 0)
     for row in rows:
         table.add_row(*(Text(one_line(cell), no_wrap=True, overflow="ellipsis") for cell in row))
     if total > len(rows):

@@ -97,7 +97,7 @@ def run(
 
     Where another process dispatches, it does the work and this command watches. Ctrl-C once finishes what
     runs, twice puts it back or blocks it; the rest stays queued. A task whose output is there is skipped. Exit
-    status 1 when a task failed.
+    status 1 when a task failed, and when no host can run what is left until somebody fixes one.
     """
     dispatching = dispatching_of("run", dispatcher, on_stop)
     config = config_of(context)
