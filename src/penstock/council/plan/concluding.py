@@ -61,7 +61,7 @@ class Conclusion:
     by: str | None = None
     text: str = ""
     dissent: list[dict[str, Any]] = field(default_factory=list)
-    disputes: list[Any] = field(default_factory=list)
+    disputes: list[Any] | None = None  # None: nobody looked for contradictions, or told of none in a list
     sources: list[dict[str, Any]] = field(default_factory=list)
     passed_on: tuple[dict[str, str], ...] = ()
     notes: tuple[str, ...] = ()
@@ -180,7 +180,7 @@ def _read(so_far: SoFar, who: Member, end: StepEnd, prompt: Prompt, material: Ma
         by=who.name,
         text=read.text,
         dissent=[{"name": name, "claim": claim} for name, claim in read.dissent],
-        disputes=list(read.disputes),
+        disputes=None if read.disputes is None else list(read.disputes),
         sources=cited(read.text, material.passages, prompt.shown),
         notes=_notes(prompt, reply, read.problem),
         end=end,
