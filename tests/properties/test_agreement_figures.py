@@ -13,6 +13,7 @@ from penstock.council.plan.agreement import Cosines, measure
 from penstock.council.plan.claims import MAX_CHARACTERS, MAX_CLAIMS, claims_of
 from penstock.council.plan.matching import relation
 from penstock.council.plan.texts import Answer
+from tests.unit.claim_figures import overlap
 
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 _LISTED = "the dose is 5 50 mg safe not closed open rises falls water food daily never in 1945 1944 two hours"
@@ -27,11 +28,6 @@ answers = st.lists(texts, max_size=4).map(
 def rough(texts: Sequence[str]) -> list[list[float]]:
     """A likeness that is neither symmetric nor 1 for the same text: what is injected is not to be trusted."""
     return [[(len(one) * 7 + len(other) * 3) % 11 / 10 for other in texts] for one in texts]
-
-
-def overlap(texts: Sequence[str]) -> list[list[float]]:
-    words = [set(text.casefold().split()) for text in texts]
-    return [[2 * len(one & other) / max(1, len(one) + len(other)) for other in words] for one in words]
 
 
 likenesses = st.sampled_from([overlap, rough])

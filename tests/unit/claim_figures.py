@@ -12,6 +12,12 @@ from tests.unit.claim_pairs import AGREE, CONTRADICT, DIFFER, HELD_OUT, PAIRS, C
 from tests.unit.swapped_pairs import SWAPPED, SWAPPED_HELD_OUT
 
 
+def overlap(texts: Sequence[str]) -> list[list[float]]:
+    """Instead of a model: how many of their words two texts share."""
+    words = [set(text.casefold().split()) for text in texts]
+    return [[2 * len(one & other) / max(1, len(one) + len(other)) for other in words] for one in words]
+
+
 class Figures(NamedTuple):
     precision: dict[str, float]
     recall: dict[str, float]

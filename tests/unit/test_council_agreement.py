@@ -11,7 +11,7 @@ from penstock.council.library.likeness import agreement
 from penstock.council.plan.agreement import MAX_COMPARED, measure
 from penstock.council.plan.claims import MAX_CLAIMS
 from penstock.council.plan.texts import Answer
-from tests.unit.claim_figures import figures
+from tests.unit.claim_figures import figures, overlap
 from tests.unit.claim_pairs import AGREE, CONTRADICT, HELD_OUT, PAIRS, ClaimPair
 from tests.unit.swapped_pairs import SWAPPED, SWAPPED_HELD_OUT
 
@@ -22,12 +22,6 @@ MEMBERS = (
     ),
     Answer("PICCOLO", "Take it with food. Aspirin thins the blood."),
 )
-
-
-def overlap(texts: Sequence[str]) -> list[list[float]]:
-    """Instead of a model: how many of their words two texts share."""
-    words = [set(text.casefold().split()) for text in texts]
-    return [[2 * len(one & other) / (len(one) + len(other)) for other in words] for one in words]
 
 
 def all_alike(texts: Sequence[str]) -> list[list[float]]:
