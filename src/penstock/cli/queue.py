@@ -14,7 +14,7 @@ from penstock.errors import UnknownTask, UsageError
 from penstock.model import PRIORITIES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
 
     from penstock.client import Client
     from penstock.config import Config
@@ -106,10 +106,11 @@ async def _tasks_json(config: Config, asked: TaskFilter) -> int:
     async with opened(config) as client:
         asked = await _named(client, asked)
         start = b"["
-        async for record in _pages(client, asked):
-            told = record.as_record() | {"label": record.task.label}
-            sys.stdout.buffer.write(start + msgspec.json.encode(told))
-            start = b",\n "
+        async for page in client.pages(asked, _PAGE):
+            for record in page:
+                told = record.as_record() | {"label": record.task.label}
+                sys.stdout.buffer.write(start + msgspec.json.encode(told))
+                start = b",\n "
         render.write(b"[]" if start == b"[" else b"]")
     return 0
 
@@ -125,21 +126,6 @@ async def _named(client: Client, asked: TaskFilter) -> TaskFilter:
     with suppress(UnknownTask):
         return replace(asked, run=await client.run_named(asked.run))
     return asked
-
-
-async def _pages(client: Client, asked: TaskFilter) -> AsyncIterator[TaskRecord]:
-    from dataclasses import replace
-
-    left = asked.limit
-    while left is None or left > 0:
-        size = _PAGE if left is None else min(left, _PAGE)
-        records = await client.tasks(replace(asked, limit=size))
-        for record in records:
-            yield record
-        if len(records) < size:
-            return
-        left = None if left is None else left - size
-        asked = replace(asked, after=records[-1].number)
 
 
 async def _tasks_table(config: Config, asked: TaskFilter, limit: int) -> int:

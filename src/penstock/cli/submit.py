@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -20,12 +21,12 @@ from penstock.errors import UsageError
 from penstock.trace import of_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from penstock.client import Client, Run
     from penstock.config import Config
-    from penstock.intake.skipping import Plan
-    from penstock.model import Result, Task
+    from penstock.intake.plans import Plan
+    from penstock.model import Result
 
 app = typer.Typer()
 
@@ -98,6 +99,7 @@ def submit(
         bool, typer.Option("--wait", help="Wait for the result and print it; dispatch if nobody does.")
     ] = False,
     redo: Annotated[bool, typer.Option("--redo", help=planning.REDO)] = False,
+    resume: Annotated[bool, typer.Option("--resume", help=planning.RESUME)] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help=planning.DRY_RUN)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
@@ -127,12 +129,13 @@ def submit(
         if kind is not None or text or given:
             extra = "KIND" if kind is not None else "--text" if text else _option(given[0])
             raise UsageError(f"submit: {extra} cannot be used with --file; write it into {file}")
-        plan = planning.read_plan(config, file, run, redo=redo)
+        plan = planning.read_plan(config, file, run, redo=redo, resume=resume)
         if dry_run:
             return planning.show(config, file, plan, as_json=as_json)
-        return finish(_submit_file(config, plan, run, wait, as_json, context.obj.command))
-    if redo or dry_run:
-        raise UsageError(f"submit: {'--redo' if redo else '--dry-run'} goes with --file; name a task file")
+        return finish(_submit_file(config, plan, wait, as_json, context.obj.command))
+    if redo or resume or dry_run:
+        option = "--redo" if redo else "--resume" if resume else "--dry-run"
+        raise UsageError(f"submit: {option} goes with --file; name a task file")
     if kind is None:
         raise UsageError("submit: name a KIND, or a file with --file; see `penstock submit --help`")
     if payload is None and Path(kind).suffix in _TASK_FILES and Path(kind).is_file():
@@ -194,20 +197,22 @@ async def _submit_one(
         told = [f"submit: {_option(str(p.path[0]))}: {p.message}" for p in problems]
         raise UsageError("\n".join(told))
     # Only now: with --wait a dispatcher may begin here.
-    return await _submit(config, tasks, None, wait, as_json, command)
+    def begin(client: Client, trace: str | None) -> Awaitable[Run]:
+        return client.submit_many(tasks, trace=trace)
+
+    return await _submit(config, begin, wait, as_json, command)
 
 
-async def _submit_file(
-    config: Config, plan: Plan, run: str | None, wait: bool, as_json: bool, command: Command
-) -> int:
+async def _submit_file(config: Config, plan: Plan, wait: bool, as_json: bool, command: Command) -> int:
     planning.tell_there(plan)
     planning.tell_missing(config, plan)
     skipped = [planning.skipped_record(task) for task in plan.there]
     if as_json and wait:
         for record in skipped:
             render.emit_line(record)
-    if plan.todo:
-        return await _submit(config, plan.todo, run, wait, as_json, command, skipped)
+    if plan.tasks:
+        begin = partial(planning.begin, plan)
+        return await _submit(config, begin, wait, as_json, command, skipped)
     if as_json and not wait:
         render.emit({"run": None, "task_ids": [], "skipped": skipped})
     return 0
@@ -215,21 +220,20 @@ async def _submit_file(
 
 async def _submit(
     config: Config,
-    tasks: Sequence[Task],
-    run: str | None,
+    begin: Callable[[Client, str | None], Awaitable[Run]],
     wait: bool,
     as_json: bool,
     command: Command,
-    skipped: Sequence[dict[str, Any]] | None = None,
+    skipped: Sequence[dict[str, Any]] = (),
 ) -> int:
-    """`skipped` are the rest of a file, and None for a task from the command line."""
+    """`begin` submits, with the caller's trace; `skipped` are those of a file that are not."""
     with hearing_interrupts() if wait else nullcontext() as interrupts:
         async with opened(config, dispatch=wait, makes=True) as client:
             trace = of_environment(os.environ)
-            submitted = await client.submit_many(tasks, run=run, trace=trace, join=skipped is not None)
+            submitted = await begin(client, trace)
             if interrupts is not None:
                 return await _wait(client, submitted, interrupts, as_json, command)
-            return await _submitted(client, submitted, as_json, command, skipped or ())
+            return await _submitted(client, submitted, as_json, command, skipped)
 
 
 def _option(field: str) -> str:

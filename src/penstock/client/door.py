@@ -17,6 +17,7 @@ from penstock.errors import TaskError, UsageError
 from penstock.lifecycle import ENDED
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, OnCrash, Result, Task
 from penstock.store.base import Store
+from penstock.store.ids import new_run
 from penstock.store.joining import joining
 from penstock.telemetry.ambient import current as current_trace
 from penstock.wiring import Dispatching, open_store, read_config
@@ -53,9 +54,17 @@ class Client(Explaining, Requesting):
         return run.task_ids[0]
 
     async def submit_many(
-        self, tasks: Iterable[Task], *, run: str | None = None, trace: str | None = None, join: bool = False
+        self,
+        tasks: Iterable[Task],
+        *,
+        run: str | None = None,
+        file: str = "",
+        trace: str | None = None,
+        join: bool = False,
     ) -> Run:
         """Keep these tasks as one run, all or none; they are durable when this returns.
+
+        `file` is the task file they come from: the run is its newest from now on.
 
         Those that bring no trace belong to `trace`, or to the OpenTelemetry span that they are submitted in.
         With `join` an output that a task of the store is about to make is not made twice: that task is waited for.
@@ -72,8 +81,8 @@ class Client(Explaining, Requesting):
             tasks = await joining(self._store, tasks)
         if self.config.on_crash is OnCrash.BLOCK:
             tasks = [replace(task, on_crash=OnCrash.BLOCK) for task in tasks]
-        name = run or tasks[0].run or _new_run()
-        ids = await self._store.submit(tasks, name)
+        name = run or tasks[0].run or new_run()
+        ids = await self._store.submit(tasks, name, file)
         await self._ensure_if_ours()
         # A key may have led to a task of an older run, and a task may name a run of its own.
         doubtful = [
@@ -84,6 +93,10 @@ class Client(Explaining, Requesting):
         return Run(self, name, ids, doubtful)
 
     # ---- reading
+
+    def run_of(self, run: str, tasks: Mapping[str, str]) -> Run:
+        """Tasks that were submitted before, by their ids with their runs, to be followed as one run."""
+        return Run(self, run, ()).beside(tasks)
 
     async def wait(self, task_id: str) -> Result:
         """The result of one task, when it has ended."""
@@ -235,9 +248,3 @@ async def open(
         yield client
     finally:
         await client.aclose()
-
-
-def _new_run() -> str:
-    from penstock.store.ids import new_ids
-
-    return f"r-{new_ids(1)[0]}"
