@@ -11,7 +11,7 @@ import typer
 from penstock.cli import render
 from penstock.cli.session import TASK_HELP, config_of, finish, one_of, opened, whole
 from penstock.errors import UnknownTask, UsageError
-from penstock.model import PRIORITIES
+from penstock.model import PRIORITIES, name_in_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,7 +137,7 @@ async def _tasks_table(config: Config, asked: TaskFilter, limit: int) -> int:
         records = await client.tasks(replace(asked, limit=limit + 1))
         now = time.time()
         stays = await client.stays(records[:limit])
-        rows = [_task_row(record, stay, now) for record, stay in zip(records, stays, strict=False)]
+        rows = [_task_row(asked.run, record, stay, now) for record, stay in zip(records, stays, strict=False)]
     if not rows:
         chosen = (asked.states, asked.run, asked.kind, asked.lane, asked.host, asked.search, asked.priorities)
         render.note("there are no tasks yet" if not any(chosen) else "no task fits")
@@ -170,7 +170,7 @@ async def _tasks_table(config: Config, asked: TaskFilter, limit: int) -> int:
     return 0
 
 
-def _task_row(record: TaskRecord, stay: Stay, now: float) -> tuple[str, ...]:
+def _task_row(run: str | None, record: TaskRecord, stay: Stay, now: float) -> tuple[str, ...]:
     from penstock.store.keys import known_as
 
     task = record.task
@@ -180,7 +180,7 @@ def _task_row(record: TaskRecord, stay: Stay, now: float) -> tuple[str, ...]:
     ran_s = stay.ran_s + (0.0 if is_queued else goes_on_s)
     has_run = record.started_at is not None and not is_queued
     return (
-        task.id,
+        task.id if run is None else name_in_run(task.id, run),
         "" if task.key is None else render.one_line(known_as(task.key), _NAME_WIDTH),
         str(record.state),
         task.kind,

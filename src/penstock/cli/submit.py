@@ -32,6 +32,9 @@ app = typer.Typer()
 
 _TASK_FILES = (".json", ".jsonl", ".ndjson", ".toml", ".yaml", ".yml")
 
+# What begins so was meant as JSON: broken JSON is common, and a text that begins so is rare.
+_JSON_BEGINS = ("{", "[", '"')
+
 Command: TypeAlias = "Callable[[str], str]"  # a command line to type next, with the same config
 
 
@@ -39,7 +42,8 @@ Command: TypeAlias = "Callable[[str], str]"  # a command line to type next, with
     "submit",
     epilog="\b\nExamples:\n"
     '  penstock submit summarize \'{"text": "…"}\' --priority 0\n'
-    "  echo some words | penstock submit summarize - --text --wait\n"
+    '  penstock submit chat "What is a queue?" --wait\n'
+    "  echo some words | penstock submit summarize - --wait\n"
     "  penstock submit train --needs slots=2,vram_gb=8 --after prepare --not-before +30m\n"
     "  penstock submit --file tasks.jsonl --run nightly",
 )
@@ -47,13 +51,14 @@ def submit(
     context: typer.Context,
     kind: Annotated[str | None, typer.Argument(metavar="KIND", help="What sort of work it is.")] = None,
     payload: Annotated[
-        str | None, typer.Argument(metavar="PAYLOAD", help="JSON for the task; - reads it from stdin.")
+        str | None,
+        typer.Argument(metavar="PAYLOAD", help="JSON or text for the task; - reads it from stdin."),
     ] = None,
     file: Annotated[
         str | None,
         typer.Option("--file", "-f", metavar="FILE", help="Submit a task file instead; - is JSONL on stdin."),
     ] = None,
-    text: Annotated[bool, typer.Option("--text", help="PAYLOAD is text, not JSON.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="PAYLOAD is text, whatever it looks like.")] = False,
     priority: Annotated[
         str | None, typer.Option("--priority", "-p", metavar="0-4", help="0 is the most urgent; 2 is usual.")
     ] = None,
@@ -177,8 +182,10 @@ def _payload(given: str | None, is_text: bool) -> Any:
     try:
         return msgspec.json.decode(given.encode("utf-8", "surrogateescape"))
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        if not given.lstrip().startswith(_JSON_BEGINS):
+            return given
         what = f"submit: PAYLOAD {render.one_line(given, 40)!r} is not JSON ({error})"
-        raise UsageError(f"{what}; quote it as JSON, or send it as text with --text") from None
+        raise UsageError(f"{what}; correct it, or send it as text with --text") from None
 
 
 async def _submit_one(
@@ -196,6 +203,7 @@ async def _submit_one(
     if problems:
         told = [f"submit: {_option(str(p.path[0]))}: {p.message}" for p in problems]
         raise UsageError("\n".join(told))
+
     # Only now: with --wait a dispatcher may begin here.
     def begin(client: Client, trace: str | None) -> Awaitable[Run]:
         return client.submit_many(tasks, trace=trace)
@@ -256,6 +264,7 @@ async def _submitted(
 
 
 async def _wait(client: Client, run: Run, interrupts: Interrupts, as_json: bool, command: Command) -> int:
+    from penstock.answers import text_of
     from penstock.cli.following import follow
     from penstock.cli.results import ResultLines
 
@@ -269,8 +278,8 @@ async def _wait(client: Client, run: Run, interrupts: Interrupts, as_json: bool,
         elif len(run.task_ids) == 1:
             _tell_only(result)
         else:
-            outcome = render.text_of(result.value) if result.ok else f"{result.state}: {result.error}"
-            render.say(f"{result.task_id} {render.one_line(outcome)}")
+            outcome = text_of(result.value) if result.ok else f"{result.state}: {result.error}"
+            render.say(f"{result.name or result.task_id} {render.one_line(outcome)}")
 
     lines = ResultLines(client, run, tell)
     ended = await follow(client, run, interrupts, lines.add, render.note)
@@ -288,4 +297,4 @@ def _tell_only(result: Result) -> None:
         why = render.one_line(result.error or "no reason was given")
         render.note(f"task {result.task_id} {result.state}: {why}")
     elif result.value is not None:
-        render.say(render.text_of(result.value))
+        render.answer(result.value)

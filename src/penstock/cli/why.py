@@ -115,7 +115,7 @@ def _is_trifle(told: Why) -> bool:
 def in_short(told: Why) -> str:
     """The whole story in a line: what became of it, what it waited for, what comes."""
     record = told.record
-    task, state = record.task.id, record.state
+    task, state = record.task.name or record.task.id, record.state
     waited = _waited(told)
     if state == "queued":
         comes = _comes(told.predicted_start, "starts") + _silence(told)

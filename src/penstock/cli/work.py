@@ -140,6 +140,7 @@ async def _run(
     as_json: bool,
     quiet: bool,
 ) -> int:
+    from penstock.cli.answers import print_beginnings
     from penstock.cli.files import replacing
     from penstock.cli.logs import telling
     from penstock.cli.progress import Logged, choose
@@ -179,6 +180,8 @@ async def _run(
                 raise typer.Exit(INTERRUPTED)  # leaves the file as it was
             if not quiet and log is None:
                 await _sum_up(client, run, since, stderr=as_json)
+                if sys.stdout.isatty() and not as_json:
+                    await print_beginnings(client, run.name, command)
     return 1 if worker.tally.failed else 0
 
 

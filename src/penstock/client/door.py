@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from penstock.wiring import Dispatching, open_store, read_config
 
 if TYPE_CHECKING:
     from penstock.council.library.ingested import Ingested
+    from penstock.council.live import Hub
     from penstock.questions import Asking
     from penstock.telemetry.facts import Listener
 
@@ -106,6 +107,20 @@ class Client(Explaining, Requesting):
                 if record.state in ENDED:
                     return await self.result(record.task.id)
                 await watch()
+
+    def follow(self, task_id: str) -> AsyncGenerator[Mapping[str, Any], None]:
+        """A task that asks for a stream, while it is worked on: its `text` as it comes, until it has ended.
+
+        An event `attempt` says that an attempt begins, and that what was heard before is void. Where another
+        command dispatches, and does not serve, nothing is heard: the answer is in the store when this ends.
+        """
+        from penstock.client.following import follow
+
+        return follow(self, task_id)
+
+    def hub(self) -> Hub | None:
+        """What our own dispatcher tells live, where this process dispatches."""
+        return self._own.live
 
     # ---- councils
 

@@ -58,6 +58,13 @@ class Looking:
             raise UnknownTask(f"{task_id!r} could be {', '.join(matches[:5])}; give more of the id")
         raise UnknownTask(f"there is no task {task_id!r}; `penstock tasks` lists them")
 
+    async def task_called(self, name: str) -> TaskRecord | None:
+        """A task by its whole id, or by a name that means one task alone."""
+        record = await self._store.get(name)
+        if record is None and len(called := await self._store.find_called(name)) == 1:
+            record = await self._store.get(called[0])
+        return record
+
     async def ids_like(self, name: str) -> list[str]:
         """At most ten ids of tasks that a name, or the beginning of an id, could mean."""
         return await self._store.find_called(name) or await self._store.find(name)

@@ -92,7 +92,9 @@ def in_run(file: TaskFile, run: str) -> list[Task]:
         return tasks
     for number, task in enumerate(tasks):
         if task.id and len(ids[task.id]) > _MOST_ID:
-            what = f"id: with the name of its run it is longer than {_MOST_ID} characters; shorten one of them"
+            what = (
+                f"id: with the name of its run it is longer than {_MOST_ID} characters; shorten one of them"
+            )
             raise TaskError(f"{file.places.of(number, 'id')}: {what}")
     return [
         replace(task, id=ids.get(task.id, ""), after=tuple(ids.get(other, other) for other in task.after))
