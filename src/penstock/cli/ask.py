@@ -76,6 +76,7 @@ def _prompt_of(given: str | None) -> str:
 
 def _task_of(config: Config, prompt: str, system: str | None, model: str | None, host: str | None) -> Task:
     """A call of a model as a task: it goes to the hosts that have the model."""
+    from penstock.config import TaskChecker
     from penstock.config.names import Names
     from penstock.model import Task
 
@@ -86,7 +87,11 @@ def _task_of(config: Config, prompt: str, system: str | None, model: str | None,
     messages = [] if system is None else [{"role": "system", "content": system}]
     messages.append({"role": "user", "content": prompt})
     payload = {"messages": messages, "stream": True}
-    return Task("chat", payload, model=asked if model is not None else None, host=host)
+    task = Task("chat", payload, model=asked if model is not None else None, host=host)
+    if found := TaskChecker(config).problems(task):
+        told = (f"--{field}: {what}" if field in ("host", "model") else what for field, what in found)
+        raise UsageError("\n".join(f"ask: {one}" for one in told))
+    return task
 
 
 async def _ask(config: Config, task: Task, *, as_json: bool) -> int:

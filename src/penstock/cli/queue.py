@@ -319,7 +319,7 @@ async def _ask_tasks(
         render.note(f"run {run} has no task {wanted}")
     else:
         for task, what in said.items():
-            render.say(f"{task} {what}")
+            render.say(f"{task if run is None else name_in_run(task, run)} {what}")
     return 0 if answer.ok else _refused(answer, said)
 
 

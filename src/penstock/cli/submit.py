@@ -264,7 +264,7 @@ async def _submitted(
 
 
 async def _wait(client: Client, run: Run, interrupts: Interrupts, as_json: bool, command: Command) -> int:
-    from penstock.answers import text_of
+    from penstock.answers import answer_in
     from penstock.cli.following import follow
     from penstock.cli.results import ResultLines
 
@@ -278,7 +278,8 @@ async def _wait(client: Client, run: Run, interrupts: Interrupts, as_json: bool,
         elif len(run.task_ids) == 1:
             _tell_only(result)
         else:
-            outcome = text_of(result.value) if result.ok else f"{result.state}: {result.error}"
+            text = answer_in(result.value) or render.text_of(result.value)
+            outcome = text if result.ok else f"{result.state}: {result.error}"
             render.say(f"{result.name or result.task_id} {render.one_line(outcome)}")
 
     lines = ResultLines(client, run, tell)
