@@ -67,7 +67,7 @@ class Folder:
         return json.loads(out)
 
     async def states(self) -> dict[str, str]:
-        return {task["task_id"]: task["state"] for task in await self.json("tasks")}
+        return {task["name"] or task["task_id"]: task["state"] for task in await self.json("tasks")}
 
     async def started(self, name: str) -> int:
         """The pipe of a task, once the task runs."""

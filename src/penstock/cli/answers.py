@@ -336,5 +336,5 @@ def _print_short(records: list[TaskRecord]) -> bool:
             begin = name if number == 0 else ""
             is_last = number == each - 1 and len(lines) > each
             line = f"{line.rstrip()} …" if is_last else line
-            render.say(begin.ljust(indent) + _cut(line, max(20, width - indent)))
+            render.say((begin.ljust(indent) + _cut(line, max(20, width - indent))).rstrip())
     return is_whole
