@@ -89,6 +89,7 @@ REQUIREMENTS = {
     "E5": "slots that tune themselves, gates on live headroom",
     "E6": "PostgreSQL, standby dispatchers, Ray",
     "E7": "web board, top, metrics, traces, MCP",
+    "E9": "a newcomer is never left in silence",
 }
 
 

@@ -54,7 +54,7 @@ def ask(
     """Ask a model, and print its answer as it comes.
 
     It is a task like all others: it waits for its turn, and `penstock why last` says why. Where `serve` or `work`
-    runs, that does it; else this command does it itself, and nothing else. Exit status 1 when there is no answer.
+    runs, that does it; else this command does it itself. Exit status 1 when there is no answer.
     """
     config = config_of(context)
     task = _task_of(config, _prompt_of(prompt), system, model, host)

@@ -355,7 +355,8 @@ def _print_many(told: Waiting) -> None:
         render.say()
         run = told.name if told.scope == "run" else ""
         longest = [
-            (name_in_run(one.task_id, run), str(one.state), render.seconds(one.waited_s), one.reason) for one in told.longest
+            (name_in_run(one.task_id, run), str(one.state), render.seconds(one.waited_s), one.reason)
+            for one in told.longest
         ]
         render.print_table(("longest", "state", ">waited", "mostly for"), longest, flexible="mostly for")
 
