@@ -168,7 +168,7 @@ def test_what_does_not_change_the_work_may_be_changed(tmp_path: Path) -> None:
 
 def test_a_task_that_would_wait_for_another_one_now_is_refused(tmp_path: Path) -> None:
     """Of those that are to be tried again: what is queued waits for what it was told."""
-    entries = [{"id": "a"}, {"id": "b"}, {"id": "c", "after": ["a"]}]
+    entries: list[dict[str, Any]] = [{"id": "a"}, {"id": "b"}, {"id": "c", "after": ["a"]}]
     was = known(plan_of(jsonl(tmp_path, *entries)), a=State.FAILED, b=State.FAILED, c=State.BLOCKED)
     plan = plan_of(jsonl(tmp_path, *entries[:2], {"id": "c", "after": ["b"]}))
     with pytest.raises(TaskError, match="another after"):

@@ -182,7 +182,7 @@ class _Unnamed:
 
     def __init__(self, known: Mapping[str, Known]) -> None:
         self._ids: defaultdict[bytes, list[str]] = defaultdict(list)
-        for id, one in reversed(known.items()):
+        for id, one in reversed(list(known.items())):
             if ":" not in id:
                 self._ids[one.content].append(id)
 
