@@ -76,9 +76,12 @@ def _prompt_of(given: str | None) -> str:
 
 def _task_of(config: Config, prompt: str, system: str | None, model: str | None, host: str | None) -> Task:
     """A call of a model as a task: it goes to the hosts that have the model."""
+    from dataclasses import replace
+
     from penstock.config import TaskChecker
+    from penstock.config.call_tasks import call_task
     from penstock.config.names import Names
-    from penstock.model import Task
+    from penstock.model import OnCrash
 
     names = Names(config)
     asked = names.asked(model)
@@ -87,8 +90,10 @@ def _task_of(config: Config, prompt: str, system: str | None, model: str | None,
     messages = [] if system is None else [{"role": "system", "content": system}]
     messages.append({"role": "user", "content": prompt})
     payload = {"messages": messages, "stream": True}
-    task = Task("chat", payload, model=asked if model is not None else None, host=host)
-    if found := TaskChecker(config).problems(task):
+    called = call_task("chat/completions", asked or "", payload, host=host)
+    # Whoever asked may wait for the next dispatcher. Without a name any model is meant.
+    task = replace(called, model=None if model is None else asked, on_crash=OnCrash.RETRY)
+    if found := TaskChecker(config, calls=True).problems(task):
         told = (f"--{field}: {what}" if field in ("host", "model") else what for field, what in found)
         raise UsageError("\n".join(f"ask: {one}" for one in told))
     return task
@@ -100,7 +105,7 @@ async def _ask(config: Config, task: Task, *, as_json: bool) -> int:
 
     with hearing_interrupts(APART_S) as interrupts:
         async with opened(config, dispatching=Dispatching(command="penstock ask")) as client:
-            run = await client.submit_many([task])
+            run = await client.submit_call(task)
             asker = _Asker(client, run.task_ids[0], quiet=as_json)
             result = await asker.hear(interrupts)
             status = _tell(result, asker, as_json=as_json)

@@ -78,11 +78,18 @@ class Client(Explaining, Requesting):
             raise TaskError("there is no task to submit; give at least one")
         for task in tasks:
             self._check(task)
+        return await self._keep(tasks, run or tasks[0].run or new_run(), file, join=join)
+
+    async def submit_call(self, task: Task) -> Run:
+        """Keep a call of a model, to be followed: it goes to hosts that have the model, whatever they serve."""
+        TaskChecker(self.config, calls=True).check(task)
+        return await self._keep([task], task.run or new_run())
+
+    async def _keep(self, tasks: list[Task], name: str, file: str = "", *, join: bool = False) -> Run:
         if join:
             tasks = await joining(self._store, tasks)
         if self.config.on_crash is OnCrash.BLOCK:
             tasks = [replace(task, on_crash=OnCrash.BLOCK) for task in tasks]
-        name = run or tasks[0].run or new_run()
         ids = await self._store.submit(tasks, name, file)
         await self._ensure_if_ours()
         # A key may have led to a task of an older run, and a task may name a run of its own.
