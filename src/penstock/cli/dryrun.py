@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.config import Config
     from penstock.diagnosis.history import History
     from penstock.diagnosis.why.prediction import Prediction
-    from penstock.intake.skipping import Plan
+    from penstock.intake.plans import Plan
     from penstock.model import Task
 
 _NO_PAST = "nothing has run in this store yet"
