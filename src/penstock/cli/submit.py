@@ -253,8 +253,14 @@ async def _submitted(
         render.emit({**record, "skipped": skipped} if skipped else record)
     else:
         render.say(run.task_ids[0] if len(run.task_ids) == 1 else run.name)
-    if sys.stdout.isatty() and (await client.snapshot()).epoch is None:
-        render.note(f"queued; no dispatcher is running: start one with `{command('work')}`")
+    if sys.stdout.isatty():
+        epoch = (await client.snapshot()).epoch
+        if epoch is None:
+            render.note(f"queued; no dispatcher is running: start one with `{command('work')}`")
+        elif not epoch.owner.works_on(run.name):
+            render.note(
+                f"queued; {epoch.owner.apart}: start another with `{command('work')}` when it has ended"
+            )
     return 0
 
 

@@ -98,6 +98,8 @@ def who(record: Mapping[str, Any]) -> Text:
         told.append(f"  {dispatcher['command']}, process {dispatcher['pid']}, since {since}", _FAINT)
         if dispatcher["stopping_since"] is not None:
             told.append(f"  stopping since {render.moment(dispatcher['stopping_since'])}", _BAD)
+        if dispatcher["only_run"] is not None:
+            told.append(f"  only run {dispatcher['only_run']}", _BAD)
     for one in record["standbys"]:
         told.append(f"  standing by: process {one['pid']} on {one['machine']}", _FAINT)
     if record["interrupted"]:

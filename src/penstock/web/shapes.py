@@ -337,6 +337,7 @@ class DispatcherRecord:
 @dataclass
 class LeaderRecord(DispatcherRecord):
     stopping_since: float | None  # from when on it finishes what runs, and starts nothing more
+    only_run: str | None  # the one run that it works on, where it leaves all else queued
 
 
 @dataclass

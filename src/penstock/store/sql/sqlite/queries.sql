@@ -142,13 +142,13 @@ INSERT OR REPLACE INTO everything (one, paused, changed_at) VALUES (1, ?, ?)
 
 -- With since when it is stopping. Nobody else takes that lease, so it holds as long as the epoch, whatever its time.
 -- name: last_epoch
-SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url,
+SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url, only_run,
     (SELECT since FROM leases WHERE name = 'stopping/' || number)
 FROM epochs ORDER BY number DESC LIMIT 1
 
 -- name: add_epoch
-INSERT INTO epochs (number, pid, machine, command, answers_only, started_at, seen_at, plant, url)
-SELECT max(coalesce(max(number), 0), ?9) + 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM epochs
+INSERT INTO epochs (number, pid, machine, command, answers_only, started_at, seen_at, plant, url, only_run)
+SELECT max(coalesce(max(number), 0), ?10) + 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 FROM epochs
 
 -- name: is_epoch
 SELECT 1 FROM epochs WHERE number = ? AND ended_at IS NULL
@@ -661,7 +661,7 @@ WHERE work_class IN (SELECT value FROM json_each(?1)) AND at <= ?3
 ORDER BY at, rowid
 
 -- name: epochs_between
-SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url
+SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url, only_run
 FROM epochs WHERE started_at <= ?2 AND (ended_at IS NULL OR ended_at >= ?1) ORDER BY number
 
 -- Those in force when the time begins were told at the beginning of its dispatcher, or since.
