@@ -346,6 +346,10 @@ class Plant:
 
         return [h for h in able if holds(h)] or able
 
+    def fitting(self, task: Task) -> list[Host]:
+        """The hosts that a task fits, with all that it asks of them."""
+        return self.hosts_for(task.kind, task.host, task.model, task.lane, task.needs)
+
 
 @dataclass(frozen=True, slots=True)
 class Wait:

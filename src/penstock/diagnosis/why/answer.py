@@ -285,7 +285,7 @@ def _blockers(
             yield from _running(present, lambda one: one.task.lane == gate.lane)
     elif name == "host-down":
         task = record.task
-        for host in present.plant.hosts_for(task.kind, task.host, task.model):
+        for host in present.plant.fitting(task):
             state = present.hosts.get(host.name)
             yield Blocker("host", host.name, "up" if state is None else state.state)
     elif name == "rate":
