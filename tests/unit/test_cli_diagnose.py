@@ -95,10 +95,13 @@ def test_that_tasks_failed_is_said_first(cli: Cli) -> None:
         "task,started,ended,state",
         *(f"t{n},{n * 10},{n * 10 + 5},failed" for n in range(3)),
         "t3,40,45,ok",
+        "t4,50,55,cancelled",
+        "t5,50,55,cancelled",
     ]
     log = cli.file("log.csv", "\n".join(rows))
-    assert cli.good("diagnose", log).lines[1] == "3 of 4 tasks failed"
-    assert cli.good("diagnose", log, "--json").json["failed"] == 3
+    assert cli.good("diagnose", log).lines[1] == "of 6 tasks: 3 failed, 2 cancelled"
+    told = cli.good("diagnose", log, "--json").json
+    assert (told["failed"], told["cancelled"], told["blocked"]) == (3, 2, 0)
 
 
 def test_an_export_is_diagnosed_as_its_run(ran: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

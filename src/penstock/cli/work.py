@@ -176,7 +176,7 @@ async def _run(
                 raise typer.Exit(INTERRUPTED)  # leaves the file as it was
             if not quiet and log is None:
                 await _sum_up(client, run, since, stderr=as_json)
-    return 1 if worker.tally.failed else 0
+    return 1 if any(worker.tally.unwell.values()) else 0
 
 
 async def _sum_up(client: Client, run: Run, since: float, *, stderr: bool) -> None:
@@ -300,10 +300,9 @@ class _RunWorker:
 async def _say_what_is_left(
     client: Client, run: Run, tally: Tally, out: Path | None, command: Callable[[str], str]
 ) -> None:
-    left = tally.total - tally.done - tally.failed
     dispatched = (await client.snapshot()).epoch is not None
     how = "another dispatcher goes on with it" if dispatched else f"go on with `{command('work --drain')}`"
-    render.note(f"interrupted; {render.counted(left, 'task')} of run {run.name} left; {how}")
+    render.note(f"interrupted; {render.counted(tally.left, 'task')} of run {run.name} left; {how}")
     if out is not None:
         render.note(f"{out} was not written; `{command(f'tasks --run {run.name} --json')}` has what ended")
 

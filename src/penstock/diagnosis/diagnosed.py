@@ -13,7 +13,7 @@ from penstock.diagnosis.finders import FINDERS, find, unheard
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.timeline.axis import seconds
-from penstock.diagnosis.words import percent
+from penstock.diagnosis.words import count_unwell, percent
 from penstock.model import Task
 
 _MOST_TASKS = 6
@@ -53,8 +53,8 @@ class Diagnosis:
         return cls(recording, find(recording, told))
 
     @property
-    def failed(self) -> int:
-        return sum(record.state in ("failed", "blocked") for record in self.recording.tasks)
+    def unwell(self) -> dict[str, int]:
+        return count_unwell(self.recording.tasks)
 
     @property
     def untold(self) -> list[str]:
@@ -102,7 +102,7 @@ class Diagnosis:
         return {
             "run": self.recording.name,
             "tasks": len(self.recording.tasks),
-            "failed": self.failed,
+            **self.unwell,
             "begin": round(self.recording.begin, 3),
             "makespan_s": round(self.recording.makespan_s, 3),
             "findings": [finding.as_record() for finding in self.findings],

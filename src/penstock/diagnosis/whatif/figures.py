@@ -14,8 +14,9 @@ from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.steps import Steps
 from penstock.diagnosis.summary import Bound, bound_of
 from penstock.diagnosis.whatif.replay import Played, Replay
+from penstock.diagnosis.words import count_unwell
 from penstock.lifecycle import ENDED
-from penstock.model import Attempt, Host, Plant, State, TaskRecord
+from penstock.model import Attempt, Host, Plant, TaskRecord
 from penstock.scheduling.messages import HostChange
 
 KNEE = 0.05  # the knee is the least value whose makespan is within this of the best
@@ -48,6 +49,8 @@ class Figures:
     hosts: tuple[HostBusy, ...]
     cost_usd: float
     failed: int
+    cancelled: int
+    blocked: int
     left: int  # tasks that do not end
 
     @property
@@ -64,6 +67,8 @@ class Figures:
             "waited_mean_s": _rounded(self.waited_s),
             "cost_usd": round(self.cost_usd, 6),
             "failed": self.failed,
+            "cancelled": self.cancelled,
+            "blocked": self.blocked,
             "left": self.left,
             "lanes": {
                 lane.lane: {
@@ -106,8 +111,8 @@ def figures_of(recording: Recording, plant: Plant) -> Figures:
         lanes=_lanes(recording),
         hosts=tuple(hosts),
         cost_usd=sum(recording.costs.values()),
-        failed=sum(r.state in (State.FAILED, State.CANCELLED, State.BLOCKED) for r in recording.tasks),
         left=left,
+        **count_unwell(recording.tasks),
     )
 
 
@@ -221,6 +226,8 @@ class Point(NamedTuple):
     waited_s: float  # by a task, on average
     cost_usd: float
     failed: int
+    cancelled: int
+    blocked: int
     left: int
     is_guess: bool  # a host runs more at once than the record has seen
 
@@ -238,9 +245,9 @@ def point_of(value: Any, played: Played, replay: Replay) -> Point:
         played.makespan_s,
         queue_s / len(records) if records else 0.0,
         played.cost_usd,
-        sum(r.state in (State.FAILED, State.CANCELLED, State.BLOCKED) for r in records),
-        sum(r.state not in ENDED for r in records),
-        any(most > seen(host) for host, most in played.most_at_once().items()),
+        left=sum(r.state not in ENDED for r in records),
+        is_guess=any(most > seen(host) for host, most in played.most_at_once().items()),
+        **count_unwell(records),
     )
 
 
