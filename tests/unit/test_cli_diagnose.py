@@ -52,7 +52,7 @@ def test_e2_a_log_is_diagnosed_as_data(cli: Cli) -> None:
     record = cli.good("diagnose", cli.file("log.csv", SERIAL), "--json").json
     assert (record["run"], record["tasks"], record["makespan_s"]) == ("log", 8, 72.0)
     finding = next(f for f in record["findings"] if f["name"] == "serial-starts")
-    assert set(finding) == {"name", "severity", "cause", "evidence", "remedy", "gain_s", "endless"}
+    assert set(finding) == {"name", "severity", "cause", "evidence", "remedy", "gain_s", "endless", "change"}
     assert finding["severity"] in ("high", "medium", "low")
     assert set(finding["evidence"]) == {"tasks", "lost_s", "hosts", "lanes", "gates", "facts", "spans"}
     spans = finding["evidence"]["spans"]

@@ -7,6 +7,8 @@ from math import isfinite
 
 import pytest
 
+from penstock.diagnosis.diagnosed import Diagnosis
+from penstock.diagnosis.finders import find
 from penstock.diagnosis.recording import recording_of
 from penstock.diagnosis.simulator import Fate, Simulator
 from penstock.diagnosis.whatif.changes import Change
@@ -141,3 +143,34 @@ def test_a_flat_line_has_no_knee(makespans: tuple[float, ...], knee: str | None)
     assert (None if found is None else found.value) == knee
     assert not (is_flat(curve) and is_still_falling(curve))
     assert is_flat(curve) is (isfinite(max(makespans)) and max(makespans) <= 1.05 * min(makespans))
+
+
+# ---- what diagnose promises
+
+
+def test_the_gain_of_a_finding_is_that_of_whatif() -> None:
+    """E9: `diagnose` names a limit of a lane far below its hosts' slots, with the seconds of `--set`."""
+    plant = Plant((Host("a", "none", 6),), LANES)
+    _, plays = asked_of(plant, [task(f"t{n}", "x") for n in range(13)])
+    (found,) = find(plays.recording)
+    assert (found.name, found.change) == ("idle-slots", Change({"lanes.x.max_running": "6"}))
+    assert found.gain_s == pytest.approx(shorter_s(plays, found.change or Change()))
+    assert found.gain_s == pytest.approx(40.0)
+
+
+def test_a_finding_whose_remedy_gains_nothing_says_so() -> None:
+    """A host at full speed up to its knee gets through as much with fewer slots, but not more."""
+    tasks = [task(f"t{n}") for n in range(60)]
+    simulator = Simulator(
+        Plant((Host("a", "none", 8),), LANES), lambda start, one: Fate(TEN_S), lambda host, n: min(1.0, 3 / n)
+    )
+    for number, one in enumerate(tasks):
+        simulator.at(4.0 * number if number < 20 else 80.0, m.Submitted([one]))
+    simulator.run()
+    recording = recording_of(simulator.history(), simulator.plant, simulator.now)
+    found = next(one for one in find(recording) if one.name == "wrong-slots")
+    assert found.change is not None
+    assert found.gain_s == pytest.approx(max(0.0, shorter_s(Plays(recording), found.change)))
+    assert found.gain_s < 1.0
+    said = Diagnosis(recording, [found]).gain(found)
+    assert said == ("the run would take as long with its remedy" if found.gain_s == 0 else said)

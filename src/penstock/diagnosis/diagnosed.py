@@ -74,7 +74,9 @@ class Diagnosis:
     def gain(self, finding: Finding) -> str:
         if finding.is_endless:
             return f"the run does not end while this is so; it cost {seconds(finding.gain_s)} so far"
-        return f"the run would end about {seconds(finding.gain_s)} sooner" if finding.gain_s > 0 else ""
+        if finding.gain_s > 0:
+            return f"the run would end about {seconds(finding.gain_s)} sooner"
+        return "the run would take as long with its remedy" if finding.is_played else ""
 
     def evidence(self, finding: Finding) -> list[str]:
         """In words, one fact each."""

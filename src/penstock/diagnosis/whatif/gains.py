@@ -6,7 +6,6 @@ that is worth it, so what `why` recommends and what `whatif` says cannot differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf, isfinite
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.whatif.changes import Change
 from penstock.diagnosis.whatif.figures import KNEE
 from penstock.diagnosis.whatif.inferred import playable
-from penstock.diagnosis.whatif.replay import Replay, unwatched
+from penstock.diagnosis.whatif.replay import Replay
 from penstock.errors import ConfigError, UsageError
 
 WORTH = KNEE  # of the makespan, or of the wait: less is no gain, here as on the curve of a sweep
@@ -42,10 +41,9 @@ class Gain(NamedTuple):
 class Gains:
     """A recording made ready once; then asked for the gain of one change after the other."""
 
-    def __init__(self, recording: Recording, watch: Callable[[], None] = unwatched) -> None:
-        """UsageError where there is nothing to play. `watch` is called all the time and may raise."""
+    def __init__(self, recording: Recording) -> None:
+        """UsageError where there is nothing to play, or too little is known of it."""
         self._recording, self._plant = playable(work_of(recording), None)
-        self._watch = watch
         self._replay = Replay(self._recording, self._plant)
         self._before = self._played(Change())
 
@@ -61,7 +59,5 @@ class Gains:
 
     def _played(self, change: Change) -> tuple[float, float]:
         """The makespan, and what tasks waited on average."""
-        played = self._replay.under(
-            change.changed(self._plant) if change.changes else self._plant, self._watch
-        )
+        played = self._replay.under(change.changed(self._plant) if change.changes else self._plant)
         return played.makespan_s, played.waited_s
