@@ -196,7 +196,7 @@ async def _run(
                 await _sum_up(client, run, since, stderr=as_json)
                 if sys.stdout.isatty() and not as_json:
                     await print_beginnings(client, run.name, command)
-    return 1 if worker.tally.failed else 0
+    return 1 if any(worker.tally.unwell.values()) else 0
 
 
 async def _tell_done(config: Config, run: str, done: Sequence[str], tells: Sequence[Tell]) -> None:
@@ -334,10 +334,9 @@ class _RunWorker:
 
 
 async def _say_what_is_left(client: Client, run: Run, tally: Tally, command: Callable[[str], str]) -> None:
-    left = tally.total - tally.done - tally.failed
     dispatched = (await client.snapshot()).epoch is not None
     how = "another dispatcher goes on with it" if dispatched else f"go on with `{command('work --drain')}`"
-    render.note(f"interrupted; {render.counted(left, 'task')} of run {run.name} left; {how}")
+    render.note(f"interrupted; {render.counted(tally.left, 'task')} of run {run.name} left; {how}")
 
 
 def _say_not_written(run: Run, out: Path | None, command: Callable[[str], str]) -> None:
