@@ -87,7 +87,7 @@ def _complete(hosts: dict[str, Host], agents: Mapping[str, Agent], top: Table) -
 
 def _refuse_agent(asked: object, name: str, host: Host, agents: Mapping[str, Agent], top: Table) -> None:
     if "agent" in host.options:
-        top.refuse(f"no agent {quoted(asked)}", "hosts", name, "agent", near=Near(asked, agents, "agents"))
+        top.refuse("no such agent", "hosts", name, "agent", near=Near(asked, agents, "agents"))
     else:
         message = f'no agent {quoted(name)}; add [agents.{name}], or name the one it is for: agent = "…"'
         top.refuse(message, "hosts", name, "type")

@@ -22,7 +22,7 @@ from penstock.config.hosts import given, host_document, read_host
 from penstock.config.keys import AVAILABLE, HostTypes
 from penstock.config.own_calls import with_own_lane
 from penstock.config.postgres_place import is_postgres, mistyped, postgres_place
-from penstock.config.problems import Near, Problems, file_shown, kind_of
+from penstock.config.problems import Near, Problems, file_shown, kind_alone
 from penstock.config.rules import gate_document, lane_document, read_gate, read_lane, read_retry
 from penstock.config.server import (
     Server,
@@ -209,7 +209,7 @@ def _keep_days(top: Table, default: float | None) -> float | None:
     if value == keys.FOREVER:
         return None
     if isinstance(value, str):
-        top.refuse(f'must be a number of days or "{keys.FOREVER}", not {kind_of(value)}', "keep_days")
+        top.refuse(f'must be a number of days or "{keys.FOREVER}", not {kind_alone(value)}', "keep_days")
         return default
     return top.number("keep_days", default, keys.DAYS)
 

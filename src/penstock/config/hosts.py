@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,15 @@ from penstock.config import keys
 from penstock.config.councils import COUNCIL_TYPE, LIBRARY_TYPE
 from penstock.config.engine import nodes_document, read_nodes
 from penstock.config.keys import HostTypes
-from penstock.config.problems import Near, quoted
+from penstock.config.problems import Near, WrongOptions, nearest
 from penstock.config.tables import Table
 from penstock.model import ANY_MODEL, CALL_KINDS, AutoSlots, BreakerRule, Fallback, Host, Price, Rate
 
+# Servers that people name as the type, without what is no letter.
+_OPENAI_SERVERS = frozenset(
+    {"llamacpp", "llamacppserver", "llamafile", "llamaserver", "litellm", "lmstudio", "localai", "mlx"}
+    | {"ollama", "openaicompatible", "openrouter", "sglang", "tgi", "vllm"}
+)
 _NO_SECRETS = (
     'a secret does not belong in this file; keep it in an environment variable: key_env = "ITS_NAME"'
 )
@@ -36,7 +43,7 @@ def read_host(
     takes_calls = not is_run and type_ not in (keys.AGENT_TYPE, COUNCIL_TYPE, LIBRARY_TYPE)
     if not takes_calls:
         _refuse_calls(table, serves)
-    return Host(
+    host = Host(
         name=name,
         type=type_,
         slots=slots,
@@ -54,6 +61,22 @@ def read_host(
         takes_calls=takes_calls,
         ray=read_nodes(table),
     )
+    if type_ in types and not table.any_names:
+        _check_options(host, table)
+    return host
+
+
+def _check_options(host: Host, table: Table) -> None:
+    """Whether its adapter could use them. (What is replayed makes no attempts, and its options were not kept.)"""
+    reader = keys.READERS.get(host.type)
+    if reader is None:  # a plug-in's: it says so when it is made
+        return
+    module, _, name = reader.partition(":")
+    try:
+        getattr(import_module(module), name)(host)
+    except WrongOptions as wrong:
+        for path, message in wrong.found:
+            table.problems.add(path, message)
 
 
 def _refuse_calls(table: Table, serves: tuple[str, ...]) -> None:
@@ -65,7 +88,10 @@ def _refuse_calls(table: Table, serves: tuple[str, ...]) -> None:
 
 def _type(table: Table, types: HostTypes) -> str:
     if "type" not in table:
-        table.refuse(f'has no type; add type = "…", one of: {", ".join(sorted(types))}')
+        if misspelt := nearest("type", [key for key in table.raw if key not in keys.HOST]):
+            table.refuse("unknown key; did you mean 'type'?", misspelt)
+        else:
+            table.refuse(f'has no type; add type = "…", one of: {", ".join(sorted(types))}')
         return ""
     type_ = table.text("type", "")
     if type_ and type_ not in types:
@@ -76,10 +102,12 @@ def _type(table: Table, types: HostTypes) -> str:
             )
             table.refuse(message, "type")
         elif type_ in keys.OPTIONS:
-            table.refuse(f"host type {quoted(type_)} is not available in this version; {available}", "type")
+            table.refuse(f"this host type is not available in this version; {available}", "type")
+        elif re.sub(r"[^a-z]", "", type_.lower()) in _OPENAI_SERVERS:
+            table.refuse('unknown host type; use type = "openai": this server speaks its API', "type")
         else:
             near = Near(type_, list(types), "available")
-            table.refuse(f"unknown host type {quoted(type_)}", "type", near=near)
+            table.refuse("unknown host type", "type", near=near)
     return type_
 
 
@@ -157,7 +185,7 @@ def _slots(table: Table) -> tuple[int, AutoSlots | None]:
     low = auto.whole("min", 1, keys.COUNT)
     high = auto.whole("max", low, keys.COUNT)
     if high < low:
-        auto.refuse(f"min {low} is more than max {high}", "min")
+        auto.refuse("is more than max", "min")
     return low, AutoSlots(low, high)
 
 
@@ -224,7 +252,7 @@ def _breaker(table: Table) -> BreakerRule:
     reset_s = breaker.number("reset_s", default.reset_s, keys.SECONDS)
     max_reset_s = breaker.number("max_reset_s", max(default.max_reset_s, reset_s), keys.SECONDS)
     if max_reset_s < reset_s:
-        breaker.refuse(f"is less than reset_s ({keys.shown(reset_s)})", "max_reset_s")
+        breaker.refuse("is less than reset_s", "max_reset_s")
     return BreakerRule(breaker.whole("failures", default.failures, keys.COUNT), reset_s, max_reset_s)
 
 

@@ -50,13 +50,16 @@ def check_task(config: Config, task: Task) -> None:
 class TaskChecker:
     """Checks tasks against one config; without a config, only what holds under any.
 
-    With `own_calls` they are the calls of runs, which have lanes to themselves.
+    With `own_calls` they are the calls of runs, which have lanes to themselves. With `silent` its messages repeat
+    nothing of a task, which stands for what a config says.
     """
 
-    def __init__(self, config: Config | None = None, *, own_calls: bool = False) -> None:
+    def __init__(
+        self, config: Config | None = None, *, own_calls: bool = False, silent: bool = False
+    ) -> None:
         self._own_calls = own_calls
         self._outputs = None if config is None else OutputRules(config)
-        self._rules = None if config is None else _Rules(config, own_calls)
+        self._rules = None if config is None else _Rules(config, own_calls, silent)
         self._good: set[tuple[object, ...]] = set()
         # Good values of the last task: in a bulk submit they are mostly the same.
         self._last_run = ""
@@ -252,7 +255,8 @@ def _text_wanted(value: object) -> str:
 
 
 class _Rules:
-    def __init__(self, config: Config, own_calls: bool) -> None:
+    def __init__(self, config: Config, own_calls: bool, silent: bool) -> None:
+        self._silent = silent
         plant = config.plant
         self._runs = RunRules(config)
         self._own_calls = own_calls
@@ -284,7 +288,7 @@ class _Rules:
                 )
                 verb = "does not have" if task.host else "has"
                 hint = meant(task.model, models, "models")
-                found.append(("model", f"{where} {verb} model {quoted(task.model)}{hint}"))
+                found.append(("model", f"{where} {verb} {self._word('model', task.model)}{hint}"))
         if hosts and (wrong := self._runs.model_problem(task.model, hosts)) is not None:
             found.append(("model", wrong))
         if hosts and not found:
@@ -294,11 +298,14 @@ class _Rules:
         if task.host is not None:
             host = self._hosts.get(task.host)
             if host is None:
-                found.append(("host", f"no host {quoted(task.host)}{meant(task.host, self._hosts, 'hosts')}"))
+                what = "such host" if self._silent else f"host {quoted(task.host)}"
+                found.append(("host", f"no {what}{meant(task.host, self._hosts, 'hosts')}"))
                 return []
             if not host.serves_kind(task.kind):
                 serves = ", ".join(host.serves[:12])
-                what = f"{quoted(host.name)} does not serve kind {quoted(task.kind)}; it serves: {serves}"
+                what = (
+                    f"{quoted(host.name)} does not serve {self._word('kind', task.kind)}; it serves: {serves}"
+                )
                 found.append(("host", what))
                 return []
             return [host]
@@ -307,8 +314,11 @@ class _Rules:
             found.append(("kind", "no host is configured; add one: [hosts.NAME]"))
         elif not hosts:
             hint = meant(task.kind, self._kinds, "kinds")
-            found.append(("kind", f"no host serves kind {quoted(task.kind)}{hint}"))
+            found.append(("kind", f"no host serves {self._word('kind', task.kind)}{hint}"))
         return hosts
+
+    def _word(self, what: str, word: str) -> str:
+        return f"this {what}" if self._silent else f"{what} {quoted(word)}"
 
     def _check_room(self, task: Task, hosts: Sequence[Host], found: Found) -> None:
         """Some host must be able to hold it when nothing else runs there."""

@@ -21,34 +21,16 @@ from importlib.machinery import ModuleSpec
 from penstock.clock import Clock
 from penstock.errors import PermanentError
 from penstock.hosts.base import Call, Health, Job
-from penstock.hosts.options import Options
+from penstock.hosts.type_options import ANY_KIND, read_python
 from penstock.model import Host
-
-ANY_KIND = "*"
 
 
 class PythonAdapter:
     def __init__(self, host: Host) -> None:
         self._host = host.name
-        options = Options(host)
-        call = options.text("call")
-        calls = options.text_table("calls")
-        if call is not None and calls:
-            options.problem("call", "give either `call` or `calls`, not both")
-        elif call is not None:
-            calls = {ANY_KIND: call}
-        elif not calls:
-            options.problem(
-                "call", 'is missing; name the function to call, such as "package.module:function"'
-            )
-        for kind, target in calls.items():
-            if not _is_target(target):
-                name = "call" if call is not None else f"calls.{kind}"
-                options.problem(name, f'must look like "package.module:function", not {target!r}')
-        self._isolated = options.choice("isolation", "thread", ("thread", "process")) == "process"
-        self._path = options.texts("path")
-        options.done()
-        self._calls = calls
+        options = read_python(host)
+        self._isolated, self._path = options.isolated, options.path
+        self._calls = options.calls
 
     async def open(self) -> None:
         pass
@@ -75,11 +57,6 @@ class PythonAdapter:
             return Health(True, "modules found")
         remedy = f"install the package, or add its folder to hosts.{self._host}.path"
         return Health(False, f"no module for {', '.join(missing)}; {remedy}")
-
-
-def _is_target(text: str) -> bool:
-    module, colon, name = text.partition(":")
-    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
 
 
 def _can_find(module: str, folders: Sequence[str]) -> bool:
