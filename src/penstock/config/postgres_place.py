@@ -71,7 +71,7 @@ def mistyped(store: str) -> str:
     found = _MISTYPED.match(store)
     if found is None or is_postgres(store):
         return ""
-    return f"is not a URL; did you mean {shown_store(SCHEMES[0] + found[1])}?"
+    return f"is not a URL; did you mean {SCHEMES[0]}…?"
 
 
 def postgres_place(url: str) -> PostgresPlace:
