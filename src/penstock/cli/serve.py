@@ -115,6 +115,7 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
         try:
             await must_be_guarded(sockets, config.server.host, store)
             # What can be refused has been: these take long to load.
+            from penstock.client.config_watch import watching
             from penstock.intake.agent_queues import AgentQueues
             from penstock.web.service import Service
 
@@ -123,14 +124,15 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
                 store,
                 lambda: first.pop() if first else made(),
                 sockets,
-                partial(tell_standby, log, store),
+                partial(tell_standby, log, store, config),
                 partial(end_forsaken, config),
             )
             queues = AgentQueues(service.parts.client, log.warning)
             if store.elects:  # which may be away just when this one takes over
                 interrupts.tell(stop)
             async with queues.watched():
-                await service.run(on_ready=ready, on_lead=leads)
+                with watching(service.parts.config_edits, config, log.warning):
+                    await service.run(on_ready=ready, on_lead=leads)
             left = await last_word(stop, store)
         finally:
             interrupts.tell(stop.heard.append)  # it is as good as stopped

@@ -134,6 +134,14 @@ async def opened(
             epoch = (await client.snapshot()).epoch
             who = "another process" if epoch is None else f"process {epoch.owner.pid} ({epoch.owner.command})"
             logging.getLogger("penstock.cli").warning("%s dispatches; %s has no effect", who, unused)
+        if (
+            dispatching is not None
+            and not client.dispatches
+            and (differs := await client.config_difference())
+        ):
+            import logging
+
+            logging.getLogger("penstock.cli").warning("%s", differs.told(config))
         yield client
 
 

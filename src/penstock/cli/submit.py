@@ -227,6 +227,8 @@ async def _submit(
         async with opened(config, dispatch=wait, makes=True) as client:
             trace = of_environment(os.environ)
             submitted = await client.submit_many(tasks, run=run, trace=trace, join=skipped is not None)
+            if differs := await client.config_difference():
+                render.note(differs.told(config))
             if interrupts is not None:
                 return await _wait(client, submitted, interrupts, as_json, command)
             return await _submitted(client, submitted, as_json, command, skipped or ())

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -354,6 +354,7 @@ def read_options(
 async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: bool, quiet: bool) -> int:
     from penstock.cli.logs import Log, telling
     from penstock.client import Client
+    from penstock.client.config_watch import ConfigEdits, watching
     from penstock.config.budgets import blind_budgets
     from penstock.dispatcher.leadership import Heard, Leadership
     from penstock.intake.agent_queues import AgentQueues
@@ -368,9 +369,9 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
         dispatcher.story.listen(log)
         return dispatcher
 
-    def stands_by(leader: Epoch | None) -> None:
+    def stands_by(leader: Epoch | None, recorded: str | None) -> None:
         interrupts.tell(stop)
-        tell_standby(log, store, leader)
+        tell_standby(log, store, config, leader, recorded)
 
     def term(dispatcher: Dispatcher, begun: Callable[[], None]) -> Awaitable[None]:
         def on_ready() -> None:
@@ -406,7 +407,8 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
             interrupts.tell(stop)
         try:
             async with queues.watched():
-                await leadership.run(term)
+                with nullcontext() if drain else watching(ConfigEdits(config), config, log.warning):
+                    await leadership.run(term)
             left = await last_word(stop, store)
         finally:
             interrupts.tell(stop.heard.append)  # it is as good as stopped

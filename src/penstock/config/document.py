@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,7 @@ class Config:
     councils: Mapping[str, Council] = field(default_factory=dict)
     engine: EngineSettings = field(default_factory=EngineSettings)
     path: Path | None = None  # the file it came from
+    settings: tuple[KeyPath, ...] = field(default=(), compare=False)  # keys that options have set
 
     @property
     def outputs(self) -> str:
@@ -78,7 +79,8 @@ class Config:
         from penstock.config.settings import apply_settings
 
         document, given_paths = apply_settings(as_document(self), settings)
-        return read_document(document, self.path, types=types, settings=given_paths)
+        changed = read_document(document, self.path, types=types, settings=given_paths)
+        return replace(changed, settings=(*self.settings, *given_paths))
 
 
 def read_document(

@@ -7,7 +7,7 @@ millions of tasks in a handful of shapes, so what a shape allows is worked out o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from penstock.config.councils import STEP_KEYS
@@ -28,6 +28,7 @@ from penstock.config.keys import (
 )
 from penstock.config.outputs import OutputRules, output_problem, saved_at
 from penstock.config.problems import kind_of, meant, quoted
+from penstock.config.wording import NOT_KNOWN
 from penstock.errors import TaskError
 from penstock.model import ANY_MODEL, PRIORITIES, Host, OnCrash, Task
 from penstock.trace import context_of
@@ -51,12 +52,19 @@ class TaskChecker:
     """Checks tasks against one config; without a config, only what holds under any.
 
     With `own_calls` they are the calls of runs, which have lanes to themselves. With `silent` its messages repeat
-    nothing of a task, which stands for what a config says.
+    nothing of a task, which stands for what a config says. `edited` is the config that the file has by now, where
+    that differs: what only that one has is told as such.
     """
 
     def __init__(
-        self, config: Config | None = None, *, own_calls: bool = False, silent: bool = False
+        self,
+        config: Config | None = None,
+        *,
+        own_calls: bool = False,
+        silent: bool = False,
+        edited: Callable[[], Config | None] = lambda: None,
     ) -> None:
+        self._edited = edited
         self._own_calls = own_calls
         self._outputs = None if config is None else OutputRules(config)
         self._rules = None if config is None else _Rules(config, own_calls, silent)
@@ -81,6 +89,8 @@ class TaskChecker:
         _check_shape(task, shape_found)
         if not shape_found and self._rules is not None:
             self._rules.check(task, shape_found)
+            if shape_found and (edited := self._edited()) is not None:
+                shape_found = _explained(task, shape_found, edited)
         if not shape_found:
             if len(self._good) >= _MAX_SHAPES:
                 self._good.clear()
@@ -133,6 +143,16 @@ class TaskChecker:
             self._last_timeout_s = task.timeout_s
             self._last_trace = task.trace
         return not found
+
+
+def _explained(task: Task, found: Found, edited: Config) -> Found:
+    """The same, where the file has by now what the config in use has not."""
+    if TaskChecker(edited).problems(task):
+        return found
+    named = {"lane": task.lane, "kind": task.kind, "host": task.host, "model": task.model}
+    return [
+        (field, f"{quoted(named[field])}: {NOT_KNOWN}" if named.get(field) else what) for field, what in found
+    ]
 
 
 def _shape(task: Task) -> tuple[object, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 
 from penstock.config.keys import Bounds, shown
 
+NOT_KNOWN = "the running dispatcher does not know it; restart it"
+
 _MAX_CHOICES = 12
 
 

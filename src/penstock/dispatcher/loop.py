@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.clock import SystemClock
 from penstock.config import Config
+from penstock.config.running import record_config
 from penstock.council.live import Hub
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.dispatcher.acting import Acting
@@ -143,7 +144,9 @@ class Dispatcher:
         # Who only answers does not wait for what it found running; others leave it to one that stands by.
         self._stopping.leaves = self._answers_only = answer_only
         owner = replace(self._owner, answers_only=answer_only)
-        epoch, before = await self._store.acquire(owner, self._clock.now(), self._config.plant)
+        epoch, before = await self._store.acquire(
+            owner, self._clock.now(), self._config.plant, record_config(self._config)
+        )
         self.epoch = epoch
         try:
             async with (

@@ -71,7 +71,7 @@ TABLES = (
     _table("lanes", "lane paused changed_at"),
     _table("gates", "gate open detail changed_at"),
     _table("everything", "one paused changed_at"),
-    _table("epochs", "number pid machine command answers_only started_at seen_at ended_at plant url"),
+    _table("epochs", "number pid machine command answers_only started_at seen_at ended_at plant url config"),
     _table("imports", "run imported_at lowest_class material"),
     _table("foreign_tasks", "id run state record", key=2),
     _table("tokens", "name id digest scopes lane priority requests_per_min max_queued created_at"),

@@ -58,7 +58,7 @@ def already_owned(name: str, holder: Epoch | None, standbys: int = 0) -> Already
 
 
 def begin_epoch(
-    session: Session, owner: Owner, now: float, plant: Plant | None, after: int = 0
+    session: Session, owner: Owner, now: float, plant: Plant | None, config: str | None, after: int = 0
 ) -> tuple[Epoch, Epoch | None]:
     """The new epoch and the one before, which ends now at the latest.
 
@@ -74,6 +74,6 @@ def begin_epoch(
     if before is not None and before.stopping_since is not None:  # it did not live to let go of it
         session.run("end_lease", stopping_lease(before.number), str(before.number))
     who = (owner.pid, printable(owner.machine), printable(owner.command), owner.answers_only)
-    row = (*who, now, now, plant_text(plant), printable(owner.url), max(after, int(session.time())))
+    row = (*who, now, now, plant_text(plant), printable(owner.url), config, max(after, int(session.time())))
     number = session.add("add_epoch", *row)
     return Epoch(number, owner, now, now, plant=plant), before

@@ -10,12 +10,27 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from penstock.config import Config
+from penstock.config.running import Difference, compare_config
 from penstock.model import Gate, Host, Plant
 from penstock.scheduling.budget import host_gate, is_left, lane_gate, told
-from penstock.store.base import Snapshot
+from penstock.store.base import Epoch, Snapshot, Store
 from penstock.store.standbys import Standby
 
 TAKES_OVER = "one that stands by takes over within seconds"
+
+
+async def dispatcher_of(store: Store) -> Epoch | None:
+    """Who starts tasks now; None for nobody, also where somebody only answers requests."""
+    epoch = await store.owned_by()
+    return None if epoch is None or epoch.owner.answers_only else epoch
+
+
+async def config_difference(store: Store, config: Config) -> Difference:
+    """How a config differs from that of whoever dispatches; where nobody does, in nothing."""
+    epoch = await dispatcher_of(store)
+    recorded = None if epoch is None else await store.config_of(epoch.number)
+    return Difference() if recorded is None else compare_config(config, recorded)
 
 
 def status_record(plant: Plant, snapshot: Snapshot, standbys: Sequence[Standby] = ()) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.client import Client
+from penstock.client.config_watch import ConfigEdits
 from penstock.config import Config
 from penstock.dispatcher.loop import Dispatcher
 from penstock.errors import PenstockError
@@ -91,6 +92,7 @@ class Parts:
     board_door: BoardDoor | None = None
     sessions: Sessions = field(init=False)
     standing: Standing = field(init=False)
+    config_edits: ConfigEdits = field(init=False)
 
     def __post_init__(self) -> None:
         self.limits = Limits(self.config.server.max_queued_bytes)
@@ -99,6 +101,7 @@ class Parts:
         self.council_door = CouncilDoor(self.config)
         self.sessions = Sessions(self.tokens, self.store)
         self.standing = Standing(self.store)
+        self.config_edits = ConfigEdits(self.config)
 
     @property
     def dispatching(self) -> bool:
