@@ -9,7 +9,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from penstock.config import Config
@@ -21,6 +21,7 @@ from penstock.wiring import read_config
 _STEP_MS = 500  # editors save in pieces: what comes so close together is one edit
 _DEBOUNCE_MS = 3000
 _GLANCE_MS = 60_000  # between two looks at what nobody told of
+_POLL_MS = 1000  # where the file system tells nothing
 _REST_S = 0.5  # before a file that was just replaced is looked for again
 
 
@@ -85,26 +86,16 @@ class _Watch:
         self._stop.set()
 
     def _run(self) -> None:
-        from watchfiles import watch  # not before there is time for it
+        # Loaded when there is time for it. The backend itself, for a file must be looked at once it is watched.
+        from watchfiles._rust_notify import RustNotify
 
         while not self._stop.is_set():
-            self._look()
             # The file alone, for the store beside it changes all the time; its folder only while it is gone.
             place = self._path if self._path.exists() else self._path.parent
-            changes = watch(
-                place,
-                watch_filter=None,
-                debounce=_DEBOUNCE_MS,
-                step=_STEP_MS,
-                stop_event=self._stop,
-                rust_timeout=_GLANCE_MS,
-                yield_on_timeout=True,
-                recursive=False,
-                raise_interrupt=False,
-            )
             try:
-                with closing(changes):  # one that was replaced is another file: it is watched anew
-                    next(changes, None)
+                with RustNotify([str(place)], False, False, _POLL_MS, False, False) as watcher:
+                    self._look()
+                    watcher.watch(_DEBOUNCE_MS, _STEP_MS, _GLANCE_MS, self._stop)
             except FileNotFoundError:
                 self._stop.wait(_REST_S)
             except (OSError, RuntimeError) as error:  # no more watches to be had, or none on this file system
