@@ -204,4 +204,5 @@ def test_a_host_that_cannot_be_made_is_told_before_anything_is_done(cli: Cli) ->
     for command in (["work"], ["run", "tasks.jsonl"]):
         places = ["penstock.toml:26: hosts.c.argv", "penstock.toml:30: hosts.d.call"]
         assert [": ".join(line.split(": ")[:2]) for line in cli.bad(*command)] == places
+    cli.file("penstock.toml", CONFIG)
     assert cli.tasks() == []
