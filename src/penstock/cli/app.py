@@ -25,6 +25,17 @@ from penstock.errors import PenstockError, UsageError
 PROGRAM = "penstock"
 _OUTPUT_FAULTS = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
 
+_REMEDIES = {
+    errno.ENOENT: "correct the name",
+    errno.ENOTDIR: "correct the name",
+    errno.EISDIR: "name a file",
+    errno.EACCES: "give yourself the permission, or name another",
+    errno.EPERM: "give yourself the permission, or name another",
+    errno.EROFS: "name one on a file system that can be written",
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+}
+
 # In the order of --help: the module that has the command.
 COMMANDS = {
     "demo": "demo",
@@ -267,7 +278,8 @@ def main(arguments: Sequence[str]) -> int:
         if error.filename is None and error.errno not in _OUTPUT_FAULTS:
             raise
         place = "output" if error.filename is None else os.fsdecode(error.filename)
-        return _told([f"{place}: {error.strerror}"], 2)
+        what = (error.strerror or "cannot be used").lower()
+        return _told([f"{place}: {what}; {_REMEDIES.get(error.errno or 0, 'name another')}"], 2)
     return int(status or 0)
 
 

@@ -47,6 +47,18 @@ def dispatching_of(command: str, dispatcher: str, on_stop: str) -> Dispatching:
     return Dispatching(dispatcher, on_stop, f"penstock {command}")
 
 
+def warn_of_config(log: Log, config: Config) -> None:
+    """What whoever starts a dispatcher should know of its config."""
+    from penstock.config.budgets import blind_budgets
+    from penstock.config.problems import file_shown
+
+    if not config.plant.hosts:
+        told = "has no host, so nothing can run; add [hosts.NAME], or have `penstock init --force` find some"
+        log.warning(f"{file_shown(config.path)}: {told}")
+    for blind in blind_budgets(config.plant):
+        log.warning(f"{blind.place} {blind.detail}")
+
+
 def tell_standby(log: Log, store: Store, config: Config, leader: Epoch | None, recorded: str | None) -> None:
     """Lines for whoever starts a dispatcher where another leads already, maybe with another config."""
     from penstock.config.running import compare_config

@@ -23,6 +23,7 @@ from penstock.cli.dispatching import (
     dispatching_of,
     last_word,
     tell_standby,
+    warn_of_config,
 )
 from penstock.cli.session import (
     INTERRUPTED,
@@ -355,7 +356,6 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
     from penstock.cli.logs import Log, telling
     from penstock.client import Client
     from penstock.client.config_watch import ConfigEdits, watching
-    from penstock.config.budgets import blind_budgets
     from penstock.dispatcher.leadership import Heard, Leadership
     from penstock.intake.agent_queues import AgentQueues
     from penstock.wiring import are_traced, end_forsaken, make_dispatcher, open_store
@@ -398,8 +398,7 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
         hosts = render.counted(len(config.plant.hosts), "host")
         detail = f"dispatching {store.name} to {hosts} with {render.counted(slots, 'slot')}"
         log.line("ready", detail=detail + (", one thread per kind" if dispatching.has_threads else ""))
-        for blind in blind_budgets(config.plant):
-            log.warning(f"{blind.place} {blind.detail}")
+        warn_of_config(log, config)
 
     await store.open()
     with hearing_interrupts() as interrupts, telling(log.warning):

@@ -27,7 +27,7 @@ from penstock.config.keys import (
     shown,
 )
 from penstock.config.outputs import OutputRules, output_problem, saved_at
-from penstock.config.problems import kind_of, meant, quoted
+from penstock.config.problems import kind_of, meant, nearest, quoted
 from penstock.config.wording import NOT_KNOWN
 from penstock.errors import TaskError
 from penstock.model import ANY_MODEL, PRIORITIES, Host, OnCrash, Task
@@ -277,6 +277,7 @@ def _text_wanted(value: object) -> str:
 class _Rules:
     def __init__(self, config: Config, own_calls: bool, silent: bool) -> None:
         self._silent = silent
+        self._file = "penstock.toml" if config.path is None else config.path.name
         plant = config.plant
         self._runs = RunRules(config)
         self._own_calls = own_calls
@@ -292,7 +293,7 @@ class _Rules:
     def check(self, task: Task, found: Found) -> None:
         """`task` is well-formed; is there a lane and a host for it?"""
         if task.lane not in self._lanes:
-            found.append(("lane", f"no lane {quoted(task.lane)}{meant(task.lane, self._lanes, 'lanes')}"))
+            found.append(("lane", f"no lane {quoted(task.lane)}; {self._lane_remedy(task.lane)}"))
         hosts = self._serving(task, found)
         if (wrong := self._runs.lane_problem(task.lane, hosts)) is not None and not self._own_calls:
             found.append(("lane", wrong))
@@ -313,6 +314,11 @@ class _Rules:
             found.append(("model", wrong))
         if hosts and not found:
             self._check_room(task, hosts, found)
+
+    def _lane_remedy(self, lane: str) -> str:
+        if near := nearest(lane, self._lanes):
+            return f"did you mean {near!r}?"
+        return f"add [lanes.{lane}] to {self._file}"
 
     def _serving(self, task: Task, found: Found) -> list[Host]:
         if task.host is not None:
@@ -358,13 +364,13 @@ class _Rules:
                 found.append(
                     (
                         field,
-                        f"needs {_amount(amount, unit)}, but no host that could take it has as much: {most}",
+                        f"needs {_amount(amount, unit)}, but no host that could take it has as much: {most}; ask for less",
                     )
                 )
         if not found:
             names = ", ".join(host.name for host in hosts[:4])
             wanted = ", ".join(_amount(amount, unit) for unit, amount in needs.items())
-            found.append(("needs", f"needs {wanted} at once, which no host that could take it has: {names}"))
+            found.append(("needs", f"needs {wanted} at once, which no host that could take it has: {names}; ask for less"))
 
     def _room(self, host: Host, unit: str, lane: str) -> _Room:
         reserves = self._reserves.get((host.name, unit), {})

@@ -52,8 +52,13 @@ class Options:
         return bool(self._read(name, default, "true or false", lambda value: isinstance(value, bool)))
 
     def choice(self, name: str, default: str, allowed: Sequence[str]) -> str:
+        chosen = self.anything(name, default)
+        if _is_text(chosen) and chosen in allowed:
+            return str(chosen)
         wanted = " or ".join(f'"{one}"' for one in allowed)
-        return str(self._read(name, default, wanted, lambda value: _is_text(value) and value in allowed))
+        other = "another text" if _is_text(chosen) else kind_alone(chosen)
+        self.problem(name, f"must be {wanted}, not {other}")
+        return default
 
     def count(self, name: str, default: int) -> int:
         return int(self._number(name, default, "a whole number above 0", Bounds(1, _MOST), whole=True))
@@ -112,13 +117,9 @@ class Options:
         if value is None:
             return default
         if not fits(value):
-            self.problem(name, f"must be {wanted}, not {_other(value)}")
+            self.problem(name, f"must be {wanted}, not {kind_alone(value)}")
             return default
         return value
-
-
-def _other(value: Any) -> str:
-    return "another text" if isinstance(value, str) and value else kind_alone(value)
 
 
 def _is_text(value: Any) -> bool:

@@ -217,6 +217,9 @@ def _place_for(path: Path) -> Finding | None:
     folder = path.parent
     if not folder.is_dir():
         return Finding("store", str(path), WRONG, f"there is no folder {folder}; make it, or correct store")
+    if os.statvfs(folder).f_flag & os.ST_RDONLY:
+        told = f"{folder} is on a read-only file system; correct store, or mount it writable"
+        return Finding("store", str(path), WRONG, told)
     if not os.access(folder, os.W_OK | os.X_OK):
         return Finding("store", str(path), WRONG, f"{folder} may not be written to; correct store")
     return _with_space(str(path), _NOT_YET)

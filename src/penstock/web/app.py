@@ -246,7 +246,8 @@ def _answer_errors(app: FastAPI) -> None:
     async def on_framework(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         allowed = _allowed(app, request.url.path) if error.status_code == 405 else None
-        return answer(of_status(error.status_code, allowed), request.url.path)
+        told = of_status(error.status_code, f"{request.method} {request.url.path}", allowed)
+        return answer(told, request.url.path)
 
     async def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
