@@ -6,7 +6,6 @@ The inputs are in tests/golden/wrong_inputs.toml, what is told in wrong_inputs.t
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -33,7 +32,9 @@ PLACE = re.compile(
     r"([\w./-]+\.(toml|jsonl|yaml|csv|db)(:\d+)*|--[a-z-]+|[A-Z]+|[a-z-]+|DIR\S*|/\S+|[\w.-]+:PORT|\S+:\d+):? \S"
 )
 # Or what it says of a word that was typed.
-TYPED = re.compile(r"'[^']+'|^(GET|POST) /|0\.0\.0\.0|127\.0\.0\.1:PORT|\bdispatcher\b|\btoken\b|\bbody\b|\bcouncil")
+TYPED = re.compile(
+    r"'[^']+'|^(GET|POST) /|0\.0\.0\.0|127\.0\.0\.1:PORT|\bdispatcher\b|\btoken\b|\bbody\b|\bcouncil"
+)
 REMEDY = re.compile(r"; |must |did you mean|\buse |see /docs|only ")
 
 
@@ -98,7 +99,9 @@ def test_a_command(cli: Cli, ports: dict[str, str], case: dict[str, Any]) -> Non
     assert status in (1, 2, 3), text
     assert lines, text
     hold(lines, out + err)
-    command = " ".join(["penstock", *(word if word.strip() and " " not in word else repr(word) for word in case["run"])])
+    command = " ".join(
+        ["penstock", *(word if word.strip() and " " not in word else repr(word) for word in case["run"])]
+    )
     compare(case["name"], f"$ {command}\n{text.rstrip()}\n[{status}]")
 
 
