@@ -17,7 +17,10 @@ from penstock.setup.draft import compose
 from penstock.store.sqlite import SQLiteStore
 from tests.unit.cli_rig import Cli, make_cli
 
-NO_HOST = "penstock.toml: has no host, so nothing can run; add [hosts.NAME], or have `penstock init --force` find some"
+NO_HOST = (
+    "penstock.toml: has no host, so nothing can run; "
+    "add [hosts.NAME], or have `penstock init --force` find some"
+)
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ class Table:
     # ---- values
 
     def number(self, key: str, default: D, bounds: Bounds) -> float | D:
-        value = self.raw.get(key)
+        value: Any = self.raw.get(key)
         if key not in self.raw:
             return default
         if (wrong := misfit(value, bounds)) is not None:
@@ -52,7 +52,7 @@ class Table:
         return float(value)
 
     def whole(self, key: str, default: D, bounds: Bounds) -> int | D:
-        value = self.raw.get(key)
+        value: Any = self.raw.get(key)
         if key not in self.raw:
             return default
         if (wrong := misfit(value, bounds, whole=True)) is not None:
@@ -91,9 +91,9 @@ class Table:
         return str(value)
 
     def names(
-        self, key: str, default: tuple[str, ...], *, wildcard: bool = False, most: int
+        self, key: str, default: tuple[str, ...], *, most: int, also: Collection[str] = ()
     ) -> tuple[str, ...]:
-        """A list of names, each once."""
+        """A list of names, each once; those in `also` may be there too."""
         if key not in self.raw:
             return default
         value = self.raw[key]
@@ -107,7 +107,7 @@ class Table:
         for number, name in enumerate(value):
             if not isinstance(name, str):
                 self.refuse(f"must be a name in quotes, not {kind_alone(name)}", key, number)
-            elif self.any_names or NAME.fullmatch(name) or (wildcard and name == "*"):
+            elif self.any_names or NAME.fullmatch(name) or name in also:
                 found[name] = None
             else:
                 self.refuse(f"must be a name: {NAME_RULE}", key, number)

@@ -33,7 +33,7 @@ import msgspec
 from penstock.clock import Clock
 from penstock.errors import PermanentError
 from penstock.hosts.base import Health, Job, Program
-from penstock.hosts.type_options import Piece, read_command
+from penstock.hosts.type_options import Argument, Piece, read_command
 from penstock.model import Host, Outcome, Verdict
 from penstock.trace import passed_on
 
@@ -48,6 +48,7 @@ class CommandAdapter:
         options = read_command(host)
         self._payload_argv = options.payload_argv
         self._argv = options.argv
+        self._program = _fixed(self._argv[0]) if self._argv else None
         self._stdin = _STDIN[options.stdin]
         self._value = _VALUES[options.output]
         self._temporary = options.temporary
@@ -62,13 +63,15 @@ class CommandAdapter:
         pass
 
     def work(self, job: Job) -> Program:
+        argv = self._arguments(job.payload)
         return Program(
-            argv=self._arguments(job.payload),
+            argv=argv,
             outcome=self._outcome,
             stdin=self._stdin(job.payload),
             env=self._env if job.trace is None else {**self._env, **_environment(job.trace)},
             cwd=self._cwd,
             output_limit_bytes=self._limit_bytes,
+            from_config=argv[0] == self._program,
         )
 
     async def check(self) -> Health:
@@ -77,9 +80,9 @@ class CommandAdapter:
     def _look(self) -> Health:
         if self._cwd is not None and not os.path.isdir(self._cwd):
             return Health(False, f"hosts.{self._host}.cwd: no folder {self._cwd!r}; create it, or correct it")
-        if not self._argv or any(is_field for is_field, _ in self._argv[0]):
+        program = self._program
+        if program is None:
             return Health(True, "the program is named by each payload")
-        program = "".join(text for _, text in self._argv[0])
         path = self._env.get("PATH")
         if shutil.which(os.path.join(self._cwd or "", program) if "/" in program else program, path=path):
             return Health(True, "program found")
@@ -124,6 +127,11 @@ def _environment(trace: str) -> dict[str, str]:
     """The trace that a program belongs to, by the names that tracing tools know; an older state must not stay."""
     headers = passed_on(trace)
     return {"TRACEPARENT": headers["traceparent"], "TRACESTATE": headers.get("tracestate", "")}
+
+
+def _fixed(argument: Argument) -> str | None:
+    """The argument, unless the payload has a part in it."""
+    return None if any(is_field for is_field, _ in argument) else "".join(text for _, text in argument)
 
 
 def _fill(piece: Piece, payload: Any) -> str:

@@ -12,7 +12,8 @@ from typing import Any
 
 from penstock.config import Config
 from penstock.config.running import Difference, compare_config
-from penstock.model import Gate, Host, Plant
+from penstock.config.takes import takes
+from penstock.model import Fault, Gate, Host, Plant
 from penstock.scheduling.budget import host_gate, is_left, lane_gate, told
 from penstock.store.base import Epoch, Snapshot, Store
 from penstock.store.standbys import Standby
@@ -21,9 +22,9 @@ TAKES_OVER = "one that stands by takes over within seconds"
 
 
 async def dispatcher_of(store: Store) -> Epoch | None:
-    """Who starts tasks now; None for nobody, also where somebody only answers requests."""
+    """Who starts whatever is queued; None for nobody, also where somebody works on one run alone."""
     epoch = await store.owned_by()
-    return None if epoch is None or epoch.owner.answers_only else epoch
+    return epoch if epoch is not None and epoch.owner.works_on("") else None
 
 
 async def config_difference(store: Store, config: Config) -> Difference:
@@ -44,8 +45,8 @@ def status_record(plant: Plant, snapshot: Snapshot, standbys: Sequence[Standby] 
         lane_usd[lane] += amount
     routes = [(json.loads(key), count) for key, count in snapshot.queued.items()]
     host_queued: dict[str, int] = defaultdict(int)
-    for (kind, _, pinned, model, _), count in routes:
-        for host in plant.hosts_for(kind, pinned, model):
+    for (kind, lane, pinned, model, units), count in routes:
+        for host in plant.hosts_for(kind, pinned, model, lane, None if units is None else dict(units)):
             host_queued[host.name] += count
     active: dict[str, int] = defaultdict(int)
     lane_running: dict[str, int] = defaultdict(int)
@@ -108,17 +109,19 @@ def status_record(plant: Plant, snapshot: Snapshot, standbys: Sequence[Standby] 
             "command": epoch.owner.command,
             "since": epoch.started_at,
             "url": epoch.owner.url or None,
+            "only_run": epoch.owner.only_run or None,
             "stopping_since": epoch.stopping_since,
         },
         "standbys": [one.as_record() for one in standbys],
     }
 
 
-def host_detail(record: Mapping[str, Any], detail: str) -> str:
-    """Of a host, for people: what was last recorded of it, and what has its slots without running."""
-    delayed = record["delayed"]
-    waits = f"{delayed} of {record['active']} waiting for a worker of the cluster" if delayed else ""
-    return "; ".join(part for part in (waits, detail) if part)
+def fault_of(snapshot: Snapshot, host: str) -> Fault | None:
+    """What is wrong with a host; nothing that only a dispatcher before the one of now has found."""
+    last, epoch = snapshot.hosts.get(host), snapshot.epoch
+    if last is None or (epoch is not None and last.changed_at < epoch.started_at):
+        return None
+    return last.fault
 
 
 def running_of_lane(record: Mapping[str, Any]) -> str:
@@ -137,6 +140,10 @@ def _host_record(host: Host, snapshot: Snapshot, active: int, delayed: int, queu
     last = snapshot.hosts.get(host.name)
     # A dispatcher's slots are those of its time; the next one begins with the config's.
     slots = host.slots if last is None or snapshot.epoch is None else last.slots
+    fault = fault_of(snapshot, host.name)
+    detail = "" if last is None else last.detail
+    delayed_detail = f"{delayed} of {active} waiting for a worker of the cluster" if delayed else ""
+    failed = "" if fault is None or fault.error in detail else f"it failed last: {fault.error}"
     return {
         "active": active,
         "available_slots": max(0, slots - active),
@@ -144,6 +151,10 @@ def _host_record(host: Host, snapshot: Snapshot, active: int, delayed: int, queu
         "queued": queued,
         "delayed": delayed,
         "state": "up" if last is None else last.state,
+        "takes": takes(host),
+        "detail": "; ".join(part for part in (delayed_detail, detail, failed) if part),
+        "error": None if fault is None else fault.error,
+        "needs_fix": fault is not None and fault.needs_fix,
     }
 
 

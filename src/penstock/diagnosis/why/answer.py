@@ -265,7 +265,8 @@ def _blockers(
 ) -> Iterable[Blocker]:
     name, _, target = reason.partition(":")
     if not present.dispatched and name not in ("dependency", "scheduled"):
-        yield Blocker("dispatcher", "", "nobody dispatches")
+        apart = (e.owner.apart for e in history.epochs if e.ended_at is None and e.owner.only_run)
+        yield Blocker("dispatcher", "", next(apart, "nobody dispatches"))
     elif name == "dependency":
         for needed in record.task.after:
             other = history.dependencies.get(needed)
