@@ -146,6 +146,16 @@ async def test_e9_an_answer_comes_piece_by_piece(folder: Folder, dispatcher: str
     assert (task["state"], task["value"]["text"]) == ("done", "Hello.")
 
 
+async def test_e9_without_a_dispatcher_only_the_question_is_worked_on(folder: Folder) -> None:
+    folder.model.go_on.set()
+    other = await folder.json("submit", "chat", '{"prompt": "of somebody else"}')
+    process = await folder.start("ask", "What is it?")
+    assert (await process.communicate(), process.returncode) == ((b"Hello.\n", b""), 0)
+    states = {task["task_id"]: task["state"] for task in await folder.json("tasks")}
+    assert states.pop(other["task_ids"][0]) == "queued"
+    assert [*states.values()] == ["done"]
+
+
 async def test_e9_where_work_dispatches_the_answer_comes_at_its_end(folder: Folder) -> None:
     folder.model.go_on.set()
     await folder.dispatched_by("work")

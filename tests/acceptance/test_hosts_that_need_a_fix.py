@@ -104,13 +104,14 @@ model = "m"
         ("run", "tasks.jsonl", "--quiet"),
         ("submit", "chat", '"hello"', "--wait"),
         ("council", "ask", "who are you?"),
+        ("ask", "who are you?"),
     ],
-    ids=["run-json", "run-quiet", "submit", "council"],
+    ids=["run-json", "run-quiet", "submit", "council", "ask"],
 )
 async def test_a_model_server_that_refuses_ends_whatever_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, command: tuple[str, ...]
 ) -> None:
-    """The tasks of a question end with it; others stay queued."""
+    """A question ends with its tasks; others stay queued."""
     monkeypatch.setenv("TEST_KEY", "a-key-nobody-knows")
     models, answer, told = WRONG[what]
 
@@ -126,7 +127,7 @@ async def test_a_model_server_that_refuses_ends_whatever_waits(
         assert "a-key" not in err
         _, out, _ = await penstock(tmp_path, "tasks", "--json")
         waiting = {task["state"] for task in json.loads(out)} & {"queued", "running"}
-        assert waiting == (set() if command[0] == "council" else {"queued"})
+        assert waiting == (set() if "ask" in command else {"queued"})
 
 
 async def test_the_next_dispatcher_names_what_ran_when_one_crashed(tmp_path: Path) -> None:

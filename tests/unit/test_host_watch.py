@@ -103,7 +103,11 @@ async def test_it_waits_as_long_as_any_host_may_come_back() -> None:
     stage.client.put("big", "down", AWAY)
     await stage.look()
     assert stage.watch.stuck is None, "big may come back by itself"
-    stage.client.put("big", "probing", GONE)
+    for state in ("half-open", "probing"):
+        stage.client.put("big", state, GONE)
+        await stage.look()
+        assert stage.watch.stuck is None, "big is about to show whether it was mended"
+    stage.client.put("big", "down", GONE)
     assert await stage.look() == [], "the last line says it all"
     assert stage.watch.stuck == (
         "host a needs a fix (and so do b, big: `penstock status`): no such program; install it"
