@@ -16,6 +16,7 @@ from rich.console import Console
 from penstock.cli import render
 from penstock.cli.details import print_waits
 from penstock.cli.files import replacing
+from penstock.cli.host_watch import Outage
 from penstock.cli.logs import Log, telling
 from penstock.cli.progress import Board, Lines, Silent, choose, failure_line
 from penstock.cli.session import hearing_interrupts
@@ -163,8 +164,10 @@ def test_a_run_is_counted() -> None:
             record(TASKS["t0"], State.RUNNING, start=0.0),  # it ended after this was read
         ]
     )
-    assert (tally.total, tally.done, tally.failed, tally.running, tally.queued) == (6, 1, 1, 2, 2)
-    assert tally.lanes() == [("left", 4, 1, 1, 1), ("right", 2, 0, 0, 1)]
+    assert (tally.total, tally.done, tally.left, tally.running, tally.queued) == (6, 1, 4, 2, 2)
+    none = {State.FAILED: 0, State.CANCELLED: 0, State.BLOCKED: 0}
+    assert tally.unwell == {**none, State.CANCELLED: 1}
+    assert tally.lanes() == [("left", 4, 1, {**none, State.CANCELLED: 1}, 1), ("right", 2, 0, none, 1)]
     assert [count.queued for count in tally.lanes()] == [1, 1]
     on_hosts = {host: [r.task.id for r in records] for host, records in tally.on_hosts().items()}
     assert on_hosts == {"here": ["other", "t2"], "there": ["t4"]}
@@ -224,6 +227,37 @@ def test_the_board_has_a_bar_per_lane_and_a_row_per_host(monkeypatch: pytest.Mon
     assert left[-4:] == ["1", "1", "2", "0"]
     assert ["here", "2/3", "a", "×2", "·", "t2", "for", "5.0", "s"] in rows
     assert ["idle", "0/1", "idle"] in rows
+
+
+def test_a_board_says_which_hosts_are_down_instead_of_idle() -> None:
+    """E9"""
+    tally = Tally(TASKS)
+    tally.set_running([record(TASKS["t2"], State.RUNNING, start=5.0)])
+    tally.outages = {
+        "dead": Outage("dead", "no program; install it", needs_fix=True, is_down=True),
+        "here": Outage("here", "reset", needs_fix=False, is_down=False),
+    }
+    text = drawn(tally, [Host("here", "simulated", slots=3), Host("dead", "simulated", slots=1)])
+    (dead,) = [line for line in text.splitlines() if line.startswith("dead")]
+    assert dead.split() == ["dead", "0/1", "down:", "no", "program;", "install", "it"]
+    tally.outages["dead"] = Outage("dead", f"no program; {'x' * 200}", needs_fix=True, is_down=True)  # type: ignore[index]
+    assert "dead     0/1  down: no program; xxx" in drawn(
+        tally, [Host("dead", "simulated", slots=1)], width=60
+    )
+    assert "t2 for" in text, "who still works shows what it does"
+
+
+def test_the_board_counts_what_failed_and_what_was_cancelled_apart() -> None:
+    """E9: a cancelled task has not failed; who was cancelled or is blocked has a column where there is any."""
+    tally = Tally(TASKS)
+    ends = [State.FAILED, State.CANCELLED, State.CANCELLED, State.DONE, State.BLOCKED]
+    tally.add_ended(record(TASKS[f"t{n}"], state, end=1.0) for n, state in enumerate(ends))
+    text = drawn(tally, [])
+    assert "1 of 6 done, 1 failed, 2 cancelled, 1 blocked, 0 running, 1 queued" in text
+    rows = {line.split()[0]: line.split() for line in text.splitlines() if line.split()}
+    assert rows["lane"] == ["lane", "done", "failed", "cancelled", "blocked", "running", "queued"]
+    assert rows["left"][-6:] == ["1", "1", "2", "0", "0", "0"]
+    assert rows["right"][-6:] == ["0", "0", "0", "1", "0", "1"]
 
 
 def drawn(tally: Tally, hosts: list[Host], width: int = 100, height: int = 24) -> str:

@@ -64,7 +64,7 @@ async def _past(config: Config, plan: Plan) -> tuple[list[History], Prediction |
 
 
 def _group(groups: dict[tuple[Any, ...], _Group], config: Config, task: Task) -> _Group:
-    hosts = tuple(host.name for host in config.plant.hosts_for(task.kind, task.host, task.model))
+    hosts = tuple(host.name for host in config.plant.fitting(task))
     key = (task.lane, task.kind, task.model, hosts)
     if key not in groups:
         groups[key] = _Group(*key)

@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.cli.render import console, note, one_line, seconds
-from penstock.model import Host, TaskRecord
+from penstock.diagnosis.words import name_unwell
+from penstock.lifecycle import UNWELL
+from penstock.model import Host, State, TaskRecord
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from penstock.cli.host_watch import Outage
     from penstock.cli.logs import Log
     from penstock.cli.tally import LaneCount, Tally
 
@@ -124,8 +127,9 @@ class Lines:
 
 
 def _counts(tally: Tally) -> str:
-    failed = f", {tally.failed} failed" if tally.failed else ""
-    return f"{tally.done} of {tally.total} done{failed}, {tally.running} running, {tally.queued} queued"
+    unwell = name_unwell(tally.unwell)
+    ended = f", {unwell}" if unwell else ""
+    return f"{tally.done} of {tally.total} done{ended}, {tally.running} running, {tally.queued} queued"
 
 
 class Board:
@@ -182,11 +186,14 @@ class Board:
         rows = []
         for host in sorted(self._hosts, key=lambda h: -len(on_hosts.get(h.name, ()))):
             here = on_hosts.get(host.name, [])
-            rows.append((host.name, f"{len(here)}/{host.slots}", _what_runs(here, now)))
+            what = _what_runs(here, now, tally.outages.get(host.name))
+            rows.append((host.name, f"{len(here)}/{host.slots}", what))
         return rows
 
 
-def _what_runs(records: Sequence[TaskRecord], now: float) -> str:
+def _what_runs(records: Sequence[TaskRecord], now: float, outage: Outage | None) -> str:
+    if outage is not None and (outage.is_down or not records):
+        return f"{'down' if outage.is_down else 'failed'}: {outage.error}"
     if not records:
         return "idle"
     kinds = Counter(record.task.kind for record in records)
@@ -207,18 +214,19 @@ def _lane_table(lanes: Sequence[LaneCount], total: int) -> Table:
     from rich.progress_bar import ProgressBar
     from rich.text import Text
 
-    table = _table("lane", "", ">done", ">failed", ">running", ">queued")
+    # Failures always have their column; who was cancelled or is blocked has one where there is any.
+    states = [s for s in UNWELL if s is State.FAILED or any(count.unwell[s] for count in lanes)]
+    table = _table("lane", "", ">done", *(f">{state}" for state in states), ">running", ">queued")
     for count in lanes:
-        ended = count.done + count.failed
         bar = ProgressBar(
             total=max(1, count.total),
-            completed=ended,
+            completed=count.ended,
             width=_BAR_WIDTH,
             complete_style="green",
             finished_style="green",
         )
-        failed = Text(str(count.failed), style="red" if count.failed else "")
-        cells = (str(count.done), failed, str(count.running), str(count.queued))
+        unwell = (Text(str(n), style="red" if n else "") for n in (count.unwell[state] for state in states))
+        cells = (str(count.done), *unwell, str(count.running), str(count.queued))
         table.add_row(Text(one_line(count.lane)), bar, *cells)
     if total > len(lanes):
         table.add_row(f"and {total - len(lanes)} more")
@@ -226,9 +234,12 @@ def _lane_table(lanes: Sequence[LaneCount], total: int) -> Table:
 
 
 def _host_table(rows: Sequence[tuple[str, str, str]], total: int) -> Table:
+    from rich.cells import cell_len
     from rich.text import Text
 
     table = _table("host", ">slots", "running")
+    for place, column in enumerate(table.columns[:2]):  # an error is cut, not the name of its host
+        column.min_width = max(len("slots"), *(cell_len(one_line(row[place])) for row in rows), 0)
     for row in rows:
         table.add_row(*(Text(one_line(cell), no_wrap=True, overflow="ellipsis") for cell in row))
     if total > len(rows):

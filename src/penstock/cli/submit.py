@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.client import Client, Run
     from penstock.config import Config
     from penstock.intake.plans import Plan
-    from penstock.model import Result
+    from penstock.model import Result, Task
 
 app = typer.Typer()
 
@@ -208,7 +207,7 @@ async def _submit_one(
     def begin(client: Client, trace: str | None) -> Awaitable[Run]:
         return client.submit_many(tasks, trace=trace)
 
-    return await _submit(config, begin, wait, as_json, command)
+    return await _submit(config, tasks, begin, wait, as_json, command)
 
 
 async def _submit_file(config: Config, plan: Plan, wait: bool, as_json: bool, command: Command) -> int:
@@ -220,7 +219,7 @@ async def _submit_file(config: Config, plan: Plan, wait: bool, as_json: bool, co
             render.emit_line(record)
     if plan.tasks:
         begin = partial(planning.begin, plan)
-        return await _submit(config, begin, wait, as_json, command, skipped)
+        return await _submit(config, plan.tasks, begin, wait, as_json, command, skipped)
     if as_json and not wait:
         render.emit({"run": None, "task_ids": [], "skipped": skipped})
     return 0
@@ -228,20 +227,25 @@ async def _submit_file(config: Config, plan: Plan, wait: bool, as_json: bool, co
 
 async def _submit(
     config: Config,
+    tasks: Sequence[Task],
     begin: Callable[[Client, str | None], Awaitable[Run]],
     wait: bool,
     as_json: bool,
     command: Command,
     skipped: Sequence[dict[str, Any]] = (),
 ) -> int:
-    """`begin` submits, with the caller's trace; `skipped` are those of a file that are not."""
-    with hearing_interrupts() if wait else nullcontext() as interrupts:
-        async with opened(config, dispatch=wait, makes=True) as client:
-            trace = of_environment(os.environ)
-            submitted = await begin(client, trace)
-            if interrupts is not None:
-                return await _wait(client, submitted, interrupts, as_json, command)
-            return await _submitted(client, submitted, as_json, command, skipped)
+    """`begin` submits `tasks`, with the caller's trace; `skipped` are those of a file that are not."""
+    trace = of_environment(os.environ)
+    if not wait:
+        async with opened(config, makes=True) as client:
+            return await _submitted(client, await begin(client, trace), as_json, command, skipped)
+    from penstock.cli.logs import telling
+    from penstock.wiring import Dispatching
+
+    dispatching = Dispatching(command="penstock submit --wait")
+    with hearing_interrupts() as interrupts, telling(render.note, of_hosts=False):
+        async with opened(config, dispatching=dispatching) as client:
+            return await _wait(client, await begin(client, trace), tasks, interrupts, as_json, command)
 
 
 def _option(field: str) -> str:
@@ -258,14 +262,28 @@ async def _submitted(
         render.emit({**record, "skipped": skipped} if skipped else record)
     else:
         render.say(run.task_ids[0] if len(run.task_ids) == 1 else run.name)
-    if sys.stdout.isatty() and (await client.snapshot()).epoch is None:
-        render.note(f"queued; no dispatcher is running: start one with `{command('work')}`")
+    if sys.stdout.isatty():
+        epoch = (await client.snapshot()).epoch
+        if epoch is None:
+            render.note(f"queued; no dispatcher is running: start one with `{command('work')}`")
+        elif not epoch.owner.works_on(run.name):
+            render.note(
+                f"queued; {epoch.owner.apart}: start another with `{command('work')}` when it has ended"
+            )
     return 0
 
 
-async def _wait(client: Client, run: Run, interrupts: Interrupts, as_json: bool, command: Command) -> int:
+async def _wait(
+    client: Client,
+    run: Run,
+    tasks: Sequence[Task],
+    interrupts: Interrupts,
+    as_json: bool,
+    command: Command,
+) -> int:
     from penstock.answers import answer_in
     from penstock.cli.following import follow
+    from penstock.cli.host_watch import HostWatch
     from penstock.cli.results import ResultLines
 
     good = True
@@ -283,8 +301,12 @@ async def _wait(client: Client, run: Run, interrupts: Interrupts, as_json: bool,
             render.say(f"{result.name or result.task_id} {render.one_line(outcome)}")
 
     lines = ResultLines(client, run, tell)
-    ended = await follow(client, run, interrupts, lines.add, render.note)
+    hosts = HostWatch(client, dict(zip(run.task_ids, tasks, strict=True)), render.note)
+    ended = await follow(client, run, interrupts, lines.add, render.note, hosts)
     await lines.flush()
+    if hosts.stuck is not None:
+        render.note(hosts.way_on(run.name, command("work --drain"), command(f"cancel --run {run.name}")))
+        return 1
     if not ended:
         how = command("work --drain")
         render.note(f"interrupted; the rest of run {run.name} stays queued: `{how}` does it")

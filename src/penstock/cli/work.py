@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import time
@@ -99,7 +100,7 @@ def run(
     Where another process dispatches, it does the work and this command watches. Ctrl-C once finishes what
     runs, twice puts it back or blocks it; the rest stays queued. The same file again is
     a new run; --resume goes on with its newest one. A task whose output is there is skipped. Exit status 1 when
-    a task failed.
+    a task failed, and when no host can run what is left until somebody fixes one.
     """
     dispatching = dispatching_of("run", dispatcher, on_stop)
     config = config_of(context)
@@ -111,6 +112,7 @@ def run(
         _run(
             config,
             plan,
+            file,
             Path(out) if out else None,
             log,
             dispatching,
@@ -132,6 +134,7 @@ def _log_of(config: Config, log_format: str, quiet: bool) -> Log:
 async def _run(
     config: Config,
     plan: Plan,
+    file: str,
     out: Path | None,
     log: Log | None,
     dispatching: Dispatching,
@@ -155,15 +158,19 @@ async def _run(
             planning.tell_there(plan)
             planning.tell_missing(config, plan)
         for record in map(planning.skipped_record, plan.there) if tells else ():
-            for tell in tells:
-                tell(record)
+            for write in tells:
+                write(record)
         if plan.resumed is not None and plan.resumed.done and tells:
             await _tell_done(config, plan.run, plan.resumed.done, tells)
         if not plan.tasks:
             return 0
         interrupts = stack.enter_context(hearing_interrupts())
         displays: list[Display] = []
-        stack.enter_context(telling(lambda text: (displays[0].tell if displays else render.note)(text)))
+
+        def tell_people(text: str) -> None:
+            (displays[0].tell if displays else render.note)(text)
+
+        stack.enter_context(telling(tell_people, of_hosts=False))
         async with opened(config, dispatching=dispatching, listeners=() if log is None else [log]) as client:
             since = time.time()
             run = await planning.begin(plan, client, of_environment(os.environ))
@@ -176,13 +183,20 @@ async def _run(
             displays.append(display)
             worker = _RunWorker(client, run, plan.tasks, display, tells)
             if not await worker.work(interrupts):
-                await _say_what_is_left(client, run, worker.tally, out, command)
-                raise typer.Exit(INTERRUPTED)  # leaves the file as it was
+                if worker.hosts.stuck is None:
+                    await _say_what_is_left(client, run, worker.tally, command)
+                else:
+                    go_on = command("work --drain" if file == "-" else f"run {shlex.quote(file)} --resume")
+                    render.note(worker.hosts.way_on(run.name, go_on, command(f"cancel --run {run.name}")))
+                _say_not_written(run, out, command)
+                raise typer.Exit(
+                    INTERRUPTED if worker.hosts.stuck is None else 1
+                )  # leaves the file as it was
             if not quiet and log is None:
                 await _sum_up(client, run, since, stderr=as_json)
                 if sys.stdout.isatty() and not as_json:
                     await print_beginnings(client, run.name, command)
-    return 1 if worker.tally.failed else 0
+    return 1 if any(worker.tally.unwell.values()) else 0
 
 
 async def _tell_done(config: Config, run: str, done: Sequence[str], tells: Sequence[Tell]) -> None:
@@ -233,6 +247,7 @@ class _RunWorker:
         display: Display,
         tells: Sequence[Tell],
     ) -> None:
+        from penstock.cli.host_watch import HostWatch
         from penstock.cli.results import ResultLines
         from penstock.cli.tally import Tally
 
@@ -241,7 +256,9 @@ class _RunWorker:
         self._display = display
         self._tells = tells
         self._lines = ResultLines(client, run, self._tell)
-        self.tally: Tally = Tally(dict(zip(run.task_ids, tasks, strict=True)))
+        by_id = dict(zip(run.task_ids, tasks, strict=True))
+        self.tally: Tally = Tally(by_id)
+        self.hosts = HostWatch(client, by_id, display.tell)
 
     async def work(self, interrupts: Interrupts) -> bool:
         """Whether all has ended."""
@@ -249,7 +266,9 @@ class _RunWorker:
 
         try:
             async with self._shown():
-                ended = await follow(self._client, self._run, interrupts, self._on_ended, self._on_stop)
+                ended = await follow(
+                    self._client, self._run, interrupts, self._on_ended, self._on_stop, self.hosts
+                )
             await self._lines.flush()
         except BrokenPipeError:  # whoever read our records has left
             await self._client.stop_dispatching()
@@ -310,16 +329,17 @@ class _RunWorker:
         from penstock.store.base import TaskFilter
 
         self.tally.set_running(await self._client.tasks(TaskFilter(states=(State.RUNNING,))))
+        self.tally.outages = self.hosts.outages
         self._display.update(self.tally, time.time())
 
 
-async def _say_what_is_left(
-    client: Client, run: Run, tally: Tally, out: Path | None, command: Callable[[str], str]
-) -> None:
-    left = tally.total - tally.done - tally.failed
+async def _say_what_is_left(client: Client, run: Run, tally: Tally, command: Callable[[str], str]) -> None:
     dispatched = (await client.snapshot()).epoch is not None
     how = "another dispatcher goes on with it" if dispatched else f"go on with `{command('work --drain')}`"
-    render.note(f"interrupted; {render.counted(left, 'task')} of run {run.name} left; {how}")
+    render.note(f"interrupted; {render.counted(tally.left, 'task')} of run {run.name} left; {how}")
+
+
+def _say_not_written(run: Run, out: Path | None, command: Callable[[str], str]) -> None:
     if out is not None:
         render.note(f"{out} was not written; `{command(f'tasks --run {run.name} --json')}` has what ended")
 

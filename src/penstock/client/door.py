@@ -247,6 +247,7 @@ async def open(
     dispatcher: str = "async",
     on_stop: str = "requeue",
     command: str = "a client",
+    only_run: str = "",
     listeners: Sequence[Listener] = (),
     makes: bool = True,
 ) -> AsyncIterator[Client]:
@@ -255,11 +256,12 @@ async def open(
     With `dispatch`, and where no other process does, tasks run in this process, on threads of their own, until
     the client is closed; what is then unfinished stays in the store. `dispatcher` is "async", or "threads" for one
     thread per kind that runs one task at a time; `on_stop` says what becomes of tasks that are stopped before their
-    end: "requeue" or "block". `command` is what `status` says of who dispatches. `listeners` are told, on one of
-    those threads, what happens there. Where there is no store yet one is made; without `makes` that is
+    end: "requeue" or "block". `command` is what `status` says of who dispatches. With `only_run` just that run is
+    worked on here: all else stays queued, what this client submits to other runs too. `listeners` are told, on one
+    of those threads, what happens there. Where there is no store yet one is made; without `makes` that is
     StoreMissing.
     """
-    dispatching = Dispatching(dispatcher, on_stop, command)
+    dispatching = Dispatching(dispatcher, on_stop, command, only_run)
     if not isinstance(config, Config):
         config = read_config(Path(config) if config is not None else None)
     store = open_store(config)

@@ -183,8 +183,11 @@ def _waits(session: Session, routes: list[str], epoch: Epoch | None) -> dict[str
     if epoch is None or epoch.owner.answers_only:
         return dict.fromkeys(routes, _NOBODY)
     rows = session.rows("now_waits", json_text(routes))
+    owner = epoch.owner
+    others = _NOBODY._replace(detail=owner.apart, since=epoch.started_at)
+    untold = dict.fromkeys(routes, others) if owner.only_run else {}
     # What an earlier dispatcher told does not count; and a class that has just become empty tells of nothing.
-    return {
+    return untold | {
         route: WaitsFor(reason, detail, since)
         for route, reason, detail, since in rows
         if reason is not None and since >= epoch.started_at

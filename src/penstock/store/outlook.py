@@ -32,8 +32,10 @@ _CLOCKS_S = 30.0  # the clocks of a dispatcher and of who asks may differ by so 
 _IMAGINED = "\1"  # the run of tasks that are only thought of: nobody's own
 
 
-async def present_of(store: Store, plant: Plant, ahead: Ahead, now: float) -> Present:
-    """The present, under the plant that is dispatched with, if one is."""
+async def present_of(
+    store: Store, plant: Plant, ahead: Ahead, now: float, *, run: str | None = None
+) -> Present:
+    """The present, under the plant that is dispatched with; to queued tasks of `run`, where that is told."""
     from penstock.diagnosis.why.prediction import MOST_IN_LANE
 
     snapshot = await store.snapshot(now)
@@ -45,7 +47,7 @@ async def present_of(store: Store, plant: Plant, ahead: Ahead, now: float) -> Pr
         now=now,
         plant=plant,
         queue=queue,
-        dispatched=epoch is not None,
+        dispatched=epoch is not None and (run is None or epoch.owner.works_on(run)),
         heard_at=None if epoch is None else epoch.seen_at,
         paused=snapshot.paused,
         paused_lanes=frozenset(lane for lane, paused in snapshot.lanes_paused.items() if paused),
@@ -69,7 +71,8 @@ async def why_task(
         ahead = Ahead(plant.aging_s, task.lane, place, record.number, (task.id,))
     else:
         ahead = Ahead(plant.aging_s, place=-plant.aging_s)  # what waits does not matter to it
-    present = await present_of(store, plant, ahead, now)  # first: of all that is read it ages most
+    run = task.run if record.state is State.QUEUED else None  # what runs was taken over, whosever it is
+    present = await present_of(store, plant, ahead, now, run=run)  # first: of all that is read it ages most
     if heartbeat_s is None or now - (present.heard_at or now) <= SILENT_BEATS * heartbeat_s + _CLOCKS_S:
         present = replace(present, heard_at=None)
     history = await store.history(task=task.id)
@@ -95,33 +98,39 @@ async def _stopping_since(store: Store, record: TaskRecord) -> float | None:
     return told[0] if told else None  # the next dispatcher tells it again
 
 
-async def calls_of(store: Store, plant: Plant, run: str) -> History | None:
+async def calls_of(store: Store, plant: Plant, run: str, *, others: bool = False) -> History | None:
     """The calls that the attempts of a run made through Penstock itself, where they make any."""
     calls = run_of_calls(run)
     if calls == run or not any(map(calls_through_us, plant.hosts)) or not await store.states_in_run(calls):
         return None
-    return await store.history(run=calls, others=False)
+    return await store.history(run=calls, others=others)
 
 
 async def why_run(store: Store, plant: Plant, run: str, now: float, *, most: int = MOST_IN_RUN) -> Waiting:
     """Of at most so many of its tasks, the newest."""
+    from penstock.diagnosis.why.helping import foreseen
     from penstock.diagnosis.why.prediction import predict_end
-    from penstock.diagnosis.why.waiting import of_run, with_calls
+    from penstock.diagnosis.why.waiting import MOST_PLAYED, of_calls, of_run, with_calls
 
     states = await store.states_in_run(run)
     if not states:
         raise UnknownTask(f"no run {run}; `penstock tasks` lists tasks with their runs")
     live = not LIVE.isdisjoint(states)
-    present = await present_of(store, plant, Ahead(plant.aging_s), now) if live else None
+    present = await present_of(store, plant, Ahead(plant.aging_s), now, run=run) if live else None
     chosen = TaskFilter(run=run, limit=most, newest=True)
-    history = await store.history(chosen=chosen, others=False)
-    calls = await calls_of(store, plant, run)
+    plays = sum(states.values()) <= MOST_PLAYED  # then it matters who else held room
+    history = await store.history(chosen=chosen, others=plays)
+    calls = await calls_of(store, plant, run, others=plays)
+
+    def predict(present: Present, whatever_s: float | None) -> Prediction:
+        return predict_end(present, run, whatever_s)
 
     def work() -> Waiting:
         ends = None if present is None else predict_end(present, run)
-        summed = of_run(run, history, plant, now, ends)
+        foresee = present and ends and foreseen(present, ends, predict, "the run would end")
+        summed = of_run(run, history, plant, now, ends, foresee)
         if calls is not None:
-            summed = with_calls(summed, of_run(run_of_calls(run), calls, plant, now), plant)
+            summed = with_calls(summed, of_calls(run_of_calls(run), calls, plant, now), plant)
         return replace(summed, cut_short=sum(states.values()) > len(history.records))
 
     return await asyncio.to_thread(work)
@@ -131,7 +140,7 @@ async def why_lane(store: Store, plant: Plant, lane: str, since: float, now: flo
     from penstock.diagnosis.why.waiting import of_lane
 
     chosen = TaskFilter(lane=lane, since=since, limit=MOST_SUMMED, newest=True)
-    history = await store.history(chosen=chosen, others=False)
+    history = await store.history(chosen=chosen)
     summed = await asyncio.to_thread(of_lane, lane, history, plant, now, since)
     return replace(summed, cut_short=len(history.records) >= MOST_SUMMED)
 
@@ -184,7 +193,7 @@ async def foresee_end(
 
     if len(tasks) > MOST_FORESEEN:
         return Prediction(now, unknown=f"over {MOST_FORESEEN} tasks are too many to be played through")
-    present = await present_of(store, plant, Ahead(plant.aging_s), now)
+    present = await present_of(store, plant, Ahead(plant.aging_s), now, run=_IMAGINED)
     unknown = sorted({task.kind for task in tasks} - {ran.kind for ran in present.queue.ran})
     if unknown:
         return Prediction(now, unknown=f"no attempt of kind {', '.join(unknown)} has ended in this store")

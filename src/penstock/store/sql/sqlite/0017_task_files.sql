@@ -1,4 +1,4 @@
--- Version 15. The newest run of each task file: `--resume` goes on with it.
+-- Version 17. The newest run of each task file: `--resume` goes on with it.
 
 CREATE TABLE task_files (
     file TEXT PRIMARY KEY,
