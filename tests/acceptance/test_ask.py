@@ -148,6 +148,14 @@ async def test_e9_an_answer_comes_piece_by_piece(folder: Folder, dispatcher: str
     assert (task["state"], task["value"]["text"]) == ("done", "Hello.")
 
 
+async def test_e9_it_starts_no_task_of_others(folder: Folder) -> None:
+    folder.model.go_on.set()
+    await folder.json("submit", "chat", "later", "--id", "later")
+    process = await folder.start("ask", "What is it?")
+    assert (await process.communicate(), process.returncode) == ((b"Hello.\n", b""), 0)
+    assert {task["task_id"]: task["state"] for task in await folder.json("tasks")}["later"] == "queued"
+
+
 async def test_e9_where_work_dispatches_the_answer_comes_at_its_end(folder: Folder) -> None:
     folder.model.go_on.set()
     await folder.dispatched_by("work")

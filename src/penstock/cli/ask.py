@@ -54,7 +54,7 @@ def ask(
     """Ask a model, and print its answer as it comes.
 
     It is a task like all others: it waits for its turn, and `penstock why last` says why. Where `serve` or `work`
-    runs, that does it; else this command does it itself. Exit status 1 when there is no answer.
+    runs, that does it; else this command does it itself, and nothing else. Exit status 1 when there is no answer.
     """
     config = config_of(context)
     task = _task_of(config, _prompt_of(prompt), system, model, host)
@@ -82,6 +82,7 @@ def _task_of(config: Config, prompt: str, system: str | None, model: str | None,
     from penstock.config.call_tasks import call_task
     from penstock.config.names import Names
     from penstock.model import OnCrash
+    from penstock.store.ids import new_run
 
     names = Names(config)
     asked = names.asked(model)
@@ -90,7 +91,7 @@ def _task_of(config: Config, prompt: str, system: str | None, model: str | None,
     messages = [] if system is None else [{"role": "system", "content": system}]
     messages.append({"role": "user", "content": prompt})
     payload = {"messages": messages, "stream": True}
-    called = call_task("chat/completions", asked or "", payload, host=host)
+    called = call_task("chat/completions", asked or "", payload, host=host, run=new_run())
     # Whoever asked may wait for the next dispatcher. Without a name any model is meant.
     task = replace(called, model=None if model is None else asked, on_crash=OnCrash.RETRY)
     if found := TaskChecker(config, calls=True).problems(task):
@@ -104,7 +105,9 @@ async def _ask(config: Config, task: Task, *, as_json: bool) -> int:
     from penstock.wiring import Dispatching
 
     with hearing_interrupts(APART_S) as interrupts:
-        async with opened(config, dispatching=Dispatching(command="penstock ask")) as client:
+        # Only its own: what others have queued is not for this command to start.
+        ours = Dispatching(command="penstock ask", only_run=task.run)
+        async with opened(config, dispatching=ours) as client:
             run = await client.submit_call(task)
             asker = _Asker(client, run.task_ids[0], quiet=as_json)
             result = await asker.hear(interrupts)
