@@ -80,7 +80,7 @@ TASK = Task(
     retries=3,
     key="k 1",
     on_crash=OnCrash.BLOCK,
-    id="t1",
+    id="mine:t1",
 )
 
 YAML = """\

@@ -265,11 +265,12 @@ def _options(
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; its exit status."""
     _ready_streams()
+    status: int | None = 0
     try:
         status = get_command(app).main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
     except (_ReaderLeft, BrokenPipeError):
-        return _reader_left()
+        return _reader_left(status or 0)
     except (_Interrupted, KeyboardInterrupt):
         return _told(["interrupted"], INTERRUPTED)
     except PenstockError as error:
@@ -308,10 +309,10 @@ def _told(lines: Sequence[str], status: int) -> int:
     return status
 
 
-def _reader_left() -> int:
+def _reader_left(status: int) -> int:
     """Whoever read our output has seen enough. Python must not try to write the rest when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+    return status
 
 
 def _wrong_use(error: Any) -> str:

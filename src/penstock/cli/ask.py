@@ -84,6 +84,7 @@ def _task_of(config: Config, prompt: str, system: str | None, model: str | None,
     from penstock.config.call_tasks import call_task
     from penstock.config.names import Names
     from penstock.model import OnCrash
+    from penstock.store.ids import new_run
 
     names = Names(config)
     asked = names.asked(model)
@@ -92,7 +93,7 @@ def _task_of(config: Config, prompt: str, system: str | None, model: str | None,
     messages = [] if system is None else [{"role": "system", "content": system}]
     messages.append({"role": "user", "content": prompt})
     payload = {"messages": messages, "stream": True}
-    called = call_task("chat/completions", asked or "", payload, host=host)
+    called = call_task("chat/completions", asked or "", payload, host=host, run=new_run())
     # Whoever asked may wait for the next dispatcher. Without a name any model is meant.
     task = replace(called, model=None if model is None else asked, on_crash=OnCrash.RETRY)
     if found := TaskChecker(config, calls=True).problems(task):
@@ -102,14 +103,10 @@ def _task_of(config: Config, prompt: str, system: str | None, model: str | None,
 
 
 async def _ask(config: Config, task: Task, *, as_json: bool) -> int:
-    from dataclasses import replace
-
     from penstock.cli.leaving import leave
     from penstock.cli.logs import telling
-    from penstock.store.ids import new_run
     from penstock.wiring import Dispatching
 
-    task = replace(task, run=new_run())
     # Only its own question: what others have queued is not for this command to start.
     ours = Dispatching(command="penstock ask", only_run=task.run)
     with hearing_interrupts(APART_S) as interrupts, telling(render.note, of_hosts=False):
