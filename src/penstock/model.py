@@ -6,18 +6,24 @@ and hold no behaviour beyond reading themselves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 PRIORITIES = range(5)  # 0 is the most urgent
 DEFAULT_PRIORITY = 2
 DEFAULT_LANE = "default"
+_NO_UNITS = (
+    "slots",
+    "tokens",
+)  # needs of another sort: slots may change, and tokens are counted against a rate
+_EPSILON = 1e-9  # units are fractions: 0.1 + 0.2 must fit into 0.3
 ANY_MODEL = "*"  # among a host's models: it takes whatever is asked for
 
-# Kinds of the calls that come through the OpenAI-compatible front door.
-CALL_KINDS = ("chat", "completion", "embedding")
+# The kinds of calls of a model: of /v1, of `penstock ask`, of our own attempts. A call is a task like any other but
+# goes to hosts that have its model, whatever they serve. No submitted task has such a kind: it is not a valid name.
+CALL_KINDS = CHAT_CALL, COMPLETION_CALL, EMBEDDING_CALL = ("call/chat", "call/completion", "call/embedding")
 
 
 class State(StrEnum):
@@ -57,6 +63,16 @@ class OnStop(StrEnum):
     BLOCK = "block"
 
 
+def id_in_run(run: str, name: str) -> str:
+    """The id of a task that has a name within its run: the same name in another run is another task."""
+    return f"{run}:{name}"
+
+
+def name_in_run(task_id: str, run: str) -> str:
+    """What a task is called where its run is known: its name within that run, or its id where it has none."""
+    return task_id.removeprefix(f"{run}:")
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """One piece of work. `id`, `run` and `queued_at` are filled in at submit when left empty."""
@@ -82,10 +98,28 @@ class Task:
     output: str | None = None  # the file that its value is saved in, inside the config's `output_root`
 
     @property
+    def name(self) -> str | None:
+        """Its name within its run, as a task file gave it."""
+        name = name_in_run(self.id, self.run)
+        return None if name == self.id else name
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it is a call of a model, which any host that has the model may answer."""
+        return self.kind in CALL_KINDS
+
+    @property
     def label(self) -> str | int | float | None:
         """What whoever wrote its payload calls it: the payload's own `id`, where that is a text or a number."""
         given = self.payload.get("id") if isinstance(self.payload, Mapping) else None
         return given if isinstance(given, str | int | float) and not isinstance(given, bool) else None
+
+
+class Fault(NamedTuple):
+    """What a host failed with last: an attempt that blamed it, or a check of it. It stands until one succeeds."""
+
+    error: str  # a line: what happened, and what to do
+    needs_fix: bool = False  # trying again cannot help: somebody has to change something first
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +139,10 @@ class Outcome:
     host_fault: bool = False  # the host is to blame, though the verdict ends the task: its breaker counts
     known_fault: bool = False  # another attempt has told of the very same fault: its breaker counts it once
     unbegun: bool = False  # nothing of it has run: its task is queued again, and it costs nothing
-    unloaded: bool = (
-        False  # its code was not where it was to run: a fault of the machine, where there are several
-    )
+    # With the verdict HOST: nothing runs there until somebody changes something. The error says what.
+    needs_fix: bool = False
+    # The "module" or the "function" that was not where it was to run: the machine's fault, where there are several.
+    unloaded: str = ""
     orphaned: bool = False  # it was lost with the dispatcher that began it: what `on_crash` says is done
 
 
@@ -203,18 +238,26 @@ class Host:
     breaker: BreakerRule = BreakerRule()
     prices: Mapping[str, Price] = field(default_factory=dict)  # model -> price, where tokens cost money
     options: Mapping[str, Any] = field(default_factory=dict)
-    takes_calls: bool = True  # False where attempts call models themselves, and where there are none
+    takes_calls: bool = (
+        True  # of the models it has; False where the config says so, or attempts make such calls
+    )
     ray: RayNodes | None = None  # None: any node, where the engine is one of Ray
     leaves: tuple[str, ...] = ()  # kinds that "*" does not mean here: they are those of agents
 
     def serves_kind(self, kind: str) -> bool:
-        """Whether tasks of a kind may run here; a host with models takes any call of the front door."""
+        """Whether tasks of a kind may run here: those it serves, and calls where it has models."""
+        if kind in self.serves:
+            return True
         if kind in CALL_KINDS:
-            return self.takes_calls and ("*" in self.serves or kind in self.serves or bool(self.models))
-        return kind in self.serves or ("*" in self.serves and kind not in self.leaves)
+            return self.takes_calls and bool(self.models)
+        return "*" in self.serves and kind not in self.leaves
 
     def has_model(self, model: str) -> bool:
         return model == self.model or model in self.models
+
+    def has_units(self, needs: Iterable[tuple[str, float]], kept: Callable[[str], float]) -> bool:
+        """Whether it has as much of each unit beside slots, without what is kept for others."""
+        return all(self.units.get(unit, 0.0) - kept(unit) + _EPSILON >= amount for unit, amount in needs)
 
     @property
     def costs_money(self) -> bool:
@@ -274,13 +317,38 @@ class Plant:
     thread_per_kind: bool = False  # each kind has one thread, which runs one task at a time
     outliving: tuple[str, ...] = ()  # hosts whose attempts go on when their dispatcher is gone
 
-    def hosts_for(self, kind: str, host: str | None = None, model: str | None = None) -> list[Host]:
-        """Who may take a task. Who takes any model is asked only for one that nobody has by name."""
-        able = [h for h in self.hosts if h.serves_kind(kind) and host in (None, h.name)]
-        if model is None:
+    def hosts_for(
+        self,
+        kind: str,
+        host: str | None = None,
+        model: str | None = None,
+        lane: str = DEFAULT_LANE,
+        needs: Mapping[str, float] | None = None,
+    ) -> list[Host]:
+        """The hosts that a task or a call fits: this decides it for everybody.
+
+        Hosts that take any model are asked only for one that no other has by name. One that can never hold the
+        needed units is left out, unless all are such.
+        """
+        able = [h for h in self.hosts if host in (None, h.name) and h.serves_kind(kind)]
+        if model is not None:
+            named = [h for h in able if h.has_model(model)]
+            able = named or [h for h in able if ANY_MODEL in h.models]
+        units = [(unit, n) for unit, n in (needs or {}).items() if unit not in _NO_UNITS]
+        if not units:
             return able
-        named = [h for h in able if h.has_model(model)]
-        return named or [h for h in able if ANY_MODEL in h.models]
+
+        keeping = [one.reserve for one in self.lanes if one.reserve and one.name != lane]
+
+        def holds(host: Host) -> bool:
+            kept = [reserve[host.name] for reserve in keeping if host.name in reserve]
+            return host.has_units(units, lambda unit: sum(one.get(unit, 0.0) for one in kept))
+
+        return [h for h in able if holds(h)] or able
+
+    def fitting(self, task: Task) -> list[Host]:
+        """The hosts that a task fits, with all that it asks of them."""
+        return self.hosts_for(task.kind, task.host, task.model, task.lane, task.needs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +424,7 @@ class TaskRecord:
         """As a result's, without its waits, which would have to be worked out."""
         return {
             "task_id": self.task.id,
+            "name": self.task.name,
             "run": self.task.run,
             "kind": self.task.kind,
             "lane": self.task.lane,
@@ -407,12 +476,19 @@ class Result:
     label: str | int | float | None = None  # its payload's own `id`
 
     @property
+    def name(self) -> str | None:
+        """Its name within its run, as a task file gave it."""
+        name = name_in_run(self.task_id, self.run)
+        return None if name == self.task_id else name
+
+    @property
     def ok(self) -> bool:
         return self.state is State.DONE
 
     def as_record(self) -> dict[str, Any]:
         return {
             "task_id": self.task_id,
+            "name": self.name,
             "run": self.run,
             "kind": self.kind,
             "lane": self.lane,

@@ -106,7 +106,7 @@ def test_the_remedy_for_a_spent_budget() -> None:
         ("gate:budget:lane:web", "lanes.web.budget_usd_per_day"),
     ):
         assert starts_when(reason) == BUDGET_STARTS
-        assert remedies(reason, Plant())[0].text == f"a larger {key}"
+        assert [one.text for one in remedies(reason, Plant())] == [f"a larger {key}"]
     assert starts_when("gate:budgets") == STARTS["gate"]
 
 

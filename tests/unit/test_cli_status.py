@@ -15,7 +15,7 @@ import penstock
 from penstock.cli import render, status
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.dispatcher import probes
-from penstock.model import Gate, Host, Lane, Plant, State
+from penstock.model import CHAT_CALL, Fault, Gate, Host, Lane, Plant, State
 from penstock.scheduling.routes import route_key
 from penstock.store.base import HostStatus, Snapshot
 from penstock.store.standbys import Standby
@@ -35,6 +35,41 @@ EPOCH = Epoch(1, Owner(42, "here", "penstock work"), 100.0, 101.0)
 # ---- status
 
 
+def host_record(*, state: str = "up", detail: str = "", **counts: int) -> dict[str, object]:
+    about = {
+        "state": state,
+        "takes": "serves every kind",
+        "detail": detail,
+        "error": None,
+        "needs_fix": False,
+    }
+    return {**counts, "delayed": 0, **about}
+
+
+@pytest.mark.parametrize(
+    ("state", "detail", "shown"),
+    [
+        ("down", "b failed once: no such program; install it", "b failed once: no such program; install it"),
+        ("half-open", "", "it failed last: no such program; install it"),
+        (
+            "probing",
+            "b is being tried by t",
+            "b is being tried by t; it failed last: no such program; install it",
+        ),
+    ],
+)
+def test_what_a_host_failed_with_last_is_told_until_one_succeeds(state: str, detail: str, shown: str) -> None:
+    """E9: also while it is tried again; but never what only a dispatcher before this one has found."""
+    plant = Plant(hosts=(Host("b", "simulated"),))
+    fault = Fault("no such program; install it", needs_fix=True)
+    known = replace(NOTHING, hosts={"b": HostStatus(state, 1, detail, 150.0, fault)})
+    for epoch in (EPOCH, None):
+        told = status_record(plant, replace(known, epoch=epoch))["hosts"]["b"]
+        assert (told["detail"], told["error"], told["needs_fix"]) == (shown, fault.error, True)
+    later = status_record(plant, replace(known, epoch=replace(EPOCH, started_at=200.0)))["hosts"]["b"]
+    assert (later["error"], later["needs_fix"]) == (None, False)
+
+
 def test_status_json_of_a_new_store(cli: Cli) -> None:
     """C5: exactly this shape."""
     assert cli.good("status", "--json").json == {
@@ -46,6 +81,10 @@ def test_status_json_of_a_new_store(cli: Cli) -> None:
                 "queued": 0,
                 "delayed": 0,
                 "state": "up",
+                "takes": "serves summarize",
+                "detail": "",
+                "error": None,
+                "needs_fix": False,
             },
             "large": {
                 "active": 0,
@@ -54,6 +93,10 @@ def test_status_json_of_a_new_store(cli: Cli) -> None:
                 "queued": 0,
                 "delayed": 0,
                 "state": "up",
+                "takes": "serves summarize, translate",
+                "detail": "",
+                "error": None,
+                "needs_fix": False,
             },
         },
         "lanes": {
@@ -103,8 +146,10 @@ def test_status_with_a_dispatcher_at_work() -> None:
     )
     assert status_record(plant, snapshot) == {
         "hosts": {
-            "a": {"active": 3, "available_slots": 1, "slots": 4, "queued": 5, "delayed": 0, "state": "up"},
-            "b": {"active": 1, "available_slots": 2, "slots": 3, "queued": 5, "delayed": 0, "state": "down"},
+            "a": host_record(active=3, available_slots=1, slots=4, queued=5),
+            "b": host_record(
+                active=1, available_slots=2, slots=3, queued=5, state="down", detail="3 failures"
+            ),
         },
         "lanes": {
             "default": {"running": 2, "delayed": 0, "queued": 0, "max_running": None, "paused": False},
@@ -124,6 +169,7 @@ def test_status_with_a_dispatcher_at_work() -> None:
             "since": 100.0,
             "url": None,
             "stopping_since": None,
+            "only_run": None,
         },
         "standbys": [],
     }
@@ -138,6 +184,15 @@ def test_a_dispatcher_that_stops_says_so(capsys: pytest.CaptureFixture[str]) -> 
     assert first.endswith(f"; stopping since {render.moment(150.0)}: it starts nothing")
     status._print_status(status_record(Plant(), replace(NOTHING, epoch=EPOCH)), snapshot)
     assert "stopping" not in capsys.readouterr().out
+
+
+def test_a_dispatcher_of_one_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    snapshot = replace(NOTHING, epoch=replace(EPOCH, owner=replace(EPOCH.owner, only_run="c-1")))
+    told = status_record(Plant(), snapshot)
+    assert told["dispatcher"]["only_run"] == "c-1"
+    status._print_status(told, snapshot)
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.endswith("; only run c-1: all else waits until it has ended")
 
 
 def test_who_leads_and_who_stands_by_is_named_with_since_when(capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,8 +281,8 @@ def test_status_for_people(cli: Cli) -> None:
     assert lines[1] == "1 queued, 0 running"
     assert [line.split() for line in lines[3:6]] == [
         ["host", "state", "slots", "queued", "detail"],
-        ["small", "up", "0/2", "0"],
-        ["large", "up", "0/1", "1"],
+        ["small", "up", "0/2", "0", "serves", "summarize"],
+        ["large", "up", "0/1", "1", "serves", "summarize,", "translate"],
     ]
     assert ["fast", "0/3", "0"] in [line.split() for line in lines]
     assert ["cpu", "closed", "no", "reading", "yet"] in [line.split() for line in lines]
@@ -239,7 +294,7 @@ def test_calls_of_the_front_door_are_counted_where_they_may_go() -> None:
     taker = Host("taker", "openai", models=("*", "auto"))
     plant = Plant(hosts=(named, taker))
     asked = {"qwen": 1, "reasoning": 2, "auto": 4, "gpt-9": 8}
-    queued = {route_key("chat", "default", None, model, None): count for model, count in asked.items()}
+    queued = {route_key(CHAT_CALL, "default", None, model, None): count for model, count in asked.items()}
     told = status_record(plant, Snapshot(0.0, queued, {}, {}, {}, {}, {}, False, EPOCH))
     assert {name: host["queued"] for name, host in told["hosts"].items()} == {"named": 7, "taker": 12}
 

@@ -210,7 +210,8 @@ def test_many_in_short() -> None:
         "host", "a", 0.0, 60.0, Counter({State.DONE: 1}), (), (), None, 30.0, slots=2, wanted_s=20.0
     )
     assert many_in_short(idle) == (
-        "host a in the last 60 s: 1 task (1 done), none waited; 75 % of its slots were in use while it had work"
+        "host a in the last 60 s: 1 task (1 done), none waited for it; "
+        "75 % of its slots were in use while it had work"
     )
     nobody = Waiting("lane", "a", 0.0, 60.0, Counter(), (), (), None, 0.0)
     assert many_in_short(nobody) == "lane a in the last 60 s: no task waited or ran"
@@ -291,14 +292,18 @@ def test_why_json_adds_up(cli: Cli) -> None:
     run_four(cli)
     said = cli.good("why", "t3", "--json").json
     assert list(said) == FIELDS
-    assert (said["task_id"], said["state"], said["host"]) == ("t3", "done", "large")
+    assert (said["task_id"], said["state"], said["host"]) == ("four:t3", "done", "large")
     named = ["reason", "detail", "from", "to", "seconds", "share", "holders"]
     assert all(list(wait) == named for wait in said["waits"])
-    (task,) = [task for task in cli.tasks() if task["task_id"] == "t3"]
+    (task,) = [task for task in cli.tasks() if task["name"] == "t3"]
     assert said["waited_s"] == pytest.approx(task["started_at"] - task["queued_at"], abs=1e-6)
     assert sum(wait["share"] for wait in said["waits"]) == pytest.approx(1.0, abs=0.01)
     held = [wait for wait in said["waits"] if wait["reason"] == "slots:large"]
-    assert {task for wait in held for one in wait["holders"] for task in one["tasks"]} == {"t0", "t1", "t2"}
+    assert {task for wait in held for one in wait["holders"] for task in one["tasks"]} == {
+        "four:t0",
+        "four:t1",
+        "four:t2",
+    }
     assert held[0]["detail"].startswith("held by ")
     assert (said["predicted_start"], said["starts_when"], said["typical_wait"]["count"]) == (None, None, 4)
 
@@ -325,7 +330,7 @@ def test_why_of_a_run(cli: Cli) -> None:
     assert sum(one["seconds"] for one in said["reasons"]) == pytest.approx(said["waited_s"], abs=0.01)
     (slots,) = [one for one in said["reasons"] if one["reason"] == "slots:large"]
     assert (slots["tasks"], list(slots["lanes"])) == (3, ["default"])
-    assert said["longest"][0]["task_id"] == "t3"
+    assert said["longest"][0]["task_id"] == "four:t3"
     assert said["predicted_end"] is None
     lines = cli.good("why", "--run", "last").lines
     assert lines[0].startswith("run four: 4 tasks (4 done) waited ")
@@ -350,12 +355,19 @@ def test_why_of_a_lane_and_a_host(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
     said = cli.good("why", "--lane", "fast", "--json").json
     assert (said["scope"], said["tasks"], said["reasons"][0]["reason"]) == ("lane", 1, "dispatcher-down")
     said = cli.good("why", "--host", "large", "--since", "15m", "--json").json
-    assert (said["tasks"], said["slots"], said["longest"][0]["task_id"]) == (4, 1, "t3")
+    assert (said["tasks"], said["slots"], said["longest"][0]["task_id"]) == (5, 1, "four:t3")
+    assert said["states"] == {"done": 4, "queued": 1}, "one could run there and waits for a dispatcher"
+    assert said["host"] == cli.good("status", "--json").json["hosts"]["large"]
     assert [one["reason"] for one in said["reasons"]] == ["slots:large"]
     assert said["remedy"]["set"] == {"hosts.large.slots": "2"}
     assert said["remedy"]["gain_s"] > 0
     assert said["busy_s"] > 0.03
-    assert cli.good("why", "--host", "small").lines == ["host small in the last 1h00m: no task waited or ran"]
+    assert cli.good("why", "--host", "small").lines == [
+        "host small in the last 1h00m: 1 task (1 queued), none waited for it",
+        "",
+        "now    up, 0 of 2 slots in use; 1 queued task could run there",
+        "takes  serves summarize",
+    ]
 
 
 def test_an_interrupted_task_does_not_run(cli: Cli) -> None:

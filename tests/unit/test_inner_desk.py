@@ -12,6 +12,7 @@ import pytest
 
 from penstock.clock import SystemClock
 from penstock.config import load
+from penstock.config.call_tasks import call_task
 from penstock.council.live import Hub
 from penstock.council.plan.steps import StepEnd
 from penstock.dispatcher.doorway import Doorway
@@ -22,9 +23,9 @@ from penstock.errors import AttemptError, PermanentError, TemporaryError
 from penstock.hosts.base import Job
 from penstock.hosts.inner_desk import Asked, InnerDesk
 from penstock.hosts.relay import Relay
-from penstock.model import Outcome, State, Task, TaskRecord, Verdict
+from penstock.model import Fault, Outcome, State, Task, TaskRecord, Verdict
 from penstock.scheduling.details import Detail
-from penstock.scheduling.messages import Began, CancelAsked, Event, HostHealth, Submitted
+from penstock.scheduling.messages import Began, CancelAsked, Event, HostChange, HostHealth, Submitted
 from penstock.store.base import Request, Store, TaskFilter
 from penstock.store.ids import new_ids
 from penstock.wiring import open_store
@@ -442,6 +443,10 @@ class Hosts:
     """As much of a dispatcher as the look at hosts needs."""
 
     is_down = True
+    fix: str | None = None
+
+    def needed_fix(self, task: Task) -> str | None:
+        return self.fix
 
     def waits_for_hosts(self, task: Task) -> bool:
         return self.is_down
@@ -472,6 +477,26 @@ async def test_the_patience_with_hosts_is_counted_from_when_they_are_down(tmp_pa
     inner._give_up([watch], 61)
     assert len(told) == 1
     assert inner._at(watch) == "its host is down: m: Connection refused"
+
+
+async def test_hosts_that_need_a_fix_are_not_waited_for(tmp_path: Path) -> None:
+    """E9: a question with a member whose key is refused goes on without it, at once."""
+    told: list[object] = []
+    hosts = Hosts()
+    ways = Ways(hosts, told.append, lambda task: True)  # type: ignore[arg-type]
+    path = tmp_path / "penstock.toml"
+    path.write_text(CONFIG.replace("down_patience_s = 0.05", "down_patience_s = 30"))
+    inner = Inner(load(path), None, Hub(SystemClock()), ways)  # type: ignore[arg-type]
+    watch = inner._watch(step("q", "member/A"), Ear())
+    (look,) = inner._looks.values()
+    look.cancel()
+    fault = Fault("401: wrong key; put the right one into X", needs_fix=True)
+    inner.decided([HostChange("m", 0.0, "down", 1, "", Fault("Connection refused"))])
+    assert not told
+    hosts.fix = fault.error
+    inner.decided([HostChange("m", 1.0, "down", 1, "", fault)])
+    assert told == [CancelAsked(watch.task.id)]
+    assert watch.why_failed == f"no host that could answer is up: {fault.error}"
 
 
 async def test_what_is_cancelled_tells_what_it_was_at(tmp_path: Path) -> None:
@@ -513,7 +538,7 @@ async def test_what_failed_before_the_question_was_asked_again_is_asked_again(tm
 
 async def test_a_call_brings_its_answer_and_none_of_it_is_stored(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
-        task = Task("embedding", lane="calls", model="big", run="r", id="e1")
+        task = call_task("embeddings", "big", lane="calls", run="r", id="e1")
         async with asyncio.TaskGroup() as group:
             calling = group.create_task(stage.desk.inner.call(task, "embeddings", b'{"input": "x"}'))
             relay = (await stage.started("e1")).payload
@@ -535,7 +560,7 @@ async def test_a_call_in_vain_says_whether_to_try_again(
     tmp_path: Path, verdict: Verdict, error: type[Exception]
 ) -> None:
     async with staged(tmp_path) as stage:
-        task = Task("embedding", lane="calls", retries=0, run="r", id="e1")
+        task = call_task("embeddings", "big", lane="calls", retries=0, run="r", id="e1")
         calling = asyncio.ensure_future(stage.desk.inner.call(task, "embeddings", b"{}"))
         await stage.started("e1")
         stage.engine.finish("e1", Outcome(verdict, error="will not"))
@@ -549,7 +574,7 @@ async def test_a_call_does_not_wait_for_ever_for_a_host_that_is_busy(tmp_path: P
         question = await stage.question()
         for one in await stage.ask(question, "member/A", "member/B"):  # all of its slots
             await stage.started(one.id)
-        task = Task("embedding", lane="calls", model="big", run="r", id="e1")
+        task = call_task("embeddings", "big", lane="calls", run="r", id="e1")
         async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(AttemptError):
                 await stage.desk.inner.call(task, "embeddings", b"{}")
@@ -558,9 +583,8 @@ async def test_a_call_does_not_wait_for_ever_for_a_host_that_is_busy(tmp_path: P
 
 async def test_a_call_that_nobody_waits_for_any_more_ends(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
-        calling = asyncio.ensure_future(
-            stage.desk.inner.call(Task("embedding", lane="calls", run="r", id="e1"), "embeddings", b"{}")
-        )
+        task = call_task("embeddings", "big", lane="calls", run="r", id="e1")
+        calling = asyncio.ensure_future(stage.desk.inner.call(task, "embeddings", b"{}"))
         await stage.started("e1")
         calling.cancel()
         with suppress(asyncio.CancelledError):

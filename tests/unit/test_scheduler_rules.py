@@ -13,6 +13,7 @@ from penstock.lifecycle import step
 from penstock.model import (
     BreakerRule,
     Fallback,
+    Fault,
     Gate,
     Host,
     Lane,
@@ -553,3 +554,114 @@ def test_a_moved_task_still_keeps_its_deadline() -> None:
     s.apply(m.PriorityAsked("late", 0), 2.0)
     assert s.next_wake() == 9.0
     assert ended(s.apply(m.Tick(), 9.0)) == {"late": State.FAILED}
+
+
+# ---- hosts that need a fix
+
+
+def changes_of(decisions: Iterable[m.Decision]) -> list[m.HostChange]:
+    return [d for d in decisions if isinstance(d, m.HostChange)]
+
+
+def test_a_host_that_needs_a_fix_is_down_at_its_first_fault_and_says_why_until_one_succeeds() -> None:
+    """E9: also while it is tried again."""
+    s = Scheduler(plant(Host("h", "none", slots=2, breaker=BreakerRule(reset_s=5.0))))
+    s.apply(m.Submitted(tasks("a", "b")), 0.0)
+    broken = Outcome(Verdict.HOST, error="no such program; install it", needs_fix=True)
+    change = changes_of(s.apply(m.Finished("a", 1, broken), 1.0))[-1]
+    fault = Fault("no such program; install it", needs_fix=True)
+    assert (change.state, change.fault) == ("down", fault)
+    assert change.detail == "h failed once: no such program; install it"
+    assert s.needed_fix(tasks("c")[0]) == fault.error
+    tried = s.apply(m.Tick(), 7.0)
+    assert started(tried) == ["a"]
+    assert [(c.state, c.fault) for c in changes_of(tried)][-1] == ("probing", fault)
+    again = changes_of(s.apply(m.Finished("a", 2, broken), 8.0))[-1]
+    assert (again.state, again.fault) == ("down", fault)
+    s.apply(m.Tick(), 30.0)
+    well = changes_of(s.apply(m.Finished("a", 3, DONE), 31.0))[-1]
+    assert (well.state, well.fault) == ("up", None)
+    assert s.needed_fix(tasks("c")[0]) is None
+
+
+def test_a_task_needs_a_fix_only_where_each_of_its_hosts_does() -> None:
+    s = Scheduler(plant(Host("h", "none"), Host("spare", "none", fallback=Fallback())))
+    s.apply(m.HostHealth("h", False, "wrong key", needs_fix=True), 0.0)
+    assert s.needed_fix(tasks("c")[0]) is None
+    s.apply(m.HostHealth("spare", False, "refused"), 0.0)
+    assert s.needed_fix(tasks("c")[0]) is None, "it may come back by itself"
+    s.apply(m.HostHealth("spare", False, "no money", needs_fix=True), 0.0)
+    assert s.needed_fix(tasks("c")[0]) == "wrong key"
+    assert s.needed_fix(tasks("c", kind="k", host="spare")[0]) == "no money"
+
+
+def test_a_host_keeps_its_fault_while_others_trust_it() -> None:
+    """One fault of three: it is up, and the fault is known; a health check's word goes with the check."""
+    s = Scheduler(plant(Host("h", "none")))
+    s.apply(m.Submitted(tasks("a")), 0.0)
+    (change,) = changes_of(s.apply(m.Finished("a", 1, failed(Verdict.HOST)), 1.0))
+    assert (change.state, change.fault) == ("up", Fault("it failed"))
+    (down,) = changes_of(s.apply(m.HostHealth("h", False, "refused"), 2.0))
+    assert (down.state, down.detail, down.fault) == ("down", "refused", Fault("refused"))
+    (up,) = changes_of(s.apply(m.HostHealth("h", True), 3.0))
+    assert (up.state, up.fault) == ("up", None)
+
+
+def test_units_are_kept_only_as_long_as_the_one_they_are_kept_for_waits() -> None:
+    """Another of its class has not waited so long: smaller ones may pass it."""
+    s = Scheduler(plant(Host("h", "none", 2), aging_s=10.0))
+    s.apply(m.Submitted(tasks("run", queued_at=1.0)), 1.0)
+    s.apply(m.Submitted(tasks("old", priority=0, needs={"slots": 2}, queued_at=1.0)), 1.0)
+    s.apply(m.Tick(), 11.0)
+    s.apply(m.Submitted(tasks("young", priority=0, needs={"slots": 2}, queued_at=12.0)), 12.0)
+    assert started(s.apply(m.Submitted(tasks("small", queued_at=12.0)), 12.0)) == []
+    assert s.waiting_reason("small") == "order"
+    assert started(s.apply(m.CancelAsked("old"), 13.0)) == ["small"]
+
+
+def test_no_units_are_kept_for_who_waits_for_its_lane() -> None:
+    """It could not take them; and what fills its lane may wait for them."""
+    lanes = (Lane("default"), Lane("x", max_running=1))
+    hosts = (Host("h", "none", 2, serves=("a",)), Host("other", "none", 1, serves=("b",)))
+    s = Scheduler(plant(*hosts, lanes=lanes, aging_s=10.0))
+    s.apply(m.Submitted(tasks("run", kind="a", queued_at=1.0)), 1.0)
+    s.apply(m.Submitted(tasks("big", kind="a", lane="x", needs={"slots": 2}, queued_at=1.0)), 1.0)
+    s.apply(m.Tick(), 11.0)
+    assert started(s.apply(m.Submitted(tasks("small", kind="a", queued_at=12.0)), 12.0)) == []
+    fills = s.apply(m.Submitted(tasks("fills", kind="b", lane="x", queued_at=13.0)), 13.0)
+    assert started(fills) == ["fills", "small"]
+    assert s.waiting_reason("big") == "lane:x"
+
+
+def test_a_task_made_less_urgent_behind_a_gate_does_not_keep_its_old_place() -> None:
+    """Where it stood when the gate closed must not count again when it opens."""
+    gate = Gate("g", probe="psutil:cpu_percent", max=90.0, on_error="open", holds_kinds=("b",))
+    s = Scheduler(plant(gates=(gate,), lanes=(Lane("default"), Lane("x", max_running=1)), aging_s=100.0))
+    s.apply(m.Submitted(tasks("run", lane="x", queued_at=1.0)), 1.0)
+    s.apply(m.Submitted(tasks("moved", kind="b", lane="x", priority=1, queued_at=2.0)), 2.0)
+    s.apply(m.GateRead("g", 95.0), 3.0)
+    s.apply(m.PriorityAsked("moved", 4), 4.0)
+    s.apply(m.Submitted(tasks("urgent", priority=2, queued_at=5.0)), 5.0)
+    s.apply(m.GateRead("g", 50.0), 6.0)
+    assert started(s.apply(m.Finished("run", 1, DONE), 7.0)) == ["urgent"]
+
+
+def test_the_line_of_a_full_lane_does_not_grow_with_what_opens_and_closes() -> None:
+    gate = Gate("g", probe="psutil:cpu_percent", max=90.0, on_error="open", holds_kinds=("b",))
+    s = Scheduler(plant(gates=(gate,), lanes=(Lane("default", max_running=1),)))
+    s.apply(m.Submitted(tasks("run", queued_at=1.0)), 1.0)
+    s.apply(m.Submitted(tasks("b1", "b2", kind="b", queued_at=1.0)), 1.0)
+    for n in range(1000):
+        s.apply(m.GateRead("g", 95.0 if n % 2 else 50.0), 2.0 + n)
+    assert len(s._world.lane("default").line) <= 100
+    s.apply(m.GateRead("g", 50.0), 2000.0)
+    assert started(s.apply(m.Finished("run", 1, DONE), 2001.0)) == ["b1"]
+
+
+def test_a_host_that_was_paused_and_is_down_says_why_it_is_down() -> None:
+    s = Scheduler(plant())
+    s.apply(m.PauseSet("host", "h", True), 1.0)
+    s.apply(m.HostHealth("h", False, "connection refused"), 2.0)
+    s.apply(m.Submitted(tasks("a")), 3.0)
+    s.apply(m.PauseSet("host", "h", False), 4.0)
+    assert (s.waiting_reason("a"), s.waiting_detail("a")) == ("host-down", "connection refused")

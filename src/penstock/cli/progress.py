@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from penstock.cli.host_watch import Outage
     from penstock.cli.logs import Log
     from penstock.cli.tally import LaneCount, Tally
 
@@ -52,7 +53,7 @@ def choose(run: str, hosts: Sequence[Host], *, quiet: bool, records_on_terminal:
 def failure_line(record: TaskRecord) -> str:
     where = f" on {record.host}" if record.host else ""
     why = one_line(record.error or "no reason was given", _ERROR_WIDTH)
-    return f"{record.state} {record.task.id} {record.task.kind}{where}: {why}"
+    return f"{record.state} {record.task.name or record.task.id} {record.task.kind}{where}: {why}"
 
 
 class Silent:
@@ -185,11 +186,14 @@ class Board:
         rows = []
         for host in sorted(self._hosts, key=lambda h: -len(on_hosts.get(h.name, ()))):
             here = on_hosts.get(host.name, [])
-            rows.append((host.name, f"{len(here)}/{host.slots}", _what_runs(here, now)))
+            what = _what_runs(here, now, tally.outages.get(host.name))
+            rows.append((host.name, f"{len(here)}/{host.slots}", what))
         return rows
 
 
-def _what_runs(records: Sequence[TaskRecord], now: float) -> str:
+def _what_runs(records: Sequence[TaskRecord], now: float, outage: Outage | None) -> str:
+    if outage is not None and (outage.is_down or not records):
+        return f"{'down' if outage.is_down else 'failed'}: {outage.error}"
     if not records:
         return "idle"
     kinds = Counter(record.task.kind for record in records)
@@ -197,7 +201,7 @@ def _what_runs(records: Sequence[TaskRecord], now: float) -> str:
     oldest = records[0]
     if oldest.started_at is None:
         return f"{text} · waits for a worker"
-    return f"{text} · {oldest.task.id} for {seconds(now - oldest.started_at)}"
+    return f"{text} · {oldest.task.name or oldest.task.id} for {seconds(now - oldest.started_at)}"
 
 
 def _busiest(lanes: list[LaneCount], room: int) -> list[LaneCount]:
@@ -230,9 +234,12 @@ def _lane_table(lanes: Sequence[LaneCount], total: int) -> Table:
 
 
 def _host_table(rows: Sequence[tuple[str, str, str]], total: int) -> Table:
+    from rich.cells import cell_len
     from rich.text import Text
 
     table = _table("host", ">slots", "running")
+    for place, column in enumerate(table.columns[:2]):  # an error is cut, not the name of its host
+        column.min_width = max(len("slots"), *(cell_len(one_line(row[place])) for row in rows), 0)
     for row in rows:
         table.add_row(*(Text(one_line(cell), no_wrap=True, overflow="ellipsis") for cell in row))
     if total > len(rows):

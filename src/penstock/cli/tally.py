@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
+from penstock.cli.host_watch import Outage
 from penstock.lifecycle import UNWELL
 from penstock.model import State, Task, TaskRecord
 
@@ -40,6 +41,7 @@ class Tally:
         self._spent: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])  # kind -> attempts, seconds
         self._ended: set[str] = set()
         self._running: list[TaskRecord] = []
+        self.outages: Mapping[str, Outage] = {}  # by host
         self.draining = False  # nothing more is started
 
     def add_ended(self, records: Iterable[TaskRecord]) -> None:

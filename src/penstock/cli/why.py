@@ -11,7 +11,7 @@ from penstock.cli import render
 from penstock.cli.session import TASK_HELP, config_of, finish, one_of, opened
 from penstock.errors import UsageError
 from penstock.lifecycle import ENDED
-from penstock.model import State
+from penstock.model import State, name_in_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +116,7 @@ def _is_trifle(told: Why) -> bool:
 def in_short(told: Why) -> str:
     """The whole story in a line: what became of it, what it waited for, what comes."""
     record = told.record
-    task, state = record.task.id, record.state
+    task, state = record.task.name or record.task.id, record.state
     waited = _waited(told)
     if state == "queued":
         comes = _comes(told.predicted_start, "starts") + _silence(told)
@@ -346,6 +346,7 @@ async def _many(
 def _print_many(told: Waiting) -> None:
     render.say("\n".join(_folded(many_in_short(told))))
     facts = [
+        *_of_host(told),
         ("would help", _words(told.remedy)),
         ("would not help", ", ".join(told.in_vain)),
         ("its calls", calls_text(told)),
@@ -360,10 +361,21 @@ def _print_many(told: Waiting) -> None:
         rows = [_reason_row(one) for one in told.reasons]
         render.print_table(("waited for", ">time", ">share", ">tasks", "lanes"), rows, flexible="lanes")
         render.say()
+        run = told.name if told.scope == "run" else ""
         longest = [
-            (one.task_id, str(one.state), render.seconds(one.waited_s), one.reason) for one in told.longest
+            (name_in_run(one.task_id, run), str(one.state), render.seconds(one.waited_s), one.reason)
+            for one in told.longest
         ]
         render.print_table(("longest", "state", ">waited", "mostly for"), longest, flexible="mostly for")
+
+
+def _of_host(told: Waiting) -> list[tuple[str, str]]:
+    if told.host is None:
+        return []
+    host = told.host
+    fit = f"{render.counted(host['queued'], 'queued task')} could run there"
+    now = f"{host['state']}, {host['active']} of {render.counted(host['slots'], 'slot')} in use; {fit}"
+    return [("now", now), ("takes", host["takes"])]
 
 
 def calls_text(told: Waiting) -> str:
@@ -390,7 +402,7 @@ def many_in_short(told: Waiting) -> str:
         tail = f"; {render.percent(told.use)} of its slots were in use while it had work"
     tasks = f"{render.counted(told.tasks, 'task')} ({states})"
     if not told.reasons:
-        return f"{who}: {tasks}, none waited{tail}"
+        return f"{who}: {tasks}, none waited{' for it' if told.scope == 'host' else ''}{tail}"
     first = told.reasons[0]
     return (
         f"{who}: {tasks} waited {render.seconds(told.waited_s)} together, "

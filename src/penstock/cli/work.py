@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import time
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from penstock.client import Client, Run
     from penstock.config import Config
     from penstock.dispatcher.loop import Dispatcher
-    from penstock.intake.skipping import Plan
+    from penstock.intake.plans import Plan
     from penstock.model import Result, Task, TaskRecord
     from penstock.store.base import Epoch
     from penstock.wiring import Dispatching
@@ -64,6 +65,7 @@ _REST = 10.0  # of the time between two looks at what runs, looking takes at mos
     "  penstock run tasks.jsonl\n"
     "  penstock run tasks.yaml --run nightly --out results.jsonl\n"
     "  penstock run tasks.toml --dry-run\n"
+    "  penstock run tasks.jsonl --resume\n"
     "  make-tasks | penstock run - --json | jq .value",
 )
 def run(
@@ -85,6 +87,7 @@ def run(
         typer.Option("--log-format", metavar="text|json", help="Lines on stderr instead of progress."),
     ] = None,
     redo: Annotated[bool, typer.Option("--redo", help=planning.REDO)] = False,
+    resume: Annotated[bool, typer.Option("--resume", help=planning.RESUME)] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help=planning.DRY_RUN)] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress and no summary, only failures.")
@@ -95,20 +98,21 @@ def run(
     """Submit a task file and work until all of it has ended.
 
     Where another process dispatches, it does the work and this command watches. Ctrl-C once finishes what
-    runs, twice puts it back or blocks it; the rest stays queued. A task whose output is there is skipped. Exit
-    status 1 when a task failed.
+    runs, twice puts it back or blocks it; the rest stays queued. The same file again is
+    a new run; --resume goes on with its newest one. A task whose output is there is skipped. Exit status 1 when
+    a task failed, and when no host can run what is left until somebody fixes one.
     """
     dispatching = dispatching_of("run", dispatcher, on_stop)
     config = config_of(context)
     log = None if log_format is None else _log_of(config, log_format, quiet)
-    plan = planning.read_plan(config, file, name, redo=redo)
+    plan = planning.read_plan(config, file, name, redo=redo, resume=resume)
     if dry_run:
         return planning.show(config, file, plan, as_json=as_json)
     return finish(
         _run(
             config,
             plan,
-            name,
+            file,
             Path(out) if out else None,
             log,
             dispatching,
@@ -130,7 +134,7 @@ def _log_of(config: Config, log_format: str, quiet: bool) -> Log:
 async def _run(
     config: Config,
     plan: Plan,
-    name: str | None,
+    file: str,
     out: Path | None,
     log: Log | None,
     dispatching: Dispatching,
@@ -139,6 +143,7 @@ async def _run(
     as_json: bool,
     quiet: bool,
 ) -> int:
+    from penstock.cli.answers import print_beginnings
     from penstock.cli.files import replacing
     from penstock.cli.logs import telling
     from penstock.cli.progress import Logged, choose
@@ -153,16 +158,22 @@ async def _run(
             planning.tell_there(plan)
             planning.tell_missing(config, plan)
         for record in map(planning.skipped_record, plan.there) if tells else ():
-            for tell in tells:
-                tell(record)
-        if not plan.todo:
+            for write in tells:
+                write(record)
+        if plan.resumed is not None and plan.resumed.done and tells:
+            await _tell_done(config, plan.run, plan.resumed.done, tells)
+        if not plan.tasks:
             return 0
         interrupts = stack.enter_context(hearing_interrupts())
         displays: list[Display] = []
-        stack.enter_context(telling(lambda text: (displays[0].tell if displays else render.note)(text)))
+
+        def tell_people(text: str) -> None:
+            (displays[0].tell if displays else render.note)(text)
+
+        stack.enter_context(telling(tell_people, of_hosts=False))
         async with opened(config, dispatching=dispatching, listeners=() if log is None else [log]) as client:
             since = time.time()
-            run = await client.submit_many(plan.todo, run=name, trace=of_environment(os.environ), join=True)
+            run = await planning.begin(plan, client, of_environment(os.environ))
             on_terminal = as_json and sys.stdout.isatty()
             display: Display = (
                 choose(run.name, config.plant.hosts, quiet=quiet, records_on_terminal=on_terminal)
@@ -170,13 +181,32 @@ async def _run(
                 else Logged(log)
             )
             displays.append(display)
-            worker = _RunWorker(client, run, plan.todo, display, tells)
+            worker = _RunWorker(client, run, plan.tasks, display, tells)
             if not await worker.work(interrupts):
-                await _say_what_is_left(client, run, worker.tally, out, command)
-                raise typer.Exit(INTERRUPTED)  # leaves the file as it was
+                if worker.hosts.stuck is None:
+                    await _say_what_is_left(client, run, worker.tally, command)
+                else:
+                    go_on = command("work --drain" if file == "-" else f"run {shlex.quote(file)} --resume")
+                    render.note(worker.hosts.way_on(run.name, go_on, command(f"cancel --run {run.name}")))
+                _say_not_written(run, out, command)
+                raise typer.Exit(
+                    INTERRUPTED if worker.hosts.stuck is None else 1
+                )  # leaves the file as it was
             if not quiet and log is None:
                 await _sum_up(client, run, since, stderr=as_json)
+                if sys.stdout.isatty() and not as_json:
+                    await print_beginnings(client, run.name, command)
     return 1 if any(worker.tally.unwell.values()) else 0
+
+
+async def _tell_done(config: Config, run: str, done: Sequence[str], tells: Sequence[Tell]) -> None:
+    """The results that a run had before it was gone on with."""
+    async with opened(config) as client:
+        known = {result.task_id: result for result in await client.results(run)}
+        for id in done:
+            record = (known.get(id) or await client.result(id)).as_record()
+            for tell in tells:
+                tell(record)
 
 
 async def _sum_up(client: Client, run: Run, since: float, *, stderr: bool) -> None:
@@ -217,6 +247,7 @@ class _RunWorker:
         display: Display,
         tells: Sequence[Tell],
     ) -> None:
+        from penstock.cli.host_watch import HostWatch
         from penstock.cli.results import ResultLines
         from penstock.cli.tally import Tally
 
@@ -225,7 +256,9 @@ class _RunWorker:
         self._display = display
         self._tells = tells
         self._lines = ResultLines(client, run, self._tell)
-        self.tally: Tally = Tally(dict(zip(run.task_ids, tasks, strict=True)))
+        by_id = dict(zip(run.task_ids, tasks, strict=True))
+        self.tally: Tally = Tally(by_id)
+        self.hosts = HostWatch(client, by_id, display.tell)
 
     async def work(self, interrupts: Interrupts) -> bool:
         """Whether all has ended."""
@@ -233,7 +266,9 @@ class _RunWorker:
 
         try:
             async with self._shown():
-                ended = await follow(self._client, self._run, interrupts, self._on_ended, self._on_stop)
+                ended = await follow(
+                    self._client, self._run, interrupts, self._on_ended, self._on_stop, self.hosts
+                )
             await self._lines.flush()
         except BrokenPipeError:  # whoever read our records has left
             await self._client.stop_dispatching()
@@ -294,15 +329,17 @@ class _RunWorker:
         from penstock.store.base import TaskFilter
 
         self.tally.set_running(await self._client.tasks(TaskFilter(states=(State.RUNNING,))))
+        self.tally.outages = self.hosts.outages
         self._display.update(self.tally, time.time())
 
 
-async def _say_what_is_left(
-    client: Client, run: Run, tally: Tally, out: Path | None, command: Callable[[str], str]
-) -> None:
+async def _say_what_is_left(client: Client, run: Run, tally: Tally, command: Callable[[str], str]) -> None:
     dispatched = (await client.snapshot()).epoch is not None
     how = "another dispatcher goes on with it" if dispatched else f"go on with `{command('work --drain')}`"
     render.note(f"interrupted; {render.counted(tally.left, 'task')} of run {run.name} left; {how}")
+
+
+def _say_not_written(run: Run, out: Path | None, command: Callable[[str], str]) -> None:
     if out is not None:
         render.note(f"{out} was not written; `{command(f'tasks --run {run.name} --json')}` has what ended")
 

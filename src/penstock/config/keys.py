@@ -34,6 +34,7 @@ TOP = (
 )
 RETRY = ("retries", "base_s", "max_s", "host_faults")
 HOST = ("type", "slots", "units", "serves", "model", "models", "rate", "fallback", "breaker", "ray")
+OF_MODELS = "calls"  # a key of hosts that have models, beside those; a python host has an option of that name
 SLOTS = ("auto", "min", "max")
 RATE = ("requests_per_min", "tokens_per_min")
 FALLBACK = ("after_s", "overflow_after_s", "budget_usd_per_day")
@@ -167,7 +168,7 @@ ALIASES = {"overflow_after_s": "after_s"}
 # The types of host that can be used, and the options of each; None takes any option.
 HostTypes: TypeAlias = Mapping[str, Iterable[str] | None]
 
-MODEL_TYPES = ("openai", "local")  # hosts that have models and take calls of the front door
+MODEL_TYPES = ("openai", "local")  # hosts that have models and answer calls for them
 RUN_TYPES = (
     "researcher",
     "file_prompt",
@@ -268,8 +269,11 @@ COMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # of an agent
 COMMAND_RULE = "letters, digits, '_', '.' and '-', at most 128, first a letter, digit or '_'"
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@-]{0,511}")
 CAPABILITY = re.compile(r"[A-Z][A-Z0-9_]{1,63}")
-ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")  # of a task or a run
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")  # of a run, or of a task within its run
 ID_RULE = "letters, digits, '_', '.' and '-', at most 128, first a letter or digit"
+TASK_ID = re.compile(
+    rf"{ID.pattern}(?::{ID.pattern})?"
+)  # of a task in the store: one of its own, or RUN:NAME
 NAME_RULE = "letters, digits, '_', '.' and '-', at most 64, first a letter or digit"
 
 

@@ -31,10 +31,11 @@ from penstock.dispatcher.chores import beat, prune, tell_stopping, watch_heirs, 
 from penstock.dispatcher.doorway import Doorway
 from penstock.dispatcher.ending import Ending
 from penstock.dispatcher.garbage import seldom_swept
-from penstock.dispatcher.health import DETAIL_CHARS, HealthBook, watch_health
+from penstock.dispatcher.health import HealthBook, watch_health
 from penstock.dispatcher.inner import Inner, Ways
 from penstock.dispatcher.launching import Launcher
 from penstock.dispatcher.mailbox import Mailbox, states_of
+from penstock.dispatcher.others import DeskOfOneRun
 from penstock.dispatcher.outcomes import events_of
 from penstock.dispatcher.payloads import Payloads
 from penstock.dispatcher.probes import Probes
@@ -49,7 +50,7 @@ from penstock.hosts.base import Job
 from penstock.hosts.own_door import Entrance
 from penstock.hosts.relay import Relay
 from penstock.model import OnStop, Outcome, Task, Verdict
-from penstock.scheduling.details import Detail
+from penstock.scheduling.details import Detail, short
 from penstock.scheduling.figures import Statistics
 from penstock.scheduling.messages import (
     Began,
@@ -103,7 +104,9 @@ class Dispatcher:
         self._inner = None if desk is None else Inner(config, store, self.live, ways)
         tap = None if self._inner is None else self._inner.tap
         recorded_first = self._engine.detaches or store.elects
-        self._payloads = Payloads(store, tap, traced=traces is not None, recorded_first=recorded_first)
+        self._payloads = Payloads(
+            store, self.live, tap, traced=traces is not None, recorded_first=recorded_first
+        )
         self._ending = Ending()
         self.deposed = self._ending.deposed
         self._steps = Steps(store, self._clock, self._ending, self._act, self._stepped)
@@ -140,8 +143,9 @@ class Dispatcher:
         """
         self._on_decisions = on_decisions
         self._on_tokens = on_tokens
-        # Who only answers does not wait for what it found running; others leave it to one that stands by.
-        self._stopping.leaves = self._answers_only = answer_only
+        # Who only answers, or works one run, does not wait for what outlives it; others leave that to a standby.
+        self._answers_only = answer_only
+        self._stopping.leaves = answer_only or bool(self._owner.only_run)
         owner = replace(self._owner, answers_only=answer_only)
         epoch, before = await self._store.acquire(owner, self._clock.now(), self._config.plant)
         self.epoch = epoch
@@ -163,7 +167,7 @@ class Dispatcher:
                     ("penstock retention", prune(self._store, self._config.keep_days, self._clock)),
                     ("penstock store", watch_store(self._store, self._steps.unwritten.look)),
                 ]
-                if self._engine.detaches and not answer_only:
+                if self._engine.detaches and not self._stopping.leaves:
                     heirs = watch_heirs(
                         self._store, owner, self._ending.asked_to_stop, self._stopping.has_heirs
                     )
@@ -248,6 +252,10 @@ class Dispatcher:
         """Whether a task has not ended and waits while all hosts that may take it are down."""
         return self._scheduler.waiting_reason(task.id) is not None and self._scheduler.hosts_down(task)
 
+    def needed_fix(self, task: Task) -> str | None:
+        """The error of a host, where all that may take such a task are down until somebody fixes them."""
+        return self._scheduler.needed_fix(task)
+
     def why_down(self, task: Task) -> str:
         """Why the hosts are down that a task waits for; empty where it does not wait for such."""
         return self._scheduler.waiting_detail(task.id) if self.waits_for_hosts(task) else ""
@@ -292,26 +300,29 @@ class Dispatcher:
             self._config.plant, first_class=epoch.number * _CLASSES_PER_EPOCH
         )
         store = self._store
-        desk = Desk(
-            store, scheduler, self._config.plant, partial(states_of, store, scheduler), self._on_tokens
+        plant, only_run = self._config.plant, self._owner.only_run
+        make_desk = partial(DeskOfOneRun, only_run, self._act, self._clock.now) if only_run else Desk
+        desk = make_desk(store, scheduler, plant, partial(states_of, store, scheduler), self._on_tokens)
+        self._mailbox = Mailbox(
+            store, scheduler, self._payloads, desk, self._tell_first, self._steps.settled, only_run
         )
-        self._mailbox = Mailbox(store, scheduler, self._payloads, desk, self._tell_first, self._steps.settled)
         await self._engine.open(epoch.number)
         first: list[Event] = [Drain(answering=True)] if answer_only else []
         events, seen = await restore(
-            store, self._engine, self._payloads, self._config.plant, before, self._clock.now()
+            store, self._engine, self._payloads, plant, before, self._clock.now(), only_run
         )
-        first += events
         self.health.down = self._engine.down()
         for host, why in self.health.down.items():
-            scheduler.begins_down(host, why[:DETAIL_CHARS])
-        if self._inner is not None:
-            first += self._inner.restored([e for e in events if isinstance(e, Restored)])
-        self._steps.tell_first(first)  # what was adopted may have ended already
+            scheduler.begins_down(host, short(why))
         if self.story.is_heard:
             live = [record for e in events if isinstance(e, Restored) for record in e.records]
             died_at = None if before is None else before.ended_at
             self.story.took_over(epoch.started_at, died_at, live, answers_only=answer_only)
+        events = [desk.take_over(e) if isinstance(e, Restored) else e for e in events]
+        first += events
+        if self._inner is not None:
+            first += self._inner.restored([e for e in events if isinstance(e, Restored)])
+        self._steps.tell_first(first)  # what was adopted may have ended already
         self._bell = bell = store.wake_bell()
         beside = [str(self._config.path.parent)] if self._config.path is not None else []
         self._probes = Probes(self._config.plant.gates, self._tell, search_path=beside)

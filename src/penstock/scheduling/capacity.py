@@ -6,14 +6,15 @@ it out once; the figures beside the set are kept by these two alone, so giving b
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.model import Gate, Host, Lane
+from penstock.model import Fault, Gate, Host, Lane
 from penstock.scheduling.adaptive import Throttle
 from penstock.scheduling.budget import Budget, host_gate, lane_gate
 from penstock.scheduling.gates import GateState
-from penstock.scheduling.order import Entry, Shape, WorkClass
+from penstock.scheduling.order import Entry, Place, Shape, WorkClass
 from penstock.scheduling.rates import RateWindow
 from penstock.scheduling.retry import Breaker
 from penstock.scheduling.tuning import Tuner
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 OK, LIMITED, DOWN, GATED, PAUSED = range(5)
 
 _MEMORY = 20  # attempts that count for the mean of a host's seconds
+_LONG_LINE = 64
 _EPSILON = 1e-9  # units are fractions: 0.1 + 0.2 must fit into 0.3
 
 
@@ -51,6 +53,7 @@ class LaneState:
     __slots__ = (
         "budget",
         "carries_on",
+        "crowded_at",
         "fair_at",
         "gates",
         "lane",
@@ -76,7 +79,8 @@ class LaneState:
         self.live: dict[str, Entry] = {}
         self.limit = float("inf") if lane.max_running is None else float(lane.max_running)
         self.limited = lane.max_running is not None
-        self.line: list[tuple[float, int, int, WorkClass]] = []  # classes that would start if it had room
+        self.line: list[Place] = []  # classes that would start if it had room, and places that they left
+        self.crowded_at = _LONG_LINE  # how long its line may get before the places that were left are dropped
         self.fair_at = 0.0  # start-time fair queueing: when this lane's turn is, in shares
         self.paused = False
         self.carries_on = False  # its tasks start also while the dispatcher stops
@@ -98,11 +102,18 @@ class LaneState:
     def full(self) -> bool:
         return len(self.live) >= self.limit
 
+    def tidy_line(self) -> None:
+        """Drop the places that classes have left: while a lane is full nothing takes them off its line."""
+        self.line[:] = [place for place in self.line if place[3].place is place]
+        heapq.heapify(self.line)
+        self.crowded_at = 2 * len(self.line) + _LONG_LINE
+
 
 class HostState:
     __slots__ = (
         "breaker",
         "budget",
+        "check_fault",
         "claim",
         "condition",
         "costs_money",
@@ -133,7 +144,6 @@ class HostState:
         "tuner",
         "unused",
         "unused_slots",
-        "up",
     )
 
     def __init__(self, host: Host, index: int) -> None:
@@ -158,15 +168,15 @@ class HostState:
         self.large_tiers: list[Tier] = []  # those that keep their hosts sorted
         self.condition = OK
         self.detail = ""
-        self.told: tuple[str, int, str] | None = None  # the last HostChange
-        self.up = True
+        self.told: tuple[str, int, str, Fault | None] | None = None  # the last HostChange
+        self.check_fault: Fault | None = None  # why its health check says that it is down
         self.paused = False
         self.gates: list[GateState] = []  # gates that hold this host
         self.limited_until = 0.0  # it said when to come back
         self.breaker = Breaker(host.breaker)
         self.rate = RateWindow(host.rate) if host.rate else None
         self.probe: str | None = None  # the one task that tries a half-open host
-        self.last_fault = ""  # what was wrong when an attempt last failed because of the host
+        self.last_fault = Fault("")  # what was wrong when an attempt last failed because of the host
         self.claim: WorkClass | None = None
         self.costs_money = host.costs_money  # or one of its attempts did
         limit_usd = host.fallback.budget_usd_per_day if host.fallback is not None else None
@@ -229,6 +239,11 @@ class HostState:
         self.unused_slots += self.unused[lane]
 
     @property
+    def fault(self) -> Fault | None:
+        """What is wrong with it, as far as anybody knows."""
+        return self.check_fault or (self.last_fault if self.breaker.failures else None)
+
+    @property
     def full(self) -> bool:
         """Whether not a slot is left, but for those kept for lanes that do not want them."""
         return self.free - self.unused_slots < 1
@@ -265,10 +280,7 @@ class HostState:
 
     def has_units(self, needs: Needs, lane: str) -> bool:
         """Whether it has as many as are needed, slots aside: those may change, these never do."""
-        return all(
-            self.host.units.get(unit, 0.0) - self._reserved(lane, unit) + _EPSILON >= amount
-            for unit, amount in needs.extra
-        )
+        return self.host.has_units(needs.extra, lambda unit: self._reserved(lane, unit))
 
     def _reserved(self, lane: str, unit: str) -> float:
         return sum(units.get(unit, 0.0) for other, units in self.reserves.items() if other != lane)

@@ -95,6 +95,7 @@ StateName = Literal["queued", "running", "done", "failed", "cancelled", "blocked
 class TaskFields:
     number: int
     task_id: str
+    name: str | None
     run: str
     kind: str
     lane: str
@@ -351,6 +352,7 @@ class DispatcherRecord:
 @dataclass
 class LeaderRecord(DispatcherRecord):
     stopping_since: float | None  # from when on it finishes what runs, and starts nothing more
+    only_run: str | None  # the one run that it works on, where it leaves all else queued
 
 
 @dataclass
@@ -372,8 +374,12 @@ class HostRecord:
     available_slots: int
     delayed: int  # of the active ones, those that have yet to begin: they wait for a worker of a cluster
     slots: int
-    queued: int
+    queued: int  # tasks and calls that could run here; each of them also on other hosts that fit
     state: str
+    takes: str  # in words: the kinds it serves, the models it answers calls for
+    detail: str  # for people
+    error: str | None  # what it failed with last, until an attempt or a check succeeds
+    needs_fix: bool  # it stays down until somebody changes something; `error` says what
     spent_usd_today: float | None = None  # left out, with the budget, where there is neither
     budget_usd_per_day: float | None = None
 

@@ -7,11 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from penstock.model import Attempt
+from penstock.model import Attempt, name_in_run
 
 MOST_NAMED = 4  # tasks; of more, a name says nothing
 _MOST_LANES = 3
 _LEAST = 0.05  # on average; less than that held nobody up
+_PARTS = 2**50  # of a second; a time of today is a whole number of them
 
 
 class Holder(NamedTuple):
@@ -31,23 +32,32 @@ class Holder(NamedTuple):
         }
 
 
-class _Series:
-    """The attempts of one lane on one host over time."""
+def _exact(at: float) -> int:
+    """In parts of a second: sums of them lose no digit, so a stretch is as true as it is short."""
+    return int(at * _PARTS)
 
-    __slots__ = ("_begins", "_counts", "_few", "_seconds", "_started", "_times")
+
+class _Series:
+    """The attempts of one lane on one host over time, which is told in parts of a second here."""
+
+    __slots__ = ("_begins", "_counts", "_few", "_held", "_started", "_times")
 
     def __init__(self, attempts: Sequence[Attempt], now: float) -> None:
-        steps = [(a.started_at, 1, a.task) for a in attempts]
-        steps += [(now if a.ended_at is None else a.ended_at, -1, a.task) for a in attempts]
-        steps.sort()
-        self._started = sorted((a.started_at, a.task) for a in attempts)
+        self._started = sorted((_exact(a.started_at), a.task) for a in attempts)
         self._begins = [at for at, _ in self._started]
-        # Up to each step, the slot-seconds held: any stretch is two look-ups. After it, who holds, if they are few.
-        self._times, self._seconds, self._counts = [steps[0][0]], [0.0], [0]
+        steps = [(at, 1, task) for at, task in self._started]
+        steps += [(_exact(now if a.ended_at is None else a.ended_at), -1, a.task) for a in attempts]
+        steps.sort()
+        # Up to each step, how long slots were held: any stretch is two look-ups. After it, who holds, if few do.
+        self._times, self._held, self._counts = [steps[0][0]], [0], [0]
         self._few: list[tuple[str, ...] | None] = [()]
         running: dict[str, None] = {}
+        before = steps[0][0]
+        held = 0
         for at, change, task in steps:
-            self._seconds.append(self._seconds[-1] + self._counts[-1] * (at - self._times[-1]))
+            held += len(running) * (at - before)
+            before = at
+            self._held.append(held)
             self._times.append(at)
             if change > 0:
                 running[task] = None
@@ -56,10 +66,10 @@ class _Series:
             self._counts.append(len(running))
             self._few.append(tuple(running) if len(running) <= MOST_NAMED else None)
 
-    def held_s(self, start: float, end: float) -> float:
+    def held(self, start: int, end: int) -> int:
         return self._upto(end) - self._upto(start)
 
-    def tasks(self, start: float, end: float) -> tuple[int, tuple[str, ...] | None]:
+    def tasks(self, start: int, end: int) -> tuple[int, tuple[str, ...] | None]:
         """How many ran in between, and which, where they are few."""
         i = bisect_right(self._times, start) - 1
         first, last = bisect_right(self._begins, start), bisect_left(self._begins, end)
@@ -69,9 +79,9 @@ class _Series:
             return count, None
         return count, (*few, *(task for _, task in self._started[first:last]))
 
-    def _upto(self, at: float) -> float:
+    def _upto(self, at: int) -> int:
         i = bisect_right(self._times, at) - 1
-        return 0.0 if i < 0 else self._seconds[i] + self._counts[i] * (at - self._times[i])
+        return 0 if i < 0 else self._held[i] + self._counts[i] * (at - self._times[i])
 
 
 class Holders:
@@ -97,17 +107,18 @@ class Holders:
 
 
 def _sum(parts: Iterable[tuple[str, _Series]], start: float, end: float) -> tuple[Holder, ...]:
-    if end <= start:
+    first, last = _exact(start), _exact(end)
+    if last <= first:
         return ()
     average: dict[str, float] = defaultdict(float)
     count: dict[str, int] = defaultdict(int)
     named: dict[str, tuple[str, ...] | None] = {}
     for lane, series in parts:
-        held = series.held_s(start, end) / (end - start)
+        held = series.held(first, last) / (last - first)
         if held <= 0:
             continue
         average[lane] += held
-        number, tasks = series.tasks(start, end)
+        number, tasks = series.tasks(first, last)
         count[lane] += number
         known = named.get(lane, ())
         few = known is not None and tasks is not None and len(known) + len(tasks) <= MOST_NAMED
@@ -118,19 +129,19 @@ def _sum(parts: Iterable[tuple[str, _Series]], start: float, end: float) -> tupl
     return tuple(sorted(held_by, key=lambda holder: (-holder.average, holder.lane)))
 
 
-def held_by(holders: Sequence[Holder], *, named: bool = True) -> str:
-    """In words that need no explanation."""
+def held_by(holders: Sequence[Holder], run: str = "", *, named: bool = True) -> str:
+    """In words that need no explanation; tasks of that run by their names in it."""
     if not holders:
         return ""
-    told = [_words(holder) if named else _counted(holder) for holder in holders[:_MOST_LANES]]
+    told = [_words(holder, run) if named else _counted(holder) for holder in holders[:_MOST_LANES]]
     if len(holders) > _MOST_LANES:
         told.append(f"those of {len(holders) - _MOST_LANES} more lanes")
     return f"held by {' and '.join(told)}"
 
 
-def _words(holder: Holder) -> str:
+def _words(holder: Holder, run: str) -> str:
     if holder.tasks:
-        return f"{_counted(holder)} ({', '.join(holder.tasks)})"
+        return f"{_counted(holder)} ({', '.join(name_in_run(task, run) for task in holder.tasks)})"
     return f"{_counted(holder)} ({round(holder.average, 1):g} at once on average)"
 
 

@@ -26,8 +26,9 @@ from penstock.diagnosis.why.prediction import Prediction
 from penstock.diagnosis.why.remedies import Case, Remedy, remedies
 from penstock.errors import UsageError
 from penstock.lifecycle import LIVE
-from penstock.model import Plant, State, TaskRecord
+from penstock.model import Plant, State, Task, TaskRecord
 from penstock.scheduling.messages import GateChange
+from penstock.scheduling.routes import route_key
 
 MOST_LONGEST = 5
 MOST_PLAYED = 2_000  # tasks: about a second's work
@@ -84,6 +85,7 @@ class Waiting:
     predicted_end: Prediction | None = None  # of a live run
     in_vain: tuple[str, ...] = ()  # changes that were played and would not help
     cut_short: bool = False  # there were more tasks than were looked at
+    host: Mapping[str, Any] | None = None  # how a host is now, as `status` tells it
     calls: Waiting | None = (
         None  # of a run's own calls of models, where its attempts make them through Penstock
     )
@@ -121,6 +123,7 @@ class Waiting:
             "in_vain": list(self.in_vain),
             "predicted_end": None if self.predicted_end is None else self.predicted_end.as_record(),
             "cut_short": self.cut_short,
+            **({} if self.host is None else {"host": self.host}),
             "calls": None if self.calls is None else self.calls.as_record(),
         }
 
@@ -179,7 +182,7 @@ def of_all(history: History, plant: Plant, now: float, since: float) -> Waiting:
 
 
 def of_host(host: str, history: History, plant: Plant, now: float, since: float) -> Waiting:
-    """What waited for that host since then, and what ran there."""
+    """What waited for that host since then, what ran there, and what is queued that fits it."""
     gates = {f"gate:{gate.name}" for gate in plant.gates if host in gate.holds_hosts} | {
         f"gate:budget:{host}"
     }
@@ -190,15 +193,21 @@ def of_host(host: str, history: History, plant: Plant, now: float, since: float)
         word, _, target = reason.partition(":")
         return reason in gates or (word in ("slots", "rate", "worker") and host in target.split(","))
 
-    @cache
-    def serves(kind: str, asked: str | None, model: str | None) -> bool:
-        return any(one.name == host for one in plant.hosts_for(kind, asked, model))
+    known: dict[str, bool] = {}
+
+    def fits(task: Task) -> bool:
+        route = task.kind, task.lane, task.host, task.model, task.needs
+        key = route_key(*route)
+        if key not in known:
+            known[key] = any(one.name == host for one in plant.fitting(task))
+        return known[key]
 
     def chosen(record: TaskRecord, waited: Mapping[str, float]) -> bool:
-        task = record.task
-        if task.id in ran or any(map(names, waited)):
+        if record.task.id in ran:
             return True
-        return "host-down" in waited and serves(task.kind, task.host, task.model)
+        if record.state is State.QUEUED:  # counted as `status` counts it, whatever it waits for
+            return fits(record.task)
+        return any(map(names, waited)) or ("host-down" in waited and fits(record.task))
 
     ran = {attempt.task for attempt in history.attempts if attempt.host == host}
 

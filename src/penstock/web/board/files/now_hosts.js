@@ -14,7 +14,7 @@ export const HostRow = {
       const lines = [h("span", { class: "num" }, `${amount(host.used)} of ${host.slots} slots`)];
       if (host.auto) lines.push(h("span", { title: "It finds by itself how many at once are best" }, `⇅ tunes itself, ${host.auto[0]} to ${host.auto[1]}`));
       if (host.fallback) lines.push(h("span", "fallback"));
-      if (host.queued) lines.push(h("span", { title: "Tasks in the queue that could run here; each of them also on other hosts that serve its kind" }, `${whole(host.queued)} could come`));
+      if (host.queued) lines.push(h("span", { title: "Tasks and calls in the queue that could run here, each of them also on other hosts that fit it" }, `${whole(host.queued)} could come`));
       if (host.usd !== undefined) lines.push(h("span", `${usd(host.usd)}${host.budget == null ? "" : ` of ${usd(host.budget)}`} today`));
       return h("p", { class: "host-facts soft" }, lines);
     },
@@ -44,11 +44,12 @@ export const HostRow = {
       h("div", { class: "host-head" }, [
         h("div", { class: "host-title" }, [
           h("a", { href: `/board/queue?host=${encodeURIComponent(name)}`, class: "host-name" }, name),
-          badge(host.state),
+          badge(host.needs_fix ? "down" : host.state, host.needs_fix ? "It stays down until somebody fixes it" : undefined),
           this.mayAct ? this.actions() : null,
         ]),
         host.detail ? h("p", { class: ["host-detail", host.state === "up" ? "soft" : "told"] }, host.detail) : null,
         this.facts(),
+        h("p", { class: "host-takes soft" }, host.takes),
         ...this.units(),
       ]),
       h(HostSlots, { name, host, slots: this.slots, dense: this.dense }),
