@@ -110,8 +110,7 @@ class HostWatch:
             sort = (task.kind, task.host, task.model, task.lane, *sorted((task.needs or {}).items()))
             able = found.get(sort)
             if able is None:
-                fitting = plant.hosts_for(task.kind, task.host, task.model, task.lane, task.needs)
-                able = found[sort] = {host.name for host in fitting}
+                able = found[sort] = {host.name for host in plant.fitting(task)}
             if able and able <= set(broken):
                 hosts |= able
                 stuck.add(id)
