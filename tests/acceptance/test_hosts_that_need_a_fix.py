@@ -103,14 +103,15 @@ model = "m"
         ("run", "tasks.jsonl", "--json"),
         ("run", "tasks.jsonl", "--quiet"),
         ("submit", "chat", '"hello"', "--wait"),
+        ("ask", "who are you?"),
         ("council", "ask", "who are you?"),
     ],
-    ids=["run-json", "run-quiet", "submit", "council"],
+    ids=["run-json", "run-quiet", "submit", "ask", "council"],
 )
 async def test_a_model_server_that_refuses_ends_whatever_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, command: tuple[str, ...]
 ) -> None:
-    """The tasks of a question end with it; others stay queued."""
+    """Whatever somebody asked ends with that; other tasks stay queued."""
     monkeypatch.setenv("TEST_KEY", "a-key-nobody-knows")
     models, answer, told = WRONG[what]
 
@@ -126,7 +127,7 @@ async def test_a_model_server_that_refuses_ends_whatever_waits(
         assert "a-key" not in err
         _, out, _ = await penstock(tmp_path, "tasks", "--json")
         waiting = {task["state"] for task in json.loads(out)} & {"queued", "running"}
-        assert waiting == (set() if command[0] == "council" else {"queued"})
+        assert waiting == ({"queued"} if command[0] in ("run", "submit") else set())
 
 
 async def test_the_next_dispatcher_names_what_ran_when_one_crashed(tmp_path: Path) -> None:

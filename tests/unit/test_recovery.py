@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock.clock import SystemClock
+from penstock.council.live import Hub
 from penstock.diagnosis.history import Owner
 from penstock.dispatcher.payloads import Payloads
 from penstock.dispatcher.recovery import _run_inside, interruption
@@ -45,7 +47,7 @@ def test_only_functions_in_the_process_of_the_dispatcher_can_crash_it() -> None:
 
 def test_what_a_crash_left_begins_where_it_may_crash_again_when_that_is_recorded() -> None:
     """Or the next dispatcher would not know whom to name."""
-    payloads = Payloads(None)  # type: ignore[arg-type]
+    payloads = Payloads(None, Hub(SystemClock()))  # type: ignore[arg-type]
     tasks = [Task("k", id="old", queued_at=1.0), Task("k", id="new", queued_at=9.0)]
     payloads.keep(Arrival(TaskRecord(task, 1, State.QUEUED), b"1") for task in tasks)
 

@@ -106,7 +106,7 @@ async def _ask(config: Config, task: Task, *, as_json: bool) -> int:
     with hearing_interrupts(APART_S) as interrupts:
         async with opened(config, dispatching=Dispatching(command="penstock ask")) as client:
             run = await client.submit_call(task)
-            asker = _Asker(client, run.task_ids[0], quiet=as_json)
+            asker = _Asker(client, run.task_ids[0], task, quiet=as_json)
             result = await asker.hear(interrupts)
             status = _tell(result, asker, as_json=as_json)
             await leave(client, run.name, interrupts)
@@ -125,6 +125,9 @@ def _tell(result: Result | None, asker: _Asker, *, as_json: bool) -> int:
         render.emit(result.as_record() | {"text": text})
     elif result.ok:
         asker.finish(result.value)
+    if not result.ok and asker.hosts.stuck is not None:
+        render.note(f"ask: {asker.hosts.stuck}")
+        return 1
     if not result.ok:
         why = render.one_line(result.error or "no reason was given")
         render.note(f"ask: {result.state}: {why}; `penstock why {asker.id}` says more")
@@ -135,8 +138,11 @@ def _tell(result: Result | None, asker: _Asker, *, as_json: bool) -> int:
 class _Asker:
     """Prints what is heard of the answer, and cancels it when somebody would not wait."""
 
-    def __init__(self, client: Client, task_id: str, *, quiet: bool) -> None:
+    def __init__(self, client: Client, task_id: str, task: Task, *, quiet: bool) -> None:
+        from penstock.cli.host_watch import HostWatch
+
         self.id = task_id
+        self.hosts = HostWatch(client, {task_id: task}, lambda line: render.note(f"ask: {line}"))
         self.interrupted = False
         self._client = client
         self._quiet = quiet
@@ -149,9 +155,11 @@ class _Asker:
             async with asyncio.TaskGroup() as self._group:
                 self._listening = self._group.create_task(self._listen())
                 saying = self._group.create_task(self._say_why())
+                watching = self._group.create_task(self._watch_hosts())
                 interrupts.tell(self._interrupt)
                 await asyncio.wait([self._listening])
                 saying.cancel()
+                watching.cancel()
                 interrupts.tell(lambda _: None)
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
@@ -182,6 +190,14 @@ class _Asker:
             render.answer(value)
         elif not self._heard.endswith("\n"):
             render.say()
+
+    async def _watch_hosts(self) -> None:
+        """Until none can answer before somebody fixes it: then it is cancelled."""
+        async with self._client.watching() as watch:
+            while self.hosts.stuck is None:
+                await self.hosts.look((self.id,))
+                await watch()
+        await self._client.cancel(self.id)
 
     async def _say_why(self) -> None:
         """On a terminal: what it waits for, when that takes a while, and whenever it is something else."""
