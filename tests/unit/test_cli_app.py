@@ -196,7 +196,7 @@ def test_dispatcher_and_store_trouble_is_status_3(
 
 
 def test_a_file_that_cannot_be_opened_is_told(cli: Cli) -> None:
-    assert cli.bad("import", "gone.jsonl") == ["gone.jsonl: No such file or directory"]
+    assert cli.bad("import", "gone.jsonl") == ["gone.jsonl: no such file or directory; correct the name"]
     assert cli.bad("import", ".")[0].startswith(".: ")
 
 

@@ -370,7 +370,7 @@ def test_each_mistake_of_a_council_is_told_with_its_place(rest: str, problem: st
         ),
         (
             '[{ name = "a", model = "qwen2.5-32b" }]',
-            "councils.c.members[1].model: no host that serves 'chat' has model 'qwen2.5-32b' (surtr has it and "
+            "councils.c.members[1].model: no host that serves 'chat' has this model (surtr has it and "
             "serves reasoning, general; answers calls for qwen2.5-32b); add 'chat' to hosts.surtr.serves, or name "
             "another kind",
         ),
