@@ -121,7 +121,9 @@ def test_a_checker_tells_what_only_the_edited_file_has() -> None:
     assert checker.problems(Task("chat", lane="y")) == [
         ("lane", "'y': the running dispatcher does not know it; restart it")
     ]
-    assert checker.problems(Task("chat", lane="z")) == [("lane", "no lane 'z'; add [lanes.z] to penstock.toml")]
+    assert checker.problems(Task("chat", lane="z")) == [
+        ("lane", "no lane 'z'; add [lanes.z] to penstock.toml")
+    ]
     assert checker.problems(Task("chat", lane="x")) == []
 
 

@@ -205,7 +205,9 @@ class Interrupts:
         import signal
 
         self._loop = asyncio.get_running_loop()
-        self._numbers = (signal.SIGINT, signal.SIGTERM)
+        # What was to be ignored when this began is left so: a job in the background is no matter of Ctrl-C.
+        usual = (signal.SIGINT, signal.SIGTERM)
+        self._numbers = [one for one in usual if signal.getsignal(one) is not signal.SIG_IGN]
         for number in self._numbers:
             self._loop.add_signal_handler(number, self._come, number)
 

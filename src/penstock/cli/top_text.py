@@ -274,6 +274,8 @@ def spark(counts: Sequence[int]) -> str:
 
 def _name(task: Task) -> str:
     """What its user calls it, as of those that run."""
+    if task.name is not None:
+        return task.name
     if task.key is not None:
         return known_as(task.key)
     label = task.payload.get("id") if isinstance(task.payload, dict) else None

@@ -81,11 +81,6 @@ class Summary:
         """Makespan over ideal; None when nothing ran."""
         return self.makespan_s / self.ideal.seconds if self.ideal.seconds > 0 else None
 
-    @property
-    def failed(self) -> int:
-        """How many tasks ended, but not well."""
-        return sum(self.states.get(state, 0) for state in (State.FAILED, State.CANCELLED, State.BLOCKED))
-
 
 def summarize(
     history: History, plant: Plant, now: float, since: float = 0.0, calls: History | None = None
@@ -275,7 +270,7 @@ def _chain_bound(load: _Load, history: History) -> Bound:
         return Bound(0.0, "nothing ran")
     last = max(ends, key=lambda task: ends[task])
     task = load.records[last].task
-    name = called(task) if is_step(task) else f"task {last}"
+    name = called(task) if is_step(task) else f"task {called(task)}"
     return Bound(ends[last], f"{name} and what must be done before it" if task.after else f"{name} alone")
 
 

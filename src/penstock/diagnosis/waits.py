@@ -104,7 +104,9 @@ class Explainer:
                 pieces.append((span.reason, span.detail, span.start, span.end))
             else:
                 pieces += self._changes_between(span.work_class, span.start, span.end)
-        return tuple(Wait(r, self._detail(r, d, a, b), a, b) for r, d, a, b in _joined(pieces))
+        return tuple(
+            Wait(r, self._detail(r, d, a, b, record.task.run), a, b) for r, d, a, b in _joined(pieces)
+        )
 
     def seconds(self, record: TaskRecord, since: float = -inf) -> dict[str, float]:
         """How long it waited for each reason since then: the sums of `waits`, without cutting every stretch."""
@@ -327,10 +329,10 @@ class Explainer:
         lane = target if name == "lane" else self._gate_lanes.get(target) if name == "gate" else None
         return () if lane is None else self._holders.of(lane, start, end)
 
-    def _detail(self, reason: str, detail: str, start: float, end: float) -> str:
+    def _detail(self, reason: str, detail: str, start: float, end: float, run: str) -> str:
         if reason.partition(":")[0] not in ("slots", "lane"):
             return detail
-        held = held_by(self.holders(reason, start, end))
+        held = held_by(self.holders(reason, start, end), run)
         return "; ".join(part for part in (held, detail) if part)
 
 

@@ -105,7 +105,9 @@ class Dispatcher:
         self._inner = None if desk is None else Inner(config, store, self.live, ways)
         tap = None if self._inner is None else self._inner.tap
         recorded_first = self._engine.detaches or store.elects
-        self._payloads = Payloads(store, tap, traced=traces is not None, recorded_first=recorded_first)
+        self._payloads = Payloads(
+            store, self.live, tap, traced=traces is not None, recorded_first=recorded_first
+        )
         self._ending = Ending()
         self.deposed = self._ending.deposed
         self._steps = Steps(store, self._clock, self._ending, self._act, self._stepped)

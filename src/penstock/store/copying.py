@@ -82,6 +82,7 @@ TABLES = (
     _table("leases", "name owner note since expires_at"),
     _table("secrets", "name value"),
     _table("ended_sessions", "id expires_at"),
+    _table("task_files", "file run"),
 )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any, NamedTuple
 
-from penstock.model import State
+from penstock.model import State, name_in_run
 from penstock.scheduling.routes import route_key
 from penstock.store.base import Epoch
 from penstock.store.database import Ownership
@@ -114,6 +114,8 @@ def _running(session: Session, seen: Now | None) -> tuple[Running, ...]:
     for id, attempt, host, key, kind, lane, priority, run, started_at, needs in rows:
         label = labels.get(id)
         name = known_as(key) if key is not None else None if label is None else str(label)
+        if (in_run := name_in_run(id, run)) != id:
+            name = in_run
         known[id] = Running(id, attempt, host, name, kind, lane, priority, run, started_at, units_of(needs))
     return tuple(sorted(known.values(), key=lambda one: (one.started_at or inf, one.task)))
 

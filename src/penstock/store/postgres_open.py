@@ -17,7 +17,8 @@ MIGRATIONS: tuple[str, ...] = (
     "postgres/0001_store.sql",
     "postgres/0002_faults.sql",
     "postgres/0003_only_run.sql",
-    "postgres/0004_config.sql",
+    "postgres/0004_task_files.sql",
+    "postgres/0005_config.sql",
 )
 
 _OLDEST_SERVER = 130_000

@@ -95,6 +95,7 @@ StateName = Literal["queued", "running", "done", "failed", "cancelled", "blocked
 class TaskFields:
     number: int
     task_id: str
+    name: str | None
     run: str
     kind: str
     lane: str

@@ -43,6 +43,11 @@ SELECT head.tasks + v.number, v.payload FROM head, unnest($1::bigint[], $2::text
 INSERT INTO batches (first, event)
 SELECT head.tasks + v.first, head.events + v.event FROM head, unnest($1::bigint[], $2::bigint[]) AS v (first, event)
 
+-- name: set_file_run
+INSERT INTO task_files (file, run)
+SELECT v.file, v.run FROM unnest($1::text[], $2::text[]) AS v (file, run)
+ON CONFLICT (file) DO UPDATE SET run = excluded.run
+
 -- name: add_submitted
 INSERT INTO events (number, at, type, task, data)
 SELECT head.events + v.n, v.at, 'submitted', v.task, '{"run":' || v.run || ',"count":' || v.count || ',"first":'
@@ -260,6 +265,9 @@ SELECT * FROM full_records WHERE id = $1::text
 
 -- name: ids_between
 SELECT id FROM tasks WHERE id >= $1::text AND id < $2::text ORDER BY id LIMIT 10
+
+-- name: run_of_file
+SELECT run FROM task_files WHERE file = $1::text
 
 -- name: runs_backwards
 SELECT number, run FROM tasks WHERE $1::bigint IS NULL OR number < $1::bigint ORDER BY number DESC LIMIT $2::bigint
@@ -895,6 +903,9 @@ DELETE FROM spending WHERE day < $1::bigint
 
 -- name: drop_imports
 DELETE FROM imports WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.run = imports.run)
+
+-- name: drop_task_files
+DELETE FROM task_files WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.run = task_files.run)
 
 -- name: drop_foreign_tasks
 DELETE FROM foreign_tasks WHERE run NOT IN (SELECT run FROM imports)

@@ -37,6 +37,9 @@ INSERT INTO events (at, type, task, data)
 SELECT at, 'submitted', task, '{"run":' || run || ',"count":' || count || ',"first":' || first || ',"last":' || last || '}'
 FROM (WITH v (at, task, run, count, first, last) AS (VALUES {rows}) SELECT * FROM v)
 
+-- name: set_file_run
+INSERT INTO task_files (file, run) VALUES (?, ?) ON CONFLICT (file) DO UPDATE SET run = excluded.run
+
 -- name: add_events
 INSERT INTO events (at, type, task, attempt, host, data) VALUES {rows}
 
@@ -190,6 +193,9 @@ SELECT * FROM full_records WHERE id = ?
 
 -- name: ids_between
 SELECT id FROM tasks WHERE id >= ? AND id < ? ORDER BY id LIMIT 10
+
+-- name: run_of_file
+SELECT run FROM task_files WHERE file = ?
 
 -- Of the index alone: no row is read.
 -- name: runs_backwards
@@ -787,6 +793,9 @@ DELETE FROM spending WHERE day < ?
 
 -- name: drop_imports
 DELETE FROM imports WHERE run NOT IN (SELECT run FROM tasks)
+
+-- name: drop_task_files
+DELETE FROM task_files WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.run = task_files.run)
 
 -- name: drop_foreign_tasks
 DELETE FROM foreign_tasks WHERE run NOT IN (SELECT run FROM imports)

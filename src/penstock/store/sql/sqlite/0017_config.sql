@@ -1,3 +1,0 @@
--- Version 17. With what config a dispatcher runs: names of keys and digests of their values, for those who compare.
-
-ALTER TABLE epochs ADD COLUMN config TEXT;
