@@ -83,7 +83,7 @@ def test_a_file_that_cannot_be_written_is_found_out_first(cli: Cli) -> None:
     """Promise 7."""
     cli.file("tasks.jsonl", GOOD)
     assert cli.bad("run", "tasks.jsonl", "--out", "no/such.jsonl") == [
-        "no/such.jsonl: No such file or directory"
+        "no/such.jsonl: no such file or directory; correct the name"
     ]
     assert cli.tasks() == []
 

@@ -361,7 +361,7 @@ def test_problems_of_jsonl_have_their_line() -> None:
         "t.jsonl:3: priorty: unknown field; did you mean 'priority'?",
         "t.jsonl:4: id: 'x' is already the id of a task on line 1; give another",
         "t.jsonl:5: is not JSON: input data was truncated; correct it",
-        "t.jsonl:6: is not JSON: trailing characters",
+        "t.jsonl:6: is not JSON: trailing characters; correct it",
         "t.jsonl:7: a task must be a table like {kind: …}, not a list",
         "t.jsonl:8: is not UTF-8 text; save the file as UTF-8",
         "t.jsonl:9: lane: 'a b' is not a name: letters, digits, '_', '.' and '-', at most 64, "
