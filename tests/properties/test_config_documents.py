@@ -280,7 +280,7 @@ def test_a_valid_config_comes_back_as_it_was(document: dict[str, Any]) -> None:
 def test_a_plant_that_was_kept_is_played_as_it_was(document: dict[str, Any], slots: int) -> None:
     """E3: what the store keeps of a plant can be changed, and unchanged is the plant that ran."""
     plant = read_document(document, FILE.absolute()).plant
-    row = (1, 1, "m", "c", 0, 0.0, 0.0, None, plant_text(plant), "")
+    row = (1, 1, "m", "c", 0, 0.0, 0.0, None, plant_text(plant), "", "")
     kept = epoch_of(row).plant
     assert kept is not None
     assert kept == replace(plant, hosts=tuple(replace(host, options={}) for host in plant.hosts))

@@ -48,7 +48,10 @@ def test_the_same_config_does_not_differ() -> None:
     assert not differs(
         TEXT, TEXT.replace("slots = 2", "slots = 2 # two") + "max_running = 1\n".replace("max", "# max")
     )
-    assert not differs(TEXT, TEXT.replace('store = "p.db"', 'store = "./p.db"'))
+    assert not differs(TEXT, TEXT.replace('store = "p.db"', 'store = "./other/p.db"'))
+    assert not differs(
+        TEXT, TEXT + '[server]\nadvertise = "http://10.0.0.5:8787"\n'
+    )  # each standby has its own
 
 
 def test_keys_are_named_and_whole_hosts_and_lanes() -> None:

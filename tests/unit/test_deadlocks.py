@@ -79,7 +79,7 @@ def test_the_host_of_runs_takes_no_call(kind: str) -> None:
     for model in (None, "qwen", "auto", "never-heard-of"):
         assert all(host.name == "surtr" for host in config.plant.hosts_for(kind, None, model))
     assert Names(config).known()["qwen"] == ["surtr"]
-    assert f"'{kind}' is not a name" in refusal(f'serves = ["{kind}"]\n')
+    assert "serves[1]: must be a name: letters" in refusal(f'serves = ["{kind}"]\n')
 
 
 # ---- configs

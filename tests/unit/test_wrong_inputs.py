@@ -1,7 +1,7 @@
 """Wrong inputs and what becomes of them, as one table: what is told, and how it ends (promise 7, E9).
 
 The inputs are in tests/golden/wrong_inputs.toml, what is told in wrong_inputs.txt beside it;
-`PENSTOCK_REFRESH=1 python -m pytest tests/unit/test_wrong_inputs.py` writes that anew.
+`REFRESH_GOLDEN=1 python -m pytest tests/unit/test_wrong_inputs.py` writes that anew.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def expected() -> dict[str, str]:
 def test_the_table_has_every_case_once_and_is_long_enough() -> None:
     names = [case["name"] for case in CASES]
     assert len(set(names)) == len(names) >= LEAST
-    if not os.environ.get("PENSTOCK_REFRESH"):
+    if not os.environ.get("REFRESH_GOLDEN"):
         assert list(expected()) == names
 
 
@@ -161,7 +161,7 @@ def hold(lines: list[str], raw: str) -> None:
 
 
 def compare(name: str, entry: str) -> None:
-    if not os.environ.get("PENSTOCK_REFRESH"):
+    if not os.environ.get("REFRESH_GOLDEN"):
         assert entry == expected()[name]
         return
     known = expected() | {name: entry}

@@ -29,7 +29,8 @@ _SECTIONS = (
     "prices",
     "models",
 )  # of names that users choose
-_NOT_COMPARED = ("store",)  # both have the same one, however each of them writes its place
+# Both have the same store, however each of them writes its place; and each server has an address of its own.
+_NOT_COMPARED = (("store",), ("server", "advertise"))
 _DIGEST_BYTES = 6
 _MOST_NAMED = 8
 _BY_OPTION = ""
@@ -113,7 +114,8 @@ def _groups(config: Config, salt: str) -> dict[str, dict[str, str]]:
             groups[""][dotted(path[:2])] = digest
 
     for path, value in _keys(as_document(config)):
-        put(path, _digest(value, salt))
+        if path not in _NOT_COMPARED:
+            put(path, _digest(value, salt))
     for path in config.settings:
         put(path, _BY_OPTION)
     return groups
@@ -122,8 +124,6 @@ def _groups(config: Config, salt: str) -> dict[str, dict[str, str]]:
 def _keys(document: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
     """Each key with its value: `hosts.NAME.slots`, `retry.base_s`, `aging_s`; what lies deeper belongs to these."""
     for key, value in document.items():
-        if key in _NOT_COMPARED:
-            continue
         if key in _SECTIONS:
             for name, inner in value.items():
                 if isinstance(inner, Mapping):
