@@ -89,6 +89,7 @@ REQUIREMENTS = {
     "E5": "slots that tune themselves, gates on live headroom",
     "E6": "PostgreSQL, standby dispatchers, Ray",
     "E7": "web board, top, metrics, traces, MCP",
+    "E9": "a newcomer is never left in silence",
 }
 
 
@@ -108,7 +109,7 @@ def table_names(text: str) -> set[str]:
 
 def test_drawn_pages_are_current() -> None:
     stale = [path.relative_to(ROOT).as_posix() for path in generate_docs.stale_pages()]
-    assert not stale, "run: .venv/bin/python -m tools.generate_docs"
+    assert not stale, "run: .venv-dev/bin/python -m tools.generate_docs"
 
 
 def test_state_diagram_has_every_step() -> None:

@@ -33,7 +33,7 @@ if sys.argv[1] == "wheel":
     folder = sys.argv[sys.argv.index("--wheel-dir") + 1]
     os.makedirs(folder)
     found = [os.path.join(place, name) for place, _, names in os.walk(sys.argv[-1]) for name in names]
-    with open(f"{folder}/penstock-0-py3-none-any.whl", "w") as file:
+    with open(f"{folder}/penstock_ai-0-py3-none-any.whl", "w") as file:
         file.write("\\n".join(found))
 else:
     wheel, _, extras = sys.argv[-1].rstrip("]").partition("[")
@@ -110,14 +110,14 @@ def _fill(wheels: Path, site: Path) -> None:
                 [*words, *offline, *wanted], capture_output=True, text=True, timeout=_BUILD_S, check=False
             )
         except OSError as error:
-            raise CannotRun(f"uv is needed for the image's wheels: run make install ({error})") from None
+            raise CannotRun(f"uv is needed for the image's wheels: run make dev ({error})") from None
         if done.returncode == 0:
             break
         told = " ".join(done.stderr.split())[-300:]
     else:
         raise CannotRun(f"uv has not what the image needs, and cannot fetch it: {told}")
     for info in sorted(site.glob("*.dist-info")):
-        if not info.name.startswith("penstock-"):  # that is built in the image
+        if not info.name.startswith("penstock_ai-"):  # that is built in the image
             _pack(info, wheels)
 
 

@@ -208,7 +208,7 @@ def test_without_the_model_words_are_compared_and_it_says_so(monkeypatch: pytest
         found = agreement(MEMBERS)
         assert (found["how"], found["score"]) == ("words", 0.5111)
         assert "matched by words alone: the embedding model's file" in str(found["why"])
-        assert "penstock[rag]" in str(found["why"])
+        assert "penstock-ai[rag]" in str(found["why"])
         assert agreement(MEMBERS[:1])["why"] == "there are fewer than two answers"
     finally:
         embedding.local_model.cache_clear()
