@@ -15,7 +15,10 @@ if ! "$python" -c '' >/dev/null 2>&1; then
     rm -rf ".venv-$name"
     "$uv" venv --quiet --python .venv-dev/bin/python ".venv-$name"
 fi
-constraints=constraints/$name.txt
+if [ "${CONSTRAINTS-default}" ]; then
+    set -- --constraints "constraints/$name.txt" --build-constraints "constraints/$name.txt"
+else
+    set --
+fi
 # Compiled once here, or each of the first runs would compile a hundred packages on its own.
-"$uv" pip install --compile-bytecode --python "$python" --group "$name" \
-    ${CONSTRAINTS-"--constraints" "$constraints" "--build-constraints" "$constraints"}
+"$uv" pip install --compile-bytecode --python "$python" --group "$name" "$@"
