@@ -1,38 +1,38 @@
 """Every error Penstock raises on purpose, in one tree.
 
-    PenstockError                  .exit_status is what a command ends with
-    ├── UsageError                 2  the request is wrong; nothing was changed
-    │   ├── ConfigError            2  penstock.toml: every problem at once, each with its place
-    │   ├── TaskError              2  a task, a task file or a reference in it
-    │   └── UnknownTask            2  no task, run, host or lane of that name
+    PenstockError                  .exit_status is the exit status of a command
+    ├── UsageError                 2  the request is wrong; nothing changed
+    │   ├── ConfigError            2  penstock.toml: lists every problem with its place
+    │   ├── TaskError              2  a task, a task file or a reference in it is wrong
+    │   └── UnknownTask            2  no task, run, host or lane has that name
     ├── StoreError                 3
-    │   ├── StoreLocked            3  another process holds the file too long
-    │   ├── StoreFull              3  no space left; nothing acknowledged is lost
-    │   ├── StoreMissing           3  there is none yet, and who only reads makes none
-    │   ├── StoreRefused           3  the database does not let us do it; waiting does not help
-    │   ├── StoreCorrupt           3  the file is damaged, or not ours
-    │   └── StoreTooNew            3  written by a newer Penstock
+    │   ├── StoreLocked            3  another process keeps the file locked
+    │   ├── StoreFull              3  the disk is full; no acknowledged task is lost
+    │   ├── StoreMissing           3  the store does not exist yet; commands that only read do not create it
+    │   ├── StoreRefused           3  the database denies access; waiting does not help
+    │   ├── StoreCorrupt           3  the file is damaged or is not a Penstock store
+    │   └── StoreTooNew            3  a newer Penstock wrote the store
     ├── DispatcherError            3
-    │   ├── AlreadyOwned           3  another dispatcher works on this store
+    │   ├── AlreadyOwned           3  another dispatcher owns this store
     │   └── Unreachable            3  the dispatcher does not answer
-    ├── AgentError                 3  a container agent cannot be used
+    ├── AgentError                 3  a container agent does not work
     │   ├── EngineUnreachable      3  no container engine answers
     │   ├── ImageMissing           3  the engine has no such image
-    │   ├── AgentNotReady          3  its container ended, or did not answer in time
-    │   ├── AgentBusy              3  somebody else starts it for too long, or keeps it from another config
-    │   ├── AgentLost              3  its container went away while it worked
-    │   └── NoRoomForAgent         3  no port, disk, memory or process is left for it
-    ├── LibraryError               3  the library of the councils cannot be used
+    │   ├── AgentNotReady          3  its container exited or did not answer in time
+    │   ├── AgentBusy              3  another process is starting it, or runs it with another config
+    │   ├── AgentLost              3  its container died during the task
+    │   └── NoRoomForAgent         3  the machine has no port, disk, memory or process left for it
+    ├── LibraryError               3  the councils' document library does not work
     ├── QuestionError              1  a council's question ended without a record
-    ├── IllegalStep                1  a step that lifecycle.py does not know (a defect of ours)
-    └── AttemptError                  what user code and adapters may raise
-        ├── TemporaryError            try again, after a backoff
-        ├── PermanentError            do not try again
-        │   └── CodeMissing           the function to call is not on this machine
-        ├── HostError                 the host is to blame
-        └── ThrottledError            the host asked for less
+    ├── IllegalStep                1  a state change that lifecycle.py does not allow (a bug in Penstock)
+    └── AttemptError                  base class of what your functions may raise
+        ├── TemporaryError            retry after a backoff
+        ├── PermanentError            do not retry
+        │   └── CodeMissing           this machine lacks the function
+        ├── HostError                 the host is at fault: use another host
+        └── ThrottledError            the host asked for fewer calls
 
-A message is one line: what is wrong, where, and what to do about it.
+A message is one line: what happened, where, and what to do.
 """
 
 from __future__ import annotations

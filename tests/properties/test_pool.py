@@ -271,10 +271,47 @@ def settle(world: Containers) -> None:
             world.finish(one)
         world.step()
     states = [one.state for one in world.instances.values()]
-    assert states.count(State.PAUSED) == pool.warm
-    if pool.idle_s:
-        assert len(states) == pool.warm
+    asleep = states.count(State.PAUSED)
+    assert asleep >= pool.warm
+    if pool.idle_s:  # else none goes for want of calls, and one that could not be woken stays asleep
+        assert len(states) == asleep == pool.warm
         assert world.last.next_at is None  # nothing to wake up for
+
+
+def held(pool: Pool, waiting: int, now: float, *instances: Instance) -> Containers:
+    world = Containers(pool)
+    world.now, world.waiting = now, waiting
+    world.instances = {one.name: one for one in instances}
+    return world
+
+
+def test_a_fresh_one_does_not_go_for_idleness_while_an_old_one_will_be_replaced() -> None:
+    """Else another would have to be started for it at once."""
+    world = held(
+        Pool(containers=4, warm=2, idle_s=600.0),
+        0,
+        1705.0,
+        Instance("starts", State.STARTING, 1000.0, 1000.0, outdated=True),
+        Instance("old", State.PAUSING, 1000.0, 1000.0, outdated=True),
+        Instance("idle", State.PAUSED, 1000.0, 1000.0),
+        Instance("new", State.READY, 1704.0, 1704.0),
+    )
+    assert world.step().actions == ()
+    world.finish(world.instances["old"])
+    assert world.step().actions == (Leave("old", "its image was built anew"), Stop("old"))
+
+
+def test_who_is_replaced_leaves_its_place_to_another_in_the_same_decision() -> None:
+    """An old one that is in doubt can take no more calls: those that wait go to the next one now."""
+    world = held(
+        Pool(containers=1, concurrency=3, warm=2, idle_s=30.0, max_age_s=60.0),
+        7,
+        1869.0,
+        Instance("old", State.PAUSED, 1753.0, 1813.0, running=2, taken=3),
+        Instance("one", State.READY, 1838.0, 1869.0),
+        Instance("other", State.READY, 1838.0, 1869.0),
+    )
+    assert world.step().actions == (Leave("old", "it is too old (max_age_s)"), Give("one"))
 
 
 PoolMachine.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=40, deadline=None)

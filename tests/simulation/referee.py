@@ -84,6 +84,7 @@ class Referee:
     attempts: dict[tuple[str, int], Attempt] = field(default_factory=dict)
     slots: dict[str, int] = field(default_factory=dict)
     host_state: dict[str, str] = field(default_factory=dict)
+    host_detail: dict[str, str] = field(default_factory=dict)
     gates: dict[str, bool] = field(default_factory=dict)
     lanes_paused: dict[str, bool] = field(default_factory=dict)
     paused: bool = False
@@ -235,6 +236,7 @@ class Referee:
 
     def on_hostchange(self, d: m.HostChange) -> None:
         self.host_state[d.host] = d.state
+        self.host_detail[d.host] = d.detail
         self.slots[d.host] = d.slots
         auto = self.hosts[d.host].auto
         if auto is not None:
@@ -410,7 +412,8 @@ class Referee:
         if len(own) == len(serving) or all(self.is_down(h) for h in own) or row.failed_on is not None:
             return serving
         waited = self.now - (row.ready_at if row.ready_at is not None else self.now)
-        return own + [h for h in serving if h.fallback and waited >= h.fallback.after_s - slack]
+        after = [(h, h.fallback.after_s) for h in serving if h.fallback]
+        return own + [h for h, after_s in after if after_s <= 0 or waited >= after_s - slack]
 
     def is_down(self, host: Host) -> bool:
         return self.host_state.get(host.name, "up") in ("down", "probing")
@@ -444,6 +447,15 @@ class Referee:
             row = self.rows[task]
             if row.ready_at is None and self.ready(row):
                 row.ready_at = self.now
+
+    def could_hold(self, host: Host, task: Task) -> bool:
+        """Whether it would fit there beside nothing; a host that tunes its slots may have more of them one day."""
+        slots = self.slots[host.name] - sum(
+            lane.reserve.get(host.name, {}).get("slots", 0.0)
+            for lane in self.plant.lanes
+            if lane.name != task.lane
+        )
+        return host.auto is not None or self.needs(task)["slots"] <= slots + NEAR
 
     def claimants(self) -> list[Row]:
         return [

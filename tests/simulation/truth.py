@@ -72,7 +72,8 @@ class Truth:
         self.lines: dict[str, list[tuple[float, Answer | None]]] = defaultdict(list)
         self.all_paused = False
         self.paused: set[tuple[str, str]] = set()  # ("lane" | "host", name)
-        self.opens_after = sorted({h.fallback.after_s for h in self.referee.plant.hosts if h.fallback})
+        after = {h.fallback.after_s for h in self.referee.plant.hosts if h.fallback}
+        self.opens_after = sorted(after - {0.0})  # those are open from the start
         self.delayed: set[str] = set()  # started, and not begun
         self.unseen: set[str] = set()  # in the store, and no dispatcher has taken them in
         self.shapes: dict[tuple[object, ...], int] = {}  # tasks of one shape wait for the same
@@ -89,13 +90,15 @@ class Truth:
         self.born_at = at
         self.draining = self.away = False
         self.back_at = 0.0  # when the store was, the last time it had been away
-        self.sick: set[str] = set()
+        self.sick: dict[str, str] = {}  # and why
         self.doubted: set[str] = set()  # attempts failed there by the host's fault
         self.readings: dict[str, float | None] = {}
         self.limited_until: dict[str, float] = {}
         self.starts: dict[str, list[list[float]]] = defaultdict(list)  # host -> [at, tokens]
         self.timed: set[str] = set()  # whose end was heard of late, in this step
         self.hired: set[str] = set()  # who had a worker late, in this step
+        # How long each had waited when it last stood in the queue or started, and which host had failed it.
+        self.last_known: dict[str, tuple[float, str | None]] = {}
 
     def gone(self) -> None:
         self.alive = False
@@ -116,10 +119,11 @@ class Truth:
                     self.all_paused = paused
                 case m.PauseSet(scope, name, paused):
                     (self.paused.add if paused else self.paused.discard)((scope, name))
-                case m.HostHealth(host, up):
-                    (self.sick.discard if up else self.sick.add)(host)
-                    if up:
-                        self.doubted.discard(host)
+                case m.HostHealth(host, True):
+                    self.sick.pop(host, None)
+                    self.doubted.discard(host)
+                case m.HostHealth(host, False, why):
+                    self.sick[host] = why
                 case m.GateRead(gate, value):
                     self.readings[gate] = value
                 case m.Drain():
@@ -154,7 +158,10 @@ class Truth:
             match decision:
                 case m.Start(task, _, host, at=at):
                     self._note(task, at, None)
+                    self._know(self.referee.rows[task], now)
                     self.starts[host].append([at, _tokens(self.referee.rows[task].task)])
+                case m.Revive(task):
+                    self.last_known.pop(task, None)
                 case m.Delay(task, _, host, _, since):
                     self._note(task, since, Answer(frozenset({f"worker:{host}"})))
                     self.delayed.add(task)
@@ -184,7 +191,7 @@ class Truth:
         for line in self.lines.values():
             for place in _between(line, since, now):
                 at, answer = line[place]
-                if answer is not None and not answer.paused:
+                if answer is not None and answer.reasons != {"paused"}:  # or it is too close to call
                     line[place] = at, answer._replace(reasons=answer.reasons | AWAY.reasons)
 
     def _was_met(self, task: str, at: float, now: float) -> None:
@@ -232,25 +239,32 @@ class Truth:
         task = row.task
         seen = seen and task.id not in self.unseen
         waited = 0.0 if row.ready_at is None else now - row.ready_at
+        if seen:
+            self._know(row, now)
+        known = None if seen else self.last_known.get(task.id, (0.0, None))
         surely = perhaps = 0
         if self.opens_after:
             surely, perhaps = (bisect_right(self.opens_after, waited + slack) for slack in (-NEAR, NEAR))
-        alike = self._shape(task), row.failed_on, surely, perhaps, seen
+        alike = self._shape(task), row.failed_on, surely, perhaps, known
         answer = self._known.get(alike)
         if answer is None:
             answer = self._demanded(row, -NEAR, seen)
+            others = []
             if surely != perhaps:  # a fallback opens within a millionth of a second: too close to call
-                other = self._demanded(row, NEAR, seen=False)
+                others.append(self._demanded(row, NEAR, seen=False))
+            if known is not None:
+                # Nor has anybody looked which fallback hosts are open to it now: it waits as when it last queued.
+                then, failed_on = known
+                before = replace(row, ready_at=now - then, failed_on=failed_on)
+                others += [TAKING_IN, *(self._demanded(before, slack, seen) for slack in (-NEAR, NEAR))]
+            for other in others:
                 answer = Answer(answer.reasons | other.reasons, answer.paused | other.paused, kept=None)
-            if not seen:  # nor has anybody looked whether fallback hosts are open to it
-                other = self._demanded(replace(row, ready_at=now, failed_on=None), -NEAR, seen)
-                answer = Answer(
-                    answer.reasons | other.reasons | TAKING_IN.reasons,
-                    answer.paused | other.paused,
-                    kept=None,
-                )
             self._known[alike] = answer
         return answer
+
+    def _know(self, row: Row, now: float) -> None:
+        waited = 0.0 if row.ready_at is None else now - row.ready_at
+        self.last_known[row.task.id] = waited, row.failed_on
 
     def _shape(self, task: Task) -> int:
         found = self.shape_of.get(task.id)
@@ -311,9 +325,18 @@ class Truth:
         if self._claimants is None:
             self._claimants = referee.claimants()
         for host in with_room:
-            kept_for = [c for c in self._claimants if c is not row and host in referee.serving(c.task)]
+            kept_for = [c for c in self._claimants if c is not row and self._may_keep(c, host)]
             assert kept_for or not seen, f"{row.task.id} waits beside room on {host.name}"
         return Answer(frozenset({"order"}))
+
+    def _may_keep(self, row: Row, host: Host) -> bool:
+        """Rule 3 of the rules of order: units are kept for who waits for nothing but as many as it needs."""
+        task, referee = row.task, self.referee
+        held = self._paused_words(task) or self.away or self._is_full(task.lane)
+        held = held or any(_holds(g, task) for g in referee.plant.gates if g.name in self._closed_now)
+        if held or referee.thread_is_taken(row, row):
+            return False
+        return host in referee.fitting_hosts(row) and referee.could_hold(host, task)
 
     # ---- one condition each
 
@@ -370,6 +393,9 @@ class Truth:
         else:
             found = "ok"
         assert not self.taken_in or TOLD.get(told, told) == found, f"{host.name} is {found}, told: {told}"
+        if self.taken_in and told == "down" and host.name in self.sick:
+            why = self.referee.host_detail[host.name]
+            assert why == self.sick[host.name], f"{host.name} is down, told: {why}"
         return found
 
     def _is_limited(self, host: Host, now: float) -> bool:

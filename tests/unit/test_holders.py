@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf, nextafter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +33,16 @@ def test_few_are_named_and_many_are_counted() -> None:
     many = Holders([attempt(f"t{n}", n, n + 1.0) for n in range(37)], 40.0)
     assert held_by(many.on(["h"], 0.0, 37.0)) == "held by 37 tasks of lane chat (1 at once on average)"
     assert held_by(many.on(["h"], 0.0, 174.0)).endswith("(0.2 at once on average)")
+
+
+def test_a_stretch_of_a_few_ulps_is_counted_as_truly_as_a_long_one() -> None:
+    """Beside all that was held before it, such a stretch is less than the last digit of a float."""
+    before = [attempt(f"b{n}", 1000.0, 87_000.1) for n in range(10)]
+    begin = end = 87_421.1
+    for _ in range(3):
+        end = nextafter(end, inf)
+    held = Holders([*before, attempt("a", 87_000.3, None), attempt("c", 87_000.7, None)], end)
+    assert held.on(["h"], begin, end) == (Holder("chat", 2, 2.0, ("a", "c")),)
 
 
 def test_who_begins_when_the_wait_ends_held_nothing() -> None:

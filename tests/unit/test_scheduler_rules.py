@@ -553,3 +553,63 @@ def test_a_moved_task_still_keeps_its_deadline() -> None:
     s.apply(m.PriorityAsked("late", 0), 2.0)
     assert s.next_wake() == 9.0
     assert ended(s.apply(m.Tick(), 9.0)) == {"late": State.FAILED}
+
+
+def test_units_are_kept_only_as_long_as_the_one_they_are_kept_for_waits() -> None:
+    """Another of its class has not waited so long: smaller ones may pass it."""
+    s = Scheduler(plant(Host("h", "none", 2), aging_s=10.0))
+    s.apply(m.Submitted(tasks("run", queued_at=1.0)), 1.0)
+    s.apply(m.Submitted(tasks("old", priority=0, needs={"slots": 2}, queued_at=1.0)), 1.0)
+    s.apply(m.Tick(), 11.0)
+    s.apply(m.Submitted(tasks("young", priority=0, needs={"slots": 2}, queued_at=12.0)), 12.0)
+    assert started(s.apply(m.Submitted(tasks("small", queued_at=12.0)), 12.0)) == []
+    assert s.waiting_reason("small") == "order"
+    assert started(s.apply(m.CancelAsked("old"), 13.0)) == ["small"]
+
+
+def test_no_units_are_kept_for_who_waits_for_its_lane() -> None:
+    """It could not take them; and what fills its lane may wait for them."""
+    lanes = (Lane("default"), Lane("x", max_running=1))
+    hosts = (Host("h", "none", 2, serves=("a",)), Host("other", "none", 1, serves=("b",)))
+    s = Scheduler(plant(*hosts, lanes=lanes, aging_s=10.0))
+    s.apply(m.Submitted(tasks("run", kind="a", queued_at=1.0)), 1.0)
+    s.apply(m.Submitted(tasks("big", kind="a", lane="x", needs={"slots": 2}, queued_at=1.0)), 1.0)
+    s.apply(m.Tick(), 11.0)
+    assert started(s.apply(m.Submitted(tasks("small", kind="a", queued_at=12.0)), 12.0)) == []
+    fills = s.apply(m.Submitted(tasks("fills", kind="b", lane="x", queued_at=13.0)), 13.0)
+    assert started(fills) == ["fills", "small"]
+    assert s.waiting_reason("big") == "lane:x"
+
+
+def test_a_task_made_less_urgent_behind_a_gate_does_not_keep_its_old_place() -> None:
+    """Where it stood when the gate closed must not count again when it opens."""
+    gate = Gate("g", probe="psutil:cpu_percent", max=90.0, on_error="open", holds_kinds=("b",))
+    s = Scheduler(plant(gates=(gate,), lanes=(Lane("default"), Lane("x", max_running=1)), aging_s=100.0))
+    s.apply(m.Submitted(tasks("run", lane="x", queued_at=1.0)), 1.0)
+    s.apply(m.Submitted(tasks("moved", kind="b", lane="x", priority=1, queued_at=2.0)), 2.0)
+    s.apply(m.GateRead("g", 95.0), 3.0)
+    s.apply(m.PriorityAsked("moved", 4), 4.0)
+    s.apply(m.Submitted(tasks("urgent", priority=2, queued_at=5.0)), 5.0)
+    s.apply(m.GateRead("g", 50.0), 6.0)
+    assert started(s.apply(m.Finished("run", 1, DONE), 7.0)) == ["urgent"]
+
+
+def test_the_line_of_a_full_lane_does_not_grow_with_what_opens_and_closes() -> None:
+    gate = Gate("g", probe="psutil:cpu_percent", max=90.0, on_error="open", holds_kinds=("b",))
+    s = Scheduler(plant(gates=(gate,), lanes=(Lane("default", max_running=1),)))
+    s.apply(m.Submitted(tasks("run", queued_at=1.0)), 1.0)
+    s.apply(m.Submitted(tasks("b1", "b2", kind="b", queued_at=1.0)), 1.0)
+    for n in range(1000):
+        s.apply(m.GateRead("g", 95.0 if n % 2 else 50.0), 2.0 + n)
+    assert len(s._world.lane("default").line) <= 100
+    s.apply(m.GateRead("g", 50.0), 2000.0)
+    assert started(s.apply(m.Finished("run", 1, DONE), 2001.0)) == ["b1"]
+
+
+def test_a_host_that_was_paused_and_is_down_says_why_it_is_down() -> None:
+    s = Scheduler(plant())
+    s.apply(m.PauseSet("host", "h", True), 1.0)
+    s.apply(m.HostHealth("h", False, "connection refused"), 2.0)
+    s.apply(m.Submitted(tasks("a")), 3.0)
+    s.apply(m.PauseSet("host", "h", False), 4.0)
+    assert (s.waiting_reason("a"), s.waiting_detail("a")) == ("host-down", "connection refused")

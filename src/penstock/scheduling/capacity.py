@@ -6,6 +6,7 @@ it out once; the figures beside the set are kept by these two alone, so giving b
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +14,7 @@ from penstock.model import Gate, Host, Lane
 from penstock.scheduling.adaptive import Throttle
 from penstock.scheduling.budget import Budget, host_gate, lane_gate
 from penstock.scheduling.gates import GateState
-from penstock.scheduling.order import Entry, Shape, WorkClass
+from penstock.scheduling.order import Entry, Place, Shape, WorkClass
 from penstock.scheduling.rates import RateWindow
 from penstock.scheduling.retry import Breaker
 from penstock.scheduling.tuning import Tuner
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 OK, LIMITED, DOWN, GATED, PAUSED = range(5)
 
 _MEMORY = 20  # attempts that count for the mean of a host's seconds
+_LONG_LINE = 64
 _EPSILON = 1e-9  # units are fractions: 0.1 + 0.2 must fit into 0.3
 
 
@@ -51,6 +53,7 @@ class LaneState:
     __slots__ = (
         "budget",
         "carries_on",
+        "crowded_at",
         "fair_at",
         "gates",
         "lane",
@@ -76,7 +79,8 @@ class LaneState:
         self.live: dict[str, Entry] = {}
         self.limit = float("inf") if lane.max_running is None else float(lane.max_running)
         self.limited = lane.max_running is not None
-        self.line: list[tuple[float, int, int, WorkClass]] = []  # classes that would start if it had room
+        self.line: list[Place] = []  # classes that would start if it had room, and places that they left
+        self.crowded_at = _LONG_LINE  # how long its line may get before the places that were left are dropped
         self.fair_at = 0.0  # start-time fair queueing: when this lane's turn is, in shares
         self.paused = False
         self.carries_on = False  # its tasks start also while the dispatcher stops
@@ -97,6 +101,12 @@ class LaneState:
     @property
     def full(self) -> bool:
         return len(self.live) >= self.limit
+
+    def tidy_line(self) -> None:
+        """Drop the places that classes have left: while a lane is full nothing takes them off its line."""
+        self.line[:] = [place for place in self.line if place[3].place is place]
+        heapq.heapify(self.line)
+        self.crowded_at = 2 * len(self.line) + _LONG_LINE
 
 
 class HostState:
@@ -134,6 +144,7 @@ class HostState:
         "unused",
         "unused_slots",
         "up",
+        "why_down",
     )
 
     def __init__(self, host: Host, index: int) -> None:
@@ -160,6 +171,7 @@ class HostState:
         self.detail = ""
         self.told: tuple[str, int, str] | None = None  # the last HostChange
         self.up = True
+        self.why_down = ""  # what its last health check said
         self.paused = False
         self.gates: list[GateState] = []  # gates that hold this host
         self.limited_until = 0.0  # it said when to come back

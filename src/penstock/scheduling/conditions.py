@@ -61,7 +61,7 @@ class Conditions:
         breaker = host.breaker
         breaker.tick(now)
         if not host.up:
-            return "down", DOWN, host.detail or "its health check fails"
+            return "down", DOWN, host.why_down or "its health check fails"
         if breaker.open_until is not None:
             self._timers.set(breaker.open_until, host)
             return "down", DOWN, f"{host.name} failed {breaker.failures} times in a row: {host.last_fault}"

@@ -14,7 +14,7 @@ import heapq
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from penstock.scheduling.capacity import HostState, LaneState, Needs
@@ -121,6 +121,9 @@ def _place(entry: Entry) -> tuple[float, float]:
     return entry.key, entry.seq
 
 
+Place: TypeAlias = "tuple[float, int, int, WorkClass]"  # key and number of its head, its id, and the class
+
+
 class WorkClass:
     """A queue of tasks with one answer to "what are you waiting for?".
 
@@ -138,10 +141,10 @@ class WorkClass:
         "head",
         "id",
         "late",
-        "lined_up",
         "n",
         "noted",
         "opened",
+        "place",
         "reason",
         "recorded",
         "registered",
@@ -162,7 +165,9 @@ class WorkClass:
         self.sources: list[tuple[int, deque[Entry]]] = []
         self.late: list[tuple[int, list[tuple[float, int, Entry]]]] = []
         self.registered = False
-        self.lined_up = 0  # the arrival number under which it stands in its lane's line
+        self.place: Place | None = (
+            None  # where it stands in its lane's line; others of its places there are left
+        )
         self.reason: str | None = None
         self.detail = ""
         self.recorded: str | None = None

@@ -100,34 +100,35 @@ class Placer:
                     self._start(work_class, host, now)
                     head = work_class.head
                     if head is not None:
-                        work_class.lined_up = head.seq
-                        heapq.heapreplace(line, (head.key, head.seq, work_class.id, work_class))
+                        work_class.place = place = (head.key, head.seq, work_class.id, work_class)
+                        heapq.heapreplace(line, place)
                         if not work_class.registered:  # nothing is known yet of what its next task waits for
                             unjudged[work_class] = None
                         continue
             heapq.heappop(line)
-            work_class.lined_up = 0
+            work_class.place = None
             unjudged.pop(work_class, None)
             if news:
                 agenda.touched[work_class] = None
         for work_class in unjudged:  # their lane is full
-            if work_class.lined_up:
+            if work_class.place is not None:
                 agenda.touched[work_class] = None
-                if work_class.claim is not None:
-                    self._room.drop_claim(work_class)
                 work_class.wait_for(work_class.shape.lane.reason, "")
 
     def _line_up(self, work_class: WorkClass, lanes: dict[LaneState, None]) -> None:
         """Let a class compete for its lane's next start."""
         head = work_class.head
         if head is None or self._reasons.is_held(work_class):
-            work_class.lined_up = 0
+            work_class.place = None
             self._agenda.touched[work_class] = None
             return
         lane = work_class.shape.lane
-        if work_class.lined_up != head.seq:
-            work_class.lined_up = head.seq
-            heapq.heappush(lane.line, (head.key, head.seq, work_class.id, work_class))
+        place = work_class.place
+        if place is None or place[1] != head.seq:
+            work_class.place = place = (head.key, head.seq, work_class.id, work_class)
+            heapq.heappush(lane.line, place)
+            if len(lane.line) > lane.crowded_at:
+                lane.tidy_line()
         lanes[lane] = None
 
     def _next_lane(self, lanes: dict[LaneState, None], now: float) -> LaneState | None:
@@ -135,7 +136,7 @@ class Placer:
         if len(lanes) == 1:
             (lane,) = lanes
             line = lane.line
-            while line and line[0][3].lined_up != line[0][1]:
+            while line and line[0][3].place is not line[0]:
                 heapq.heappop(line)
             return lane if line and len(lane.live) < lane.limit else None
         best: LaneState | None = None
@@ -143,7 +144,7 @@ class Placer:
         done = None
         for lane in lanes:
             line = lane.line
-            while line and line[0][3].lined_up != line[0][1]:
+            while line and line[0][3].place is not line[0]:
                 heapq.heappop(line)  # its class has another head now, or none
             running = len(lane.live)
             if not line or running >= lane.limit:

@@ -53,8 +53,6 @@ class Reasons:
         else:
             assert world.away is not None
             work_class.wait_for(STORE_DOWN, world.away)
-        if work_class.claim is not None:
-            self._room.drop_claim(work_class)
         return True
 
     def explain(self, work_class: WorkClass) -> bool:
@@ -138,8 +136,6 @@ class Reasons:
         if not waits:
             work_class.reason = None
             work_class.detail = ""
-            if work_class.claim is not None:
-                self._room.drop_claim(work_class)
         elif held:
             self.is_held(work_class)  # and told by what
         elif len(lane.live) >= lane.limit:
@@ -151,6 +147,8 @@ class Reasons:
         if waits is not work_class.registered:
             self._enter(work_class, waits)
         reason = work_class.reason
+        if work_class.claim is not None and not (reason or "").startswith(("slots:", "order")):
+            self._room.drop_claim(work_class)  # whoever waits for anything else keeps no units from others
         if shape.rivals and reason is not None and reason.startswith("slots:"):
             work_class.detail = shape.units
             for tier in shape.tiers:

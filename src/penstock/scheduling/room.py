@@ -78,10 +78,12 @@ class RoomFinder:
 
     def _claim(self, work_class: WorkClass, now: float) -> None:
         """After `aging_s` the units freed on one host are kept for a class that needs many."""
-        if work_class.oldest(self._aging_s) + self._aging_s > now:
-            return
         shape = work_class.shape
         held = work_class.claim
+        if work_class.oldest(self._aging_s) + self._aging_s > now:
+            if held is not None:  # those that had waited so long are gone
+                self.drop_claim(work_class)
+            return
         tiers = work_class.open_tiers()
         if held is not None:
             is_open = any(tier in held.tiers for tier in tiers)

@@ -106,7 +106,7 @@ class Scheduler:
     def begins_down(self, host: str, why: str) -> None:
         """Before the first event: a host that has not been up yet."""
         state = self._world.hosts[host]
-        state.up, state.detail = False, why
+        state.up, state.why_down = False, why
 
     def apply(self, event: Event, now: float) -> list[Decision]:
         """What follows from one event at this time."""
@@ -269,7 +269,7 @@ class Scheduler:
     def _host_health(self, event: HostHealth, now: float) -> None:
         host = self._world.hosts[event.host]
         host.up = event.up
-        host.detail = event.detail
+        host.why_down = event.detail
         if event.up:
             host.breaker.success()
         self._conditions.refresh_host(host, now)

@@ -6,11 +6,9 @@ alone: the priority is that of its next attempt.
 
 from __future__ import annotations
 
-import heapq
-
 from penstock.scheduling.agenda import Agenda
 from penstock.scheduling.messages import Decision, PriorityAsked, Reprioritize
-from penstock.scheduling.order import GONE, READY, Entry, WorkClass
+from penstock.scheduling.order import GONE, READY, Entry
 from penstock.scheduling.roster import Roster
 from penstock.scheduling.timers import Timers
 
@@ -49,18 +47,9 @@ class Urgency:
         entry.status = GONE
         work_class.discard(entry)
         work_class.push(other)
-        _leave_line(work_class)
+        work_class.place = None  # there it stood with the key of a head that may have another now
         deadline = self._roster.deadlines.get(entry.id)
         if deadline is not None:
             self._timers.set(deadline, other)
             self._timers.task_ended()
         self._agenda.touch(work_class)
-
-
-def _leave_line(work_class: WorkClass) -> None:
-    """It stood there with the key of a head that may have another now."""
-    if work_class.lined_up:
-        work_class.lined_up = 0
-        lane = work_class.shape.lane
-        lane.line = [place for place in lane.line if place[3] is not work_class]
-        heapq.heapify(lane.line)

@@ -5,9 +5,10 @@
                   │ └─ in doubt ─► WAKING ◄┘          any of them ──► LEAVING ──► STOPPING ──► gone
                   └──────────────────┘
 
-Rules, in order: who must go, who is stopped, who takes a waiting call, who is woken, how many are started, who is
-replaced because of its age, who was idle for too long, who is paused. Asked again after its actions were
-`applied`, it wants nothing more: the keeper asks after each event, and else at `next_at`.
+Rules, in order: who must go, who is stopped, who takes a waiting call, who is replaced because of its age (which
+leaves its place to another), who is woken, how many are started, who was idle for too long, who is paused. Asked
+again after its actions were `applied`, it wants nothing more: the keeper asks after each event, and else at
+`next_at`.
 
 The limits:
 - `containers` take calls at a time, each at most `concurrency`, so `containers × concurrency` calls run in all;
@@ -166,10 +167,11 @@ def decide(
     plan = _Plan(pool, {one.name: one for one in instances}, waiting, now)
     plan.dismiss()
     plan.give()
+    plan.replace_old()
+    plan.give()
     if now >= tries_from:
         plan.wake()
         plan.start()
-    plan.replace_old()
     plan.shrink()
     if now >= pauses_from:
         plan.pause()
@@ -218,6 +220,11 @@ class _Plan:
     @property
     def _wanted(self) -> int:
         return self._base + self.pool.warm
+
+    @property
+    def _fresh(self) -> int:
+        """How many need no replacement."""
+        return sum(not is_old(self.pool, one, self.now) for one in self._staying())
 
     # ---- the rules
 
@@ -274,9 +281,10 @@ class _Plan:
             places -= not one.running
 
     def start(self) -> None:
-        fresh = sum(not is_old(self.pool, one, self.now) for one in self._staying())
         on_the_way = sum(one.state is State.STARTING for one in self.instances.values())
-        count = min(self._wanted - fresh, most_containers(self.pool) - self._total, MOST_STARTS - on_the_way)
+        count = min(
+            self._wanted - self._fresh, most_containers(self.pool) - self._total, MOST_STARTS - on_the_way
+        )
         if count > 0:
             self._do(Start(count))
             self.started = count
@@ -299,7 +307,7 @@ class _Plan:
         """How many must be there once an old one has gone."""
         if most_containers(self.pool) == 1:
             return 0
-        on_the_way = self.started or any(
+        on_the_way = any(
             one.state in (State.STARTING, State.WAKING, State.PAUSING) for one in self._staying()
         )
         if on_the_way or self._total < most_containers(self.pool):
@@ -314,6 +322,8 @@ class _Plan:
             staying = sum(other.state is not State.STARTING for other in self._staying())
             if staying > self.pool.containers + self.pool.warm + self._being_replaced():
                 self._do(Leave(one.name, "there are more than the pool may have"))
+            elif self._fresh <= self._wanted and not is_old(self.pool, one, self.now):
+                continue  # it would have to be made anew: the others are old, and will be replaced
             elif staying > self._wanted and self._idle_end(one) <= self.now:
                 self._do(Leave(one.name, "it had nothing to do (idle_s)"))
         self._stop()

@@ -12,6 +12,7 @@ from penstock.model import Attempt
 MOST_NAMED = 4  # tasks; of more, a name says nothing
 _MOST_LANES = 3
 _LEAST = 0.05  # on average; less than that held nobody up
+_PARTS = 2**50  # of a second; a time of today is a whole number of them
 
 
 class Holder(NamedTuple):
@@ -31,10 +32,15 @@ class Holder(NamedTuple):
         }
 
 
+def _exact(at: float) -> int:
+    """In parts of a second: sums of them lose no digit, so a stretch is as true as it is short."""
+    return int(at * _PARTS)
+
+
 class _Series:
     """The attempts of one lane on one host over time."""
 
-    __slots__ = ("_begins", "_counts", "_few", "_seconds", "_started", "_times")
+    __slots__ = ("_begins", "_counts", "_few", "_held", "_started", "_times")
 
     def __init__(self, attempts: Sequence[Attempt], now: float) -> None:
         steps = [(a.started_at, 1, a.task) for a in attempts]
@@ -42,12 +48,12 @@ class _Series:
         steps.sort()
         self._started = sorted((a.started_at, a.task) for a in attempts)
         self._begins = [at for at, _ in self._started]
-        # Up to each step, the slot-seconds held: any stretch is two look-ups. After it, who holds, if they are few.
-        self._times, self._seconds, self._counts = [steps[0][0]], [0.0], [0]
+        # Up to each step, how long slots were held: any stretch is two look-ups. After it, who holds, if few do.
+        self._times, self._held, self._counts = [steps[0][0]], [0], [0]
         self._few: list[tuple[str, ...] | None] = [()]
         running: dict[str, None] = {}
         for at, change, task in steps:
-            self._seconds.append(self._seconds[-1] + self._counts[-1] * (at - self._times[-1]))
+            self._held.append(self._held[-1] + self._counts[-1] * (_exact(at) - _exact(self._times[-1])))
             self._times.append(at)
             if change > 0:
                 running[task] = None
@@ -56,7 +62,7 @@ class _Series:
             self._counts.append(len(running))
             self._few.append(tuple(running) if len(running) <= MOST_NAMED else None)
 
-    def held_s(self, start: float, end: float) -> float:
+    def held(self, start: float, end: float) -> int:
         return self._upto(end) - self._upto(start)
 
     def tasks(self, start: float, end: float) -> tuple[int, tuple[str, ...] | None]:
@@ -69,9 +75,9 @@ class _Series:
             return count, None
         return count, (*few, *(task for _, task in self._started[first:last]))
 
-    def _upto(self, at: float) -> float:
+    def _upto(self, at: float) -> int:
         i = bisect_right(self._times, at) - 1
-        return 0.0 if i < 0 else self._seconds[i] + self._counts[i] * (at - self._times[i])
+        return 0 if i < 0 else self._held[i] + self._counts[i] * (_exact(at) - _exact(self._times[i]))
 
 
 class Holders:
@@ -97,13 +103,14 @@ class Holders:
 
 
 def _sum(parts: Iterable[tuple[str, _Series]], start: float, end: float) -> tuple[Holder, ...]:
-    if end <= start:
+    span = _exact(end) - _exact(start)
+    if span <= 0:
         return ()
     average: dict[str, float] = defaultdict(float)
     count: dict[str, int] = defaultdict(int)
     named: dict[str, tuple[str, ...] | None] = {}
     for lane, series in parts:
-        held = series.held_s(start, end) / (end - start)
+        held = series.held(start, end) / span
         if held <= 0:
             continue
         average[lane] += held
