@@ -69,6 +69,7 @@ elif [ -z "$uv" ]; then
         stop "$folder has no pip and Python cannot add it; install Python's venv package (Debian: apt install python3-venv) or uv, then run make again"
     fi
     trap 'rm -rf "$folder/.uv"' EXIT
+    since=$(date +%s)
     mkdir -p "$folder/.uv"
     if [ -n "$CONSTRAINTS" ]; then
         sed -n '/^uv==/,/[^\\]$/p' "$CONSTRAINTS" >"$folder/.uv/wanted.txt"
@@ -81,6 +82,7 @@ elif [ -z "$uv" ]; then
     "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: $hashes \
         --target "$folder/.uv" --requirement "$folder/.uv/wanted.txt"
     uv=$folder/.uv/bin/uv
+    echo "install: fetched uv in $(($(date +%s) - since)) s"
 fi
 
 # uv checks what it fetches against the hashes of its constraints.
