@@ -6,7 +6,7 @@ and hold no behaviour beyond reading themselves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -14,10 +14,16 @@ from typing import Any
 PRIORITIES = range(5)  # 0 is the most urgent
 DEFAULT_PRIORITY = 2
 DEFAULT_LANE = "default"
+_NO_UNITS = (
+    "slots",
+    "tokens",
+)  # needs of another sort: slots may change, and tokens are counted against a rate
+_EPSILON = 1e-9  # units are fractions: 0.1 + 0.2 must fit into 0.3
 ANY_MODEL = "*"  # among a host's models: it takes whatever is asked for
 
-# Kinds of the calls that come through the OpenAI-compatible front door.
-CALL_KINDS = ("chat", "completion", "embedding")
+# The kinds of calls of a model: of /v1, of `penstock ask`, of our own attempts. A call is a task like any other but
+# goes to hosts that have its model, whatever they serve. No submitted task has such a kind: it is not a valid name.
+CALL_KINDS = CHAT_CALL, COMPLETION_CALL, EMBEDDING_CALL = ("call/chat", "call/completion", "call/embedding")
 
 
 class State(StrEnum):
@@ -80,6 +86,11 @@ class Task:
     queued_at: float = 0.0
     trace: str | None = None  # its caller's W3C trace context: traceparent, and after a blank the tracestate
     output: str | None = None  # the file that its value is saved in, inside the config's `output_root`
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it is a call of a model, which any host that has the model may answer."""
+        return self.kind in CALL_KINDS
 
     @property
     def label(self) -> str | int | float | None:
@@ -203,18 +214,26 @@ class Host:
     breaker: BreakerRule = BreakerRule()
     prices: Mapping[str, Price] = field(default_factory=dict)  # model -> price, where tokens cost money
     options: Mapping[str, Any] = field(default_factory=dict)
-    takes_calls: bool = True  # False where attempts call models themselves, and where there are none
+    takes_calls: bool = (
+        True  # of the models it has; False where the config says so, or attempts make such calls
+    )
     ray: RayNodes | None = None  # None: any node, where the engine is one of Ray
     leaves: tuple[str, ...] = ()  # kinds that "*" does not mean here: they are those of agents
 
     def serves_kind(self, kind: str) -> bool:
-        """Whether tasks of a kind may run here; a host with models takes any call of the front door."""
+        """Whether tasks of a kind may run here: those it serves, and calls where it has models."""
+        if kind in self.serves:
+            return True
         if kind in CALL_KINDS:
-            return self.takes_calls and ("*" in self.serves or kind in self.serves or bool(self.models))
-        return kind in self.serves or ("*" in self.serves and kind not in self.leaves)
+            return self.takes_calls and bool(self.models)
+        return "*" in self.serves and kind not in self.leaves
 
     def has_model(self, model: str) -> bool:
         return model == self.model or model in self.models
+
+    def has_units(self, needs: Iterable[tuple[str, float]], kept: Callable[[str], float]) -> bool:
+        """Whether it has as much of each unit beside slots, without what is kept for others."""
+        return all(self.units.get(unit, 0.0) - kept(unit) + _EPSILON >= amount for unit, amount in needs)
 
     @property
     def costs_money(self) -> bool:
@@ -274,13 +293,34 @@ class Plant:
     thread_per_kind: bool = False  # each kind has one thread, which runs one task at a time
     outliving: tuple[str, ...] = ()  # hosts whose attempts go on when their dispatcher is gone
 
-    def hosts_for(self, kind: str, host: str | None = None, model: str | None = None) -> list[Host]:
-        """Who may take a task. Who takes any model is asked only for one that nobody has by name."""
-        able = [h for h in self.hosts if h.serves_kind(kind) and host in (None, h.name)]
-        if model is None:
+    def hosts_for(
+        self,
+        kind: str,
+        host: str | None = None,
+        model: str | None = None,
+        lane: str = DEFAULT_LANE,
+        needs: Mapping[str, float] | None = None,
+    ) -> list[Host]:
+        """The hosts that a task or a call fits: this decides it for everybody.
+
+        Hosts that take any model are asked only for one that no other has by name. One that can never hold the
+        needed units is left out, unless all are such.
+        """
+        able = [h for h in self.hosts if host in (None, h.name) and h.serves_kind(kind)]
+        if model is not None:
+            named = [h for h in able if h.has_model(model)]
+            able = named or [h for h in able if ANY_MODEL in h.models]
+        units = [(unit, n) for unit, n in (needs or {}).items() if unit not in _NO_UNITS]
+        if not units:
             return able
-        named = [h for h in able if h.has_model(model)]
-        return named or [h for h in able if ANY_MODEL in h.models]
+
+        keeping = [one.reserve for one in self.lanes if one.reserve and one.name != lane]
+
+        def holds(host: Host) -> bool:
+            kept = [reserve[host.name] for reserve in keeping if host.name in reserve]
+            return host.has_units(units, lambda unit: sum(one.get(unit, 0.0) for one in kept))
+
+        return [h for h in able if holds(h)] or able
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ def test_a_standby_answers_and_passes_on(tmp_path: Path, model: str, request: py
         called = whole.headers["x-penstock-task"]
         listed = f"{leader.root_url}/api/tasks/{called}"  # it is written after its answer was sent
         until(lambda: httpx.get(listed, verify=False).status_code == 200, lambda: leader.log)
-        assert get(leader, f"/api/tasks/{called}")["kind"] == "chat"
+        assert get(leader, f"/api/tasks/{called}")["kind"] == "call/chat"
         with httpx.stream(
             "POST",
             f"{standby.root_url}{CHAT}",

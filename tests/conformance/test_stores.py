@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock.config.call_tasks import call_task
 from penstock.errors import StoreError, TaskError
 from penstock.model import Attempt, OnCrash, Outcome, State, Task, TaskRecord, Verdict
 from penstock.scheduling.messages import (
@@ -1244,7 +1245,7 @@ async def test_accepted_tasks_are_there_for_the_decisions_about_them(store: Stor
     """What a dispatcher took in by itself is written in its order, and nobody is asked to wait."""
     await store.acquire(ME, T0)
     (submitted,) = await store.submit(tasks(1))
-    call = Task("chat", {"n": 1}, id="call-1", run="v1", on_crash=OnCrash.CANCEL, queued_at=T0)
+    call = call_task("chat/completions", "m", {"n": 1}, id="call-1", run="v1", queued_at=T0)
     accepted = store.accept([call])
     store.record([start("call-1"), start(submitted)])
     noted = asyncio.ensure_future(store.note("Stall", T0, "call-1", 1, {}))
@@ -1260,7 +1261,7 @@ async def test_accepted_tasks_are_there_for_the_decisions_about_them(store: Stor
 async def test_an_accepted_task_wakes_nobody(store: Store) -> None:
     await store.acquire(ME, T0)
     bell = store.wake_bell()
-    await store.accept([Task("chat", id="call-1", run="v1", on_crash=OnCrash.CANCEL, queued_at=T0)])
+    await store.accept([call_task("chat/completions", "m", id="call-1", run="v1", queued_at=T0)])
     assert not await bell.wait(0)
     bell.close()
 

@@ -21,7 +21,7 @@ from penstock.config.own_address import leads_back
 from penstock.config.own_calls import calls_lane, calls_through_us, own_lanes
 from penstock.config.problems import Problems
 from penstock.config.tables import Table
-from penstock.model import DEFAULT_LANE, Host, Outcome, Task, Verdict
+from penstock.model import CHAT_CALL, DEFAULT_LANE, Host, Outcome, Task, Verdict
 from penstock.scheduling.messages import (
     CancelAsked,
     Drain,
@@ -185,10 +185,10 @@ class Life:
     def _call(self, run: Run) -> None:
         asked = self._names.asked(run.task.model or run.host.model)
         lane = DEFAULT_LANE if self._leads_back(run.host) else calls_lane(run.host)
-        if asked is None or (self._checked and self._fits.problems(Task("chat", lane=lane, model=asked))):
+        if asked is None or (self._checked and self._fits.problems(Task(CHAT_CALL, lane=lane, model=asked))):
             return  # refused at the door: the run goes on without
         self._number += 1
-        call = Task("chat", lane=lane, model=asked, priority=run.task.priority, id=f"c{self._number}")
+        call = Task(CHAT_CALL, lane=lane, model=asked, priority=run.task.priority, id=f"c{self._number}")
         run.open.add(call.id)
         self._callers[call.id] = run.task.id
         self.submit(call)

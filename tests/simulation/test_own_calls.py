@@ -14,7 +14,7 @@ import pytest
 from penstock.config import Config, TaskChecker, read_document
 from penstock.config.own_calls import own_lanes
 from penstock.errors import ConfigError, TaskError
-from penstock.model import Task
+from penstock.model import CHAT_CALL, Task
 from tests.simulation.own_calls import Life, read_unchecked
 
 SOAK = bool(os.environ.get("PENSTOCK_SOAK"))
@@ -37,6 +37,7 @@ def random_document(chance: Random) -> dict[str, Any]:
             host["fallback"] |= (
                 {"budget_usd_per_day": chance.choice([0, 0.05, 5])} if chance.random() < 0.5 else {}
             )
+        host |= {"calls": False} if chance.random() < 0.1 else {}
         hosts[f"m{n}"] = host
     lanes: dict[str, Any] = {}
     for name in LANES:
@@ -50,7 +51,8 @@ def random_document(chance: Random) -> dict[str, Any]:
     gates = {}
     for n in range(chance.choice([0, 0, 1, 2])):
         held = chance.choice(["lanes", "kinds", "hosts"])
-        names = {"lanes": list(lanes), "kinds": ["chat", "work", *KINDS[:1]], "hosts": list(hosts)}[held]
+        kinds = [CHAT_CALL, "chat", "work", *KINDS[:1]]
+        names = {"lanes": list(lanes), "kinds": kinds, "hosts": list(hosts)}[held]
         gates[f"g{n}"] = {
             "lane": chance.choice(list(lanes)),
             "max_running": chance.randint(0, 3),
@@ -196,7 +198,7 @@ def gate(**holds: list[str]) -> dict[str, Any]:
 CIRCLES = {
     "runs fill the lane of their calls": (plant(lanes={"calls": {"max_running": 4}}), "calls"),
     "a gate on runs holds the lane of calls": (plant(gates=gate(lanes=["calls"])), "fpf"),
-    "a gate on runs holds calls by kind": (plant(gates=gate(kinds=["chat"])), "fpf"),
+    "a gate on runs holds calls by kind": (plant(gates=gate(kinds=["call/chat"])), "fpf"),
     "a gate on runs holds the model's host": (plant(gates=gate(hosts=["m"])), "fpf"),
     "reserves leave calls no slot": (plant(lanes={"fpf": {}, "vip": {"reserve": {"m": 2}}}), "fpf"),
     "the model's host is our own door": (

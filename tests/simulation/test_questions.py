@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from penstock.config import Config, read_document
-from penstock.config.called import EMBEDDING, speakers
+from penstock.config.called import speakers
 from penstock.config.councils import COUNCIL_TYPE, LIBRARY, LIBRARY_TYPE
 from penstock.config.own_calls import calls_lane
 from penstock.errors import ConfigError
-from penstock.model import Task
+from penstock.model import EMBEDDING_CALL, Task
 from tests.simulation.own_calls import Life, Run, read_unchecked
 from tests.simulation.test_own_calls import MODEL, PROMPTS, fitting, lived, random_document
 
@@ -49,7 +49,7 @@ class QuestionLife(Life):
         if run.host.type == LIBRARY_TYPE:
             retrievals = [council.retrieval for council in self._config.councils.values()]
             model = next(one.embeddings for one in retrievals if one is not None and one.embeddings)
-            return Task(EMBEDDING, lane=lane, model=self._names.asked(model) or model)
+            return Task(EMBEDDING_CALL, lane=lane, model=self._names.asked(model) or model)
         council = self._config.councils[run.host.options["council"]]
         asked = self._chance.choice([None, *speakers(council)])
         if asked is None:
@@ -175,7 +175,7 @@ CIRCLES: dict[str, Any] = {
         "talk",
     ),
     "a gate on the lane of steps holds embeddings": (
-        plant(council=EMBEDS, gates=gate("calls", kinds=["embedding"])),
+        plant(council=EMBEDS, gates=gate("calls", kinds=["call/embedding"])),
         "talk",
     ),
     "a gate on the lane of steps holds the host of embeddings": (

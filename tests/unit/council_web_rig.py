@@ -33,7 +33,7 @@ base_s = 0.01
 type = "openai"
 url = "{url}"
 models = ["saiyan", "prince", "dragon"]
-serves = ["reasoning"]
+serves = ["reasoning", "chat"]
 slots = 16
 breaker = {{ failures = 1000 }}
 

@@ -15,7 +15,7 @@ import penstock
 from penstock.cli import render, status
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.dispatcher import probes
-from penstock.model import Gate, Host, Lane, Plant, State
+from penstock.model import CHAT_CALL, Gate, Host, Lane, Plant, State
 from penstock.scheduling.routes import route_key
 from penstock.store.base import HostStatus, Snapshot
 from penstock.store.standbys import Standby
@@ -35,6 +35,10 @@ EPOCH = Epoch(1, Owner(42, "here", "penstock work"), 100.0, 101.0)
 # ---- status
 
 
+def host_record(*, state: str = "up", **counts: int) -> dict[str, object]:
+    return {**counts, "delayed": 0, "state": state, "takes": "serves every kind"}
+
+
 def test_status_json_of_a_new_store(cli: Cli) -> None:
     """C5: exactly this shape."""
     assert cli.good("status", "--json").json == {
@@ -46,6 +50,7 @@ def test_status_json_of_a_new_store(cli: Cli) -> None:
                 "queued": 0,
                 "delayed": 0,
                 "state": "up",
+                "takes": "serves summarize",
             },
             "large": {
                 "active": 0,
@@ -54,6 +59,7 @@ def test_status_json_of_a_new_store(cli: Cli) -> None:
                 "queued": 0,
                 "delayed": 0,
                 "state": "up",
+                "takes": "serves summarize, translate",
             },
         },
         "lanes": {
@@ -103,8 +109,8 @@ def test_status_with_a_dispatcher_at_work() -> None:
     )
     assert status_record(plant, snapshot) == {
         "hosts": {
-            "a": {"active": 3, "available_slots": 1, "slots": 4, "queued": 5, "delayed": 0, "state": "up"},
-            "b": {"active": 1, "available_slots": 2, "slots": 3, "queued": 5, "delayed": 0, "state": "down"},
+            "a": host_record(active=3, available_slots=1, slots=4, queued=5),
+            "b": host_record(active=1, available_slots=2, slots=3, queued=5, state="down"),
         },
         "lanes": {
             "default": {"running": 2, "delayed": 0, "queued": 0, "max_running": None, "paused": False},
@@ -226,8 +232,8 @@ def test_status_for_people(cli: Cli) -> None:
     assert lines[1] == "1 queued, 0 running"
     assert [line.split() for line in lines[3:6]] == [
         ["host", "state", "slots", "queued", "detail"],
-        ["small", "up", "0/2", "0"],
-        ["large", "up", "0/1", "1"],
+        ["small", "up", "0/2", "0", "serves", "summarize"],
+        ["large", "up", "0/1", "1", "serves", "summarize,", "translate"],
     ]
     assert ["fast", "0/3", "0"] in [line.split() for line in lines]
     assert ["cpu", "closed", "no", "reading", "yet"] in [line.split() for line in lines]
@@ -239,7 +245,7 @@ def test_calls_of_the_front_door_are_counted_where_they_may_go() -> None:
     taker = Host("taker", "openai", models=("*", "auto"))
     plant = Plant(hosts=(named, taker))
     asked = {"qwen": 1, "reasoning": 2, "auto": 4, "gpt-9": 8}
-    queued = {route_key("chat", "default", None, model, None): count for model, count in asked.items()}
+    queued = {route_key(CHAT_CALL, "default", None, model, None): count for model, count in asked.items()}
     told = status_record(plant, Snapshot(0.0, queued, {}, {}, {}, {}, {}, False, EPOCH))
     assert {name: host["queued"] for name, host in told["hosts"].items()} == {"named": 7, "taker": 12}
 

@@ -208,7 +208,8 @@ def test_many_in_short() -> None:
         "host", "a", 0.0, 60.0, Counter({State.DONE: 1}), (), (), None, 30.0, slots=2, wanted_s=20.0
     )
     assert many_in_short(idle) == (
-        "host a in the last 60 s: 1 task (1 done), none waited; 75 % of its slots were in use while it had work"
+        "host a in the last 60 s: 1 task (1 done), none waited for it; "
+        "75 % of its slots were in use while it had work"
     )
     nobody = Waiting("lane", "a", 0.0, 60.0, Counter(), (), (), None, 0.0)
     assert many_in_short(nobody) == "lane a in the last 60 s: no task waited or ran"
@@ -347,11 +348,18 @@ def test_why_of_a_lane_and_a_host(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
     said = cli.good("why", "--lane", "fast", "--json").json
     assert (said["scope"], said["tasks"], said["reasons"][0]["reason"]) == ("lane", 1, "dispatcher-down")
     said = cli.good("why", "--host", "large", "--since", "15m", "--json").json
-    assert (said["tasks"], said["slots"], said["longest"][0]["task_id"]) == (4, 1, "t3")
+    assert (said["tasks"], said["slots"], said["longest"][0]["task_id"]) == (5, 1, "t3")
+    assert said["states"] == {"done": 4, "queued": 1}, "one could run there and waits for a dispatcher"
+    assert said["host"] == cli.good("status", "--json").json["hosts"]["large"]
     assert [one["reason"] for one in said["reasons"]] == ["slots:large"]
     assert said["remedy"].startswith("hosts.large.slots = 2")
     assert said["busy_s"] > 0.03
-    assert cli.good("why", "--host", "small").lines == ["host small in the last 1h00m: no task waited or ran"]
+    assert cli.good("why", "--host", "small").lines == [
+        "host small in the last 1h00m: 1 task (1 queued), none waited for it",
+        "",
+        "now    up, 0 of 2 slots in use; 1 queued task could run there",
+        "takes  serves summarize",
+    ]
 
 
 def test_an_interrupted_task_does_not_run(cli: Cli) -> None:

@@ -130,7 +130,6 @@ def test_c1_c7_every_key_is_read(tmp_path: Path) -> None:
                     slots=8,
                     serves=("reports",),
                     options={"agent": "reports"},
-                    takes_calls=False,
                 ),
                 Host(
                     "council-shenron",
@@ -138,9 +137,8 @@ def test_c1_c7_every_key_is_read(tmp_path: Path) -> None:
                     slots=32,
                     serves=("council-shenron",),
                     options={"council": "shenron", "calls_lane": "calls"},
-                    takes_calls=False,
                 ),
-                Host("council-library", "library", serves=("council-library",), takes_calls=False),
+                Host("council-library", "library", serves=("council-library",)),
             ),
             lanes=(
                 Lane("gptr", 11, {"surtr": {"slots": 1, "vram_gb": 8.0}, "cloud": {"slots": 1}}, 2.0),

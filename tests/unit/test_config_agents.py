@@ -14,7 +14,7 @@ from penstock.config import Config, TaskChecker, as_document, parse, read_docume
 from penstock.config.agent_hosts import agents_kind
 from penstock.config.agents import Agent, Limits, Mount, Pool, Privileges
 from penstock.errors import ConfigError
-from penstock.model import Task
+from penstock.model import CHAT_CALL, Task
 from penstock.setup.checkup import _agents as agent_findings
 
 FILE = Path("/plant/penstock.toml")
@@ -173,10 +173,6 @@ def test_slots_of_its_own_stay_when_the_agent_grows() -> None:
             ":6: hosts.b: agent 'reports' has host 'a'; there is one host for each agent",
         ),
         (
-            '[hosts.reports]\ntype = "agent"\nserves = ["chat"]',
-            ":5: hosts.reports.serves: chat is a call of a model",
-        ),
-        (
             MODEL + 'serves = ["reports"]',
             ":6: hosts.surtr.serves: kind 'reports' is that of an agent, by host reports",
         ),
@@ -184,7 +180,6 @@ def test_slots_of_its_own_stay_when_the_agent_grows() -> None:
             MODEL + '[hosts.reports]\ntype = "agent"\nserves = ["*"]',
             ':8: hosts.reports.serves: "*" would also take what is meant for surtr; name its own kinds',
         ),
-        ('[agents.chat]\nimage = "x"', ":3: agents.chat: is a kind of call of models; choose another name"),
     ],
 )
 def test_a_host_that_does_not_fit_its_agent_is_refused(text: str, problem: str) -> None:
@@ -198,6 +193,13 @@ def test_b7_what_is_for_an_agent_goes_to_no_host_that_serves_all() -> None:
         kind: [h.name for h in config.plant.hosts if h.serves_kind(kind)] for kind in ("reports", "x", "chat")
     }
     assert serving == {"reports": ["reports"], "x": ["surtr", "all"], "chat": ["surtr", "all"]}
+
+
+def test_an_agent_may_take_tasks_of_any_kind_and_calls_stay_with_the_model() -> None:
+    """B7: kinds of tasks are names like any other; calls have kinds of their own."""
+    config = parse(MODEL + '[agents.chat]\nimage = "x"\n', FILE)
+    assert [host.name for host in config.plant.hosts_for("chat")] == ["chat"]
+    assert [host.name for host in config.plant.hosts_for(CHAT_CALL)] == ["surtr"]
     TaskChecker(config).check(Task("reports", {"command": "render"}))
     named = parse('[hosts.all]\ntype = "python"\ncall = "m:f"\nserves = ["*", "reports"]\n' + REPORTS, FILE)
     assert [h.name for h in named.plant.hosts if h.serves_kind("reports")] == ["all", "reports"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.config import Config, as_document, parse, read_document
-from penstock.config.council_reach import hosts_of
+from penstock.config.called import hosts_of
 from penstock.config.councils import Council, Member, Mode, ModeLimits, Quick, Retrieval
 from penstock.config.own_files import OwnFiles
 from penstock.config.plants import changed_plant
@@ -92,9 +92,8 @@ def test_d1_the_designs_example_loads_as_it_stands(tmp_path: Path) -> None:
             slots=32,
             serves=("council-shenron",),
             options={"council": "shenron", "calls_lane": "calls"},
-            takes_calls=False,
         ),
-        Host("council-library", "library", slots=1, serves=("council-library",), takes_calls=False),
+        Host("council-library", "library", slots=1, serves=("council-library",)),
     )
     assert [host.name for host in hosts_of(goku, config)] == ["surtr"]
 
@@ -103,7 +102,7 @@ def test_every_key_of_a_council_is_read() -> None:
     text = """
     [lanes.asked]
     [councils.c]
-    chair = { name = "SHENRON", model = "qwen2.5-32b", persona = "One voice.\\nNo more." }
+    chair = { name = "SHENRON", model = "qwen2.5-32b", kind = "reasoning", persona = "One voice.\\nNo more." }
     min_answers = 2
     patience_s = 5
     mode = "thorough"
@@ -137,7 +136,7 @@ def test_every_key_of_a_council_is_read() -> None:
     assert found == Council(
         "c",
         (Member("GOKU", host="tools", timeout_s=9.0, weight=2.0, context_tokens=4096), Member("vegeta")),
-        Member("SHENRON", model="qwen2.5-32b", persona="One voice.\nNo more."),
+        Member("SHENRON", model="qwen2.5-32b", kind="reasoning", persona="One voice.\nNo more."),
         min_answers=2,
         patience_s=5.0,
         mode=Mode.THOROUGH,
@@ -322,7 +321,7 @@ def test_collections_are_among_penstocks_own_files(tmp_path: Path) -> None:
         ),
         (
             'retrieval = { collection = "notes", embeddings = "nomic" }',
-            "councils.c.retrieval.embeddings: no host that serves 'embedding' has model 'nomic'",
+            "councils.c.retrieval.embeddings: no host that answers calls has model 'nomic'",
         ),
     ],
 )
@@ -363,11 +362,17 @@ def test_each_mistake_of_a_council_is_told_with_its_place(rest: str, problem: st
         ),
         (
             '[{ name = "a", host = "surtr", kind = "sums" }]',
-            "councils.c.members[1].host: 'surtr' does not serve kind 'sums'; it serves: reasoning, general",
+            "councils.c.members[1].host: 'surtr' does not serve kind 'sums'; it serves reasoning, general; answers",
         ),
         (
             '[{ name = "a", model = "qwen2.5-32" }]',
             "councils.c.members[1].model: no host that serves 'chat' has model 'qwen2.5-32'; did you mean",
+        ),
+        (
+            '[{ name = "a", model = "qwen2.5-32b" }]',
+            "councils.c.members[1].model: no host that serves 'chat' has model 'qwen2.5-32b' (surtr has it and "
+            "serves reasoning, general; answers calls for qwen2.5-32b); add 'chat' to hosts.surtr.serves, or name "
+            "another kind",
         ),
         (
             '[{ name = "a", kind = "council-c" }]',

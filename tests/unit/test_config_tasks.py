@@ -82,7 +82,7 @@ def test_c1_c7_what_can_run_is_accepted(task: Task) -> None:
         (Task("general", host="surt"), "host: no host 'surt'; did you mean 'surtr'?"),
         (
             Task("chat", host="surtr"),
-            "host: 'surtr' does not serve kind 'chat'; it serves: reasoning, general",
+            "host: 'surtr' does not serve kind 'chat'; it serves reasoning, general",
         ),
         (
             Task("general", model="llama-3-9b"),

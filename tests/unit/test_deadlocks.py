@@ -79,7 +79,7 @@ def test_the_host_of_runs_takes_no_call(kind: str) -> None:
     for model in (None, "qwen", "auto", "never-heard-of"):
         assert all(host.name == "surtr" for host in config.plant.hosts_for(kind, None, model))
     assert Names(config).known()["qwen"] == ["surtr"]
-    assert f"{kind} is a call of a model" in refusal(f'serves = ["{kind}"]\n')
+    assert f"'{kind}' is not a name" in refusal(f'serves = ["{kind}"]\n')
 
 
 # ---- configs
@@ -109,8 +109,8 @@ def test_the_host_of_runs_takes_no_call(kind: str) -> None:
             "holds lane 'calls' of their calls, but runs that wait for their calls keep their memory",
         ),
         (
-            '[gates.g]\nprobe = "psutil:memory_free_gb"\nmin = 4\nholds = { kinds = ["chat"] }',
-            "gates.g.holds: holds calls of kind 'chat', but",
+            '[gates.g]\nprobe = "psutil:memory_free_gb"\nmin = 4\nholds = { kinds = ["call/chat"] }',
+            "gates.g.holds: holds calls of kind 'call/chat', but",
         ),
         (
             '[gates.g]\nprobe = "psutil:memory_free_gb"\nmin = 4\nholds = { hosts = ["surtr"] }',
@@ -254,7 +254,7 @@ def test_the_lane_of_another_hosts_calls_is_no_lane_for_runs_either() -> None:
     ("holds", "told"),
     [
         ('lanes = ["calls"]', "holds lane 'calls' of their calls"),
-        ('kinds = ["chat"]', "holds calls of kind 'chat'"),
+        ('kinds = ["call/chat"]', "holds calls of kind 'call/chat'"),
         ('hosts = ["surtr"]', "holds host 'surtr', which answers their calls"),
     ],
 )

@@ -78,7 +78,7 @@ async def test_c8_calls_of_the_front_door_go_past_the_threads(phone: Phone) -> N
     """A task that holds a thread may wait for calls of its own: they must not wait for each other."""
     async with Rig(python_host("host", "on_loop", 8), make=threaded_engine) as rig:
         for name in ("first", "second"):
-            rig.start("host", {"act": "meet", "port": phone.port, "name": name}, name, kind="chat")
+            rig.start("host", {"act": "meet", "port": phone.port, "name": name}, name, kind="call/chat")
         callers = await phone.callers(2)
         assert kind_threads() == []
         callers[0].say("go")

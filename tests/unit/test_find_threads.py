@@ -14,7 +14,7 @@ from penstock.diagnosis.simulator import Fate, Simulator
 from penstock.diagnosis.whatif.replay import Replay
 from penstock.diagnosis.why.remedies import remedy, starts_when
 from penstock.diagnosis.why.waiting import of_run
-from penstock.model import Gate, Host, Lane, Plant, Task
+from penstock.model import CHAT_CALL, Gate, Host, Lane, Plant, Task
 from penstock.scheduling.messages import GateChange, GateRead, Submitted
 
 LAB = Plant((Host("surtr", "none", slots=3), Host("fenrir", "none", slots=1, serves=("coding",))))
@@ -114,5 +114,8 @@ def test_a_gate_of_the_config_is_the_better_reason() -> None:
 
 def test_calls_of_the_front_door_have_no_thread() -> None:
     """The tasks whose calls they are may hold one."""
-    plant = replace(LAB, thread_per_kind=True)
-    assert recorded(plant, tasks("chat", 3)).end == 10.0
+    model = Host("model", "openai", slots=3, serves=("coding",), models=("m", "auto"))
+    plant = replace(LAB, hosts=(*LAB.hosts, model), thread_per_kind=True)
+    calls = [replace(task, model="m") for task in tasks(CHAT_CALL, 3)]
+    assert recorded(plant, calls).end == 10.0
+    assert recorded(plant, tasks("chat", 3)).end == 30.0, "submitted tasks of that kind have one, as any"

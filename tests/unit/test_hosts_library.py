@@ -238,7 +238,7 @@ async def test_embeddings_of_a_model_come_through_the_queue(tmp_path: Path) -> N
         made = lib.calls.made
         assert [len(body["input"]) for _, _, body in made] == [2, 64, 6]
         assert {(t.kind, t.lane, t.model, endpoint) for t, endpoint, _ in made} == {
-            ("embedding", LANE, "nomic", "embeddings")
+            ("call/embedding", LANE, "nomic", "embeddings")
         }
         assert made[0][2]["model"] == "nomic"
         found = await lib.do("search", query="Is there frost?", top=1)

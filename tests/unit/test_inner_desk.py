@@ -12,6 +12,7 @@ import pytest
 
 from penstock.clock import SystemClock
 from penstock.config import load
+from penstock.config.call_tasks import call_task
 from penstock.council.live import Hub
 from penstock.council.plan.steps import StepEnd
 from penstock.dispatcher.doorway import Doorway
@@ -513,7 +514,7 @@ async def test_what_failed_before_the_question_was_asked_again_is_asked_again(tm
 
 async def test_a_call_brings_its_answer_and_none_of_it_is_stored(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
-        task = Task("embedding", lane="calls", model="big", run="r", id="e1")
+        task = call_task("embeddings", "big", lane="calls", run="r", id="e1")
         async with asyncio.TaskGroup() as group:
             calling = group.create_task(stage.desk.inner.call(task, "embeddings", b'{"input": "x"}'))
             relay = (await stage.started("e1")).payload
@@ -535,7 +536,7 @@ async def test_a_call_in_vain_says_whether_to_try_again(
     tmp_path: Path, verdict: Verdict, error: type[Exception]
 ) -> None:
     async with staged(tmp_path) as stage:
-        task = Task("embedding", lane="calls", retries=0, run="r", id="e1")
+        task = call_task("embeddings", "big", lane="calls", retries=0, run="r", id="e1")
         calling = asyncio.ensure_future(stage.desk.inner.call(task, "embeddings", b"{}"))
         await stage.started("e1")
         stage.engine.finish("e1", Outcome(verdict, error="will not"))
@@ -549,7 +550,7 @@ async def test_a_call_does_not_wait_for_ever_for_a_host_that_is_busy(tmp_path: P
         question = await stage.question()
         for one in await stage.ask(question, "member/A", "member/B"):  # all of its slots
             await stage.started(one.id)
-        task = Task("embedding", lane="calls", model="big", run="r", id="e1")
+        task = call_task("embeddings", "big", lane="calls", run="r", id="e1")
         async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(AttemptError):
                 await stage.desk.inner.call(task, "embeddings", b"{}")
@@ -558,9 +559,8 @@ async def test_a_call_does_not_wait_for_ever_for_a_host_that_is_busy(tmp_path: P
 
 async def test_a_call_that_nobody_waits_for_any_more_ends(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
-        calling = asyncio.ensure_future(
-            stage.desk.inner.call(Task("embedding", lane="calls", run="r", id="e1"), "embeddings", b"{}")
-        )
+        task = call_task("embeddings", "big", lane="calls", run="r", id="e1")
+        calling = asyncio.ensure_future(stage.desk.inner.call(task, "embeddings", b"{}"))
         await stage.started("e1")
         calling.cancel()
         with suppress(asyncio.CancelledError):

@@ -165,7 +165,7 @@ def _print_council(council: Council, config: Config) -> None:
 
 
 def _row(one: Member, does: str, config: Config) -> list[str]:
-    from penstock.config.council_reach import hosts_of
+    from penstock.config.called import hosts_of
 
     hosts = hosts_of(one, config)
     own = {host.model for host in hosts if host.model is not None}  # asked for where the member names none

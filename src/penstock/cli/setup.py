@@ -142,7 +142,10 @@ def check(
 
 
 def _tell_findings(findings: Sequence[Finding]) -> None:
-    rows = [(_MARKS[f.state], f.what, f.name, f.detail) for f in findings]
+    rows = [
+        (_MARKS[f.state], f.what, f.name, "; ".join(part for part in (f.detail, f.takes) if part))
+        for f in findings
+    ]
     render.print_table(("", "what", "name", "detail"), rows, flexible="detail")
     wrong = sum(finding.state == "wrong" for finding in findings)
     render.say()

@@ -73,7 +73,7 @@ def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
                 f"{host['active']}/{host['slots']}",
                 str(host["queued"]),
                 _usd(host),
-                host_detail(host, _detail(name, snapshot)),
+                "; ".join(filter(None, (host_detail(host, _detail(name, snapshot)), host["takes"]))),
             )
             for name, host in record["hosts"].items()
         ]

@@ -340,6 +340,7 @@ async def _many(
 def _print_many(told: Waiting) -> None:
     render.say("\n".join(_folded(many_in_short(told))))
     facts = [
+        *_of_host(told),
         ("would help", told.remedy or ""),
         ("its calls", calls_text(told)),
         ("predicted end", predicted_text(told.predicted_end)),
@@ -357,6 +358,15 @@ def _print_many(told: Waiting) -> None:
             (one.task_id, str(one.state), render.seconds(one.waited_s), one.reason) for one in told.longest
         ]
         render.print_table(("longest", "state", ">waited", "mostly for"), longest, flexible="mostly for")
+
+
+def _of_host(told: Waiting) -> list[tuple[str, str]]:
+    if told.host is None:
+        return []
+    host = told.host
+    fit = f"{render.counted(host['queued'], 'queued task')} could run there"
+    now = f"{host['state']}, {host['active']} of {render.counted(host['slots'], 'slot')} in use; {fit}"
+    return [("now", now), ("takes", host["takes"])]
 
 
 def calls_text(told: Waiting) -> str:
@@ -383,7 +393,7 @@ def many_in_short(told: Waiting) -> str:
         tail = f"; {render.percent(told.use)} of its slots were in use while it had work"
     tasks = f"{render.counted(told.tasks, 'task')} ({states})"
     if not told.reasons:
-        return f"{who}: {tasks}, none waited{tail}"
+        return f"{who}: {tasks}, none waited{' for it' if told.scope == 'host' else ''}{tail}"
     first = told.reasons[0]
     return (
         f"{who}: {tasks} waited {render.seconds(told.waited_s)} together, "

@@ -14,7 +14,7 @@ from penstock.config.agents import Agent
 from penstock.config.keys import AGENT_TYPE, MODEL_TYPES
 from penstock.config.problems import Near, quoted
 from penstock.config.tables import Table
-from penstock.model import CALL_KINDS, Host
+from penstock.model import Host
 
 
 def slots_of(agent: Agent) -> int:
@@ -98,12 +98,7 @@ def _imply(hosts: dict[str, Host], agents: Mapping[str, Agent], top: Table) -> N
     for agent in agents.values():
         if agent.name in have:
             continue
-        if agent.name in CALL_KINDS:
-            message = (
-                "is a kind of call of models; choose another name, or give it a host that serves another"
-            )
-            top.refuse(message, "agents", agent.name)
-        elif agent.name in hosts:
+        if agent.name in hosts:
             message = (
                 f"host {quoted(agent.name)} has the same name and is of type {quoted(hosts[agent.name].type)}; "
                 f'rename one, or add [hosts.OTHER] with type = "agent" and agent = "{agent.name}"'
@@ -116,7 +111,6 @@ def _imply(hosts: dict[str, Host], agents: Mapping[str, Agent], top: Table) -> N
                 slots=slots_of(agent),
                 serves=(agent.name,),
                 options={"agent": agent.name},
-                takes_calls=False,
             )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from penstock.config.keys import AUTO_MODEL, MODEL_TYPES
+from penstock.config.keys import MODEL_TYPES
 from penstock.config.problems import quoted
+from penstock.config.takes import named_models
 from penstock.model import ANY_MODEL, Host, Plant
 
 _NEVER_TELL = ("python", "command")  # their attempts have no cost
@@ -39,7 +40,7 @@ def _without_price(host: Host) -> str:
     """The models of a host whose calls tell no cost, in words."""
     if host.type not in MODEL_TYPES:
         return ""
-    names = _names(host)
+    names = named_models(host)
     missing = [quoted(name) for name in names if name not in host.prices]
     if not names and not host.prices:
         return "any model"
@@ -50,11 +51,5 @@ def _without_price(host: Host) -> str:
 def _may_cost(host: Host) -> bool:
     if host.type not in MODEL_TYPES:
         return host.type not in _NEVER_TELL
-    names = _names(host)
+    names = named_models(host)
     return any(name in host.prices for name in names) or (ANY_MODEL in host.models and bool(host.prices))
-
-
-def _names(host: Host) -> list[str]:
-    """The models that the config names, without `auto` and the kinds, which stand for one of them."""
-    stand_ins = {ANY_MODEL, AUTO_MODEL, *host.serves} - {host.model}
-    return [name for name in host.models if name not in stand_ins]

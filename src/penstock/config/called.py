@@ -7,11 +7,8 @@ from dataclasses import dataclass
 
 from penstock.config.councils import LIBRARY, Council, Member
 from penstock.config.document import Config
-from penstock.config.names import Names
 from penstock.config.own_calls import needs_door, own_lanes
-from penstock.model import CALL_KINDS, Host, Plant
-
-EMBEDDING = CALL_KINDS[2]
+from penstock.model import CALL_KINDS, CHAT_CALL, EMBEDDING_CALL, Host, Plant
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +34,14 @@ def called(config: Config) -> Called:
             hosts.update(host.name for host in hosts_of(member, config))
     embeddings = embedding_hosts(config)
     if embeddings:
-        kinds.add(EMBEDDING)
+        kinds.add(EMBEDDING_CALL)
         hosts.update(host.name for host in embeddings)
     return Called(frozenset(own_lanes(plant)), frozenset(kinds), frozenset(hosts))
 
 
 def takers(plant: Plant) -> list[Host]:
     """Hosts that answer calls of /v1."""
-    return [host for host in plant.hosts if host.takes_calls and host.models]
+    return plant.hosts_for(CHAT_CALL)
 
 
 def speakers(council: Council) -> Iterator[Member]:
@@ -56,7 +53,7 @@ def speakers(council: Council) -> Iterator[Member]:
 
 def hosts_of(member: Member, config: Config) -> list[Host]:
     """Those that can answer what it is asked."""
-    return config.plant.hosts_for(member.kind, member.host, _asked(member.kind, member.model, config))
+    return config.plant.hosts_for(member.kind, member.host, member.model)
 
 
 def embedding_hosts(config: Config) -> list[Host]:
@@ -65,13 +62,5 @@ def embedding_hosts(config: Config) -> list[Host]:
     for council in config.councils.values():
         model = None if council.retrieval is None else council.retrieval.embeddings
         if model is not None:
-            hosts = config.plant.hosts_for(EMBEDDING, None, _asked(EMBEDDING, model, config))
-            found |= {host.name: host for host in hosts}
+            found |= {host.name: host for host in config.plant.hosts_for(EMBEDDING_CALL, None, model)}
     return list(found.values())
-
-
-def _asked(kind: str, model: str | None, config: Config) -> str | None:
-    """A name of /v1 may stand for another; that of any other kind of task is what it is."""
-    if model is None or kind not in CALL_KINDS:
-        return model
-    return Names(config).asked(model) or model

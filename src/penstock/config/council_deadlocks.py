@@ -7,14 +7,14 @@ lane for those calls, and nothing that its own lane fills may hold them.
 
 from __future__ import annotations
 
-from penstock.config.called import EMBEDDING, embedding_hosts, hosts_of, speakers
+from penstock.config.called import embedding_hosts, hosts_of, speakers
 from penstock.config.councils import Council, Member
 from penstock.config.deadlocks import room_problem
 from penstock.config.document import Config
 from penstock.config.own_calls import EMBEDDINGS_LANE, calls_through_us
 from penstock.config.places import KeyPath
 from penstock.config.problems import Problems, quoted
-from penstock.model import DEFAULT_LANE, Gate
+from penstock.model import DEFAULT_LANE, EMBEDDING_CALL, Gate
 
 
 def check_questions(config: Config, problems: Problems) -> None:
@@ -45,8 +45,8 @@ def _held(gate: Gate, hosts: set[str]) -> str:
     """What of a gate's may hold the calls for embeddings, in words."""
     if EMBEDDINGS_LANE in gate.holds_lanes:
         return f"lane {quoted(EMBEDDINGS_LANE)}"
-    if EMBEDDING in gate.holds_kinds:
-        return f"calls of kind {quoted(EMBEDDING)}"
+    if EMBEDDING_CALL in gate.holds_kinds:
+        return f"calls of kind {quoted(EMBEDDING_CALL)}"
     if host := next((host for host in gate.holds_hosts if host in hosts), None):
         return f"host {quoted(host)}, which makes embeddings"
     return ""

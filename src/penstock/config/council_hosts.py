@@ -25,7 +25,6 @@ def with_councils(hosts: dict[str, Host], councils: Mapping[str, Council], top: 
             slots=council.slots,
             serves=(council.kind,),
             options={"council": council.name, "calls_lane": council.calls_lane},
-            takes_calls=False,
         )
         _add(hosts, host, f"council {quoted(council.name)} has for its questions", top)
     if councils:
@@ -36,7 +35,6 @@ def with_councils(hosts: dict[str, Host], councils: Mapping[str, Council], top: 
             slots=1,
             serves=(LIBRARY,),
             options={"embeddings": True} if embeds else {},  # then it asks a model for them
-            takes_calls=False,
         )
         _add(hosts, library, "councils look things up with", top)
     kinds = [host.name for host in hosts.values() if host.type in _TYPES]

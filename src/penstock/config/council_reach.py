@@ -16,9 +16,7 @@ from penstock.config.names import Names
 from penstock.config.places import KeyPath
 from penstock.config.problems import Near, Problems, quoted
 from penstock.config.tasks import TaskChecker
-from penstock.model import CALL_KINDS, DEFAULT_LANE, Host, Task
-
-_EMBEDDING = CALL_KINDS[2]
+from penstock.model import DEFAULT_LANE, EMBEDDING_CALL, Task
 
 
 def with_real_models(config: Config) -> Config:
@@ -28,8 +26,8 @@ def with_real_models(config: Config) -> Config:
     def real(kind: str, host: str | None, model: str | None) -> str | None:
         if model is None:
             return None
-        is_alias = model in config.models and not config.plant.hosts_for(kind, host, model)
-        return names.asked(model) or model if kind in CALL_KINDS or is_alias else model
+        meant = names.meant(model)
+        return meant if config.plant.hosts_for(kind, host, meant) else names.asked(model) or model
 
     def meant(member: Member) -> Member:
         return replace(member, model=real(member.kind, member.host, member.model))
@@ -37,7 +35,7 @@ def with_real_models(config: Config) -> Config:
     def told(council: Council) -> Council:
         retrieval = council.retrieval
         if retrieval is not None:
-            retrieval = replace(retrieval, embeddings=real(_EMBEDDING, None, retrieval.embeddings))
+            retrieval = replace(retrieval, embeddings=real(EMBEDDING_CALL, None, retrieval.embeddings))
         members = tuple(map(meant, council.members))
         chairs = [new for old, new in zip(council.members, members, strict=True) if old is council.chair]
         chair = chairs[0] if chairs else meant(council.chair)
@@ -68,14 +66,9 @@ def check_councils(config: Config, problems: Problems) -> None:
                 problems.add((*place, *where, *((field,) if field != "lane" else ())), what)
         retrieval = council.retrieval
         if retrieval is not None and retrieval.embeddings is not None:
-            task = Task(_EMBEDDING, model=retrieval.embeddings, lane=lane)
+            task = Task(EMBEDDING_CALL, model=retrieval.embeddings, lane=lane)
             for _, what in checker.problems(task):
                 problems.add((*place, "retrieval", "embeddings"), what)
-
-
-def hosts_of(member: Member, config: Config) -> list[Host]:
-    """Those that can answer what it is asked."""
-    return config.plant.hosts_for(member.kind, member.host, member.model)
 
 
 def _speakers(council: Council) -> Iterator[tuple[KeyPath, Member]]:

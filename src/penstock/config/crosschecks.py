@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from penstock.config.keys import MODEL_TYPES, RUN_TYPES, TOLERANCE, shown
 from penstock.config.problems import Near, Problems, quoted
-from penstock.model import CALL_KINDS, Gate, Host, Lane, Plant
+from penstock.model import CALL_KINDS, CHAT_CALL, Gate, Host, Lane, Plant
 
 _CODE_TYPES = ("python", "command")  # what their tasks bring is for a program
 
@@ -98,10 +98,7 @@ def _check_run_kinds(hosts: Collection[Host], problems: Problems) -> None:
             problems.add(("hosts", run.name, "serves"), message)
             continue
         for model in models:
-            kinds = [
-                kind for kind in run.serves if kind not in CALL_KINDS
-            ]  # those are refused with their host
-            shared = next((kind for kind in kinds if kind in model.serves or "*" in model.serves), None)
+            shared = next((kind for kind in run.serves if model.serves_kind(kind)), None)
             if shared is not None:
                 message = (
                     f"it would also take kind {quoted(shared)}, which is meant for {run.name}; name its own kinds: "
@@ -117,7 +114,7 @@ def greedy_models(plant: Plant) -> Iterator[tuple[str, str]]:
         if model.type not in MODEL_TYPES or "*" not in model.serves:
             continue
         for code in plant.hosts:
-            kind = next((k for k in code.serves if k not in CALL_KINDS and model.serves_kind(k)), None)
+            kind = next((k for k in code.serves if model.serves_kind(k)), None)
             if code.type in _CODE_TYPES and kind is not None:
                 what = "tasks" if kind == "*" else f"tasks of kind {quoted(kind)}"
                 yield (
@@ -130,6 +127,8 @@ def greedy_models(plant: Plant) -> Iterator[tuple[str, str]]:
 def _check_gates(parts: Parts, problems: Problems) -> None:
     lane_names = parts.lane_names | parts.lanes.keys()
     served = {kind for host in parts.hosts.values() for kind in host.serves}
+    if any(host.serves_kind(CHAT_CALL) for host in parts.hosts.values()):
+        served.update(CALL_KINDS)
     # What a host serves that could not be read is not known.
     any_kind = "*" in served or len(parts.hosts) < len(parts.host_names)
     for gate in parts.gates.values():

@@ -26,7 +26,7 @@ from penstock.config.keys import RUN_TYPES, TOLERANCE
 from penstock.config.names import Names
 from penstock.config.own_calls import calls_lane, calls_through_us, needs_door, own_lanes
 from penstock.config.problems import Near, Problems, quoted
-from penstock.model import CALL_KINDS, DEFAULT_LANE, Gate, Host, Lane, Plant
+from penstock.model import CHAT_CALL, DEFAULT_LANE, Gate, Host, Lane, Plant
 
 _HELD_MEMORY = ("psutil:memory_free_gb", "psutil:memory_percent")
 
@@ -92,7 +92,7 @@ class RunRules:
         asked = self._names.asked(model)
         if asked is None:
             return self._names.unknown(model or "")
-        return room_problem(self._plant.hosts_for(CALL_KINDS[0], None, asked), lane, self._plant)
+        return room_problem(self._plant.hosts_for(CHAT_CALL, None, asked), lane, self._plant)
 
 
 def room_problem(takers: Sequence[Host], lane: str, plant: Plant) -> str | None:

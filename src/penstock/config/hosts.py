@@ -13,7 +13,7 @@ from penstock.config.engine import nodes_document, read_nodes
 from penstock.config.keys import HostTypes
 from penstock.config.problems import Near, quoted
 from penstock.config.tables import Table
-from penstock.model import ANY_MODEL, CALL_KINDS, AutoSlots, BreakerRule, Fallback, Host, Price, Rate
+from penstock.model import ANY_MODEL, AutoSlots, BreakerRule, Fallback, Host, Price, Rate
 
 _NO_SECRETS = (
     'a secret does not belong in this file; keep it in an environment variable: key_env = "ITS_NAME"'
@@ -33,9 +33,6 @@ def read_host(
         model = _local_model(options.get("gguf"))
     is_run = type_ in keys.RUN_TYPES
     has_models = type_ in keys.MODEL_TYPES or is_run
-    takes_calls = not is_run and type_ not in (keys.AGENT_TYPE, COUNCIL_TYPE, LIBRARY_TYPE)
-    if not takes_calls:
-        _refuse_calls(table, serves)
     return Host(
         name=name,
         type=type_,
@@ -51,16 +48,14 @@ def read_host(
         # What comes back to us is paid where it is answered, and would be counted twice.
         prices=(prices or {}) if has_models and not (is_run and "url" not in options) else {},
         options=options,
-        takes_calls=takes_calls,
+        takes_calls=_takes_calls(table, type_),
         ray=read_nodes(table),
     )
 
 
-def _refuse_calls(table: Table, serves: tuple[str, ...]) -> None:
-    for kind in CALL_KINDS:
-        if kind in serves:
-            message = f"{kind} is a call of a model, which such a host does not take; name another kind"
-            table.refuse(message, "serves")
+def _takes_calls(table: Table, type_: str) -> bool:
+    """Whether it answers calls for its models. A host whose attempts make such calls would wait for itself."""
+    return type_ not in keys.RUN_TYPES and (type_ not in keys.MODEL_TYPES or table.flag(keys.OF_MODELS, True))
 
 
 def _type(table: Table, types: HostTypes) -> str:
@@ -89,10 +84,12 @@ def _options(table: Table, type_: str, types: HostTypes) -> dict[str, Any]:
     known = types.get(type_)
     allowed = None if known is None else {*keys.HOST, *known}
     for key, value in table.raw.items():
-        if key in keys.HOST:
+        if key in keys.HOST or (key == keys.OF_MODELS and type_ in keys.MODEL_TYPES):
             continue
         if key.lower() in keys.SECRETS and (allowed is None or key not in allowed):
             table.refuse(_NO_SECRETS, key)
+        elif key == keys.OF_MODELS and allowed is not None and key not in allowed:
+            table.refuse(f"belongs to a host of type {' or '.join(keys.MODEL_TYPES)}; remove it", key)
         elif allowed is not None and key not in allowed:
             table.refuse("unknown key", key, near=Near(key, allowed, f"a {type_} host has"))
         else:
@@ -185,7 +182,7 @@ def _serves(table: Table, type_: str) -> tuple[str, ...]:
     if table.raw.get("serves") in ([], ()):
         table.refuse('is empty, so the host would never work; name kinds, or "*" for all', "serves")
     default = (type_,) if type_ == "file_prompt" else ("*",)  # its payloads are for nobody else
-    return table.names("serves", default, wildcard=True, most=keys.MAX_SERVES)
+    return table.names("serves", default, most=keys.MAX_SERVES, also=("*",))
 
 
 def _rate(table: Table) -> Rate | None:
@@ -240,6 +237,8 @@ def host_document(host: Host) -> dict[str, Any]:
         table["model"] = host.model
     if own := _own_models(host):
         table["models"] = own
+    if host.type in keys.MODEL_TYPES and not host.takes_calls:
+        table[keys.OF_MODELS] = False
     if host.rate is not None:
         table["rate"] = given(
             requests_per_min=host.rate.requests_per_min, tokens_per_min=host.rate.tokens_per_min

@@ -34,6 +34,7 @@ TOP = (
 )
 RETRY = ("retries", "base_s", "max_s", "host_faults")
 HOST = ("type", "slots", "units", "serves", "model", "models", "rate", "fallback", "breaker", "ray")
+OF_MODELS = "calls"  # a key of hosts that have models, beside those; a python host has an option of that name
 SLOTS = ("auto", "min", "max")
 RATE = ("requests_per_min", "tokens_per_min")
 FALLBACK = ("after_s", "overflow_after_s", "budget_usd_per_day")
@@ -167,7 +168,7 @@ ALIASES = {"overflow_after_s": "after_s"}
 # The types of host that can be used, and the options of each; None takes any option.
 HostTypes: TypeAlias = Mapping[str, Iterable[str] | None]
 
-MODEL_TYPES = ("openai", "local")  # hosts that have models and take calls of the front door
+MODEL_TYPES = ("openai", "local")  # hosts that have models and answer calls for them
 RUN_TYPES = (
     "researcher",
     "file_prompt",

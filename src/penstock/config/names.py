@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from penstock.config.councils import MODEL_PREFIX, Council, Mode
 from penstock.config.document import Config
-from penstock.config.keys import AUTO_MODEL
+from penstock.config.keys import AUTO_MODEL, MODEL_TYPES
 from penstock.config.problems import meant, nearest
-from penstock.model import ANY_MODEL
+from penstock.model import ANY_MODEL, CHAT_CALL
 
 EVERY_NAME = "*"  # as an alias: names that nothing else is known by
 
@@ -29,7 +29,7 @@ class Names:
     def __init__(self, config: Config, councils: Iterable[Council] = ()) -> None:
         """`councils` are those that may be asked by these names: attempts ask none."""
         self._aliases = config.models
-        hosts = [host for host in config.plant.hosts if host.models and host.takes_calls]
+        hosts = [host for host in config.plant.hosts if host.serves_kind(CHAT_CALL)]
         self._owners: dict[str, list[str]] = {}
         for host in hosts:
             for name in host.models:
@@ -41,19 +41,23 @@ class Names:
         self._owners |= {name: [asked.council.kind] for name, asked in self.councils.items()}
         self.has_hosts = bool(hosts or self.councils)
         self._takers = [host.name for host in hosts if ANY_MODEL in host.models]
+        self._closed = [
+            host for host in config.plant.hosts if host.type in MODEL_TYPES and not host.takes_calls
+        ]
 
     def asked(self, name: str | None) -> str | None:
         """What the hosts are asked for; None when nobody knows the name. No name at all is any model."""
-        name = self._followed(name or AUTO_MODEL)
+        name = self.meant(name or AUTO_MODEL)
         if name in self._owners:
             return name
         if EVERY_NAME in self._aliases:
-            name = self._followed(self._aliases[EVERY_NAME])
+            name = self.meant(self._aliases[EVERY_NAME])
             if name in self._owners:
                 return name
         return name if self._takers and not name.startswith(MODEL_PREFIX) else None
 
-    def _followed(self, name: str) -> str:
+    def meant(self, name: str) -> str:
+        """What an alias stands for, whether or not a host has it; any other name is what it is."""
         while (
             name in self._aliases and name != EVERY_NAME
         ):  # that none leads to itself is checked in the config
@@ -84,10 +88,17 @@ class Names:
 
     def unknown(self, name: str) -> str:
         """What to say to one that asked for a name nobody knows."""
+        closed = [
+            host.name for host in self._closed if host.has_model(self.meant(name)) or not self.has_hosts
+        ]
+        if closed:
+            where = closed[0]
+            told = f"the model {name[:200]!r} is on host {where}, which answers no calls"
+            return f"{told}; remove calls = false from hosts.{where}"
         if not self.has_hosts:
             return "no host has a model; add one of type openai or local to penstock.toml"
         if name in self._aliases:
-            return f"the model {name[:200]!r} stands for {self._followed(name)[:200]!r}, which no host has"
+            return f"the model {name[:200]!r} stands for {self.meant(name)[:200]!r}, which no host has"
         known = self.known()
         if not nearest(name, known):  # then all are listed: kinds and `auto` are no models
             known = {one: hosts for one, hosts in known.items() if one not in self._stand_ins} or known

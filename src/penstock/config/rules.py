@@ -8,7 +8,7 @@ from typing import Any
 from penstock.config import keys, probes
 from penstock.config.hosts import given
 from penstock.config.tables import Table
-from penstock.model import Gate, Lane, RetryRule
+from penstock.model import CALL_KINDS, Gate, Lane, RetryRule
 
 
 def read_retry(top: Table) -> RetryRule:
@@ -146,7 +146,10 @@ def _holds(gate: Table) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ..
     if table is None:
         return (), (), ()
     table.only(keys.HOLDS)
-    lanes, kinds, hosts = (table.names(key, (), most=keys.MAX_SERVES) for key in keys.HOLDS)
+    lanes, kinds, hosts = (
+        table.names(key, (), most=keys.MAX_SERVES, also=CALL_KINDS if key == "kinds" else ())
+        for key in keys.HOLDS
+    )
     if not any(table.raw.get(key) for key in keys.HOLDS):
         table.refuse(f"is empty, so the gate holds nothing; say what it acts on: holds = {like}")
     return lanes, kinds, hosts

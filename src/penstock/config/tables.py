@@ -92,9 +92,9 @@ class Table:
         return str(value)
 
     def names(
-        self, key: str, default: tuple[str, ...], *, wildcard: bool = False, most: int
+        self, key: str, default: tuple[str, ...], *, most: int, also: Collection[str] = ()
     ) -> tuple[str, ...]:
-        """A list of names, each once."""
+        """A list of names, each once; those in `also` may be there too."""
         if key not in self.raw:
             return default
         value = self.raw[key]
@@ -108,7 +108,7 @@ class Table:
         for number, name in enumerate(value):
             if not isinstance(name, str):
                 self.refuse(f"must be a name in quotes, not {kind_of(name)}", key, number)
-            elif self.any_names or NAME.fullmatch(name) or (wildcard and name == "*"):
+            elif self.any_names or NAME.fullmatch(name) or name in also:
                 found[name] = None
             else:
                 self.refuse(f"{quoted(name)} is not a name: {NAME_RULE}", key, number)

@@ -27,9 +27,10 @@ from penstock.config.keys import (
     shown,
 )
 from penstock.config.outputs import OutputRules, output_problem, saved_at
-from penstock.config.problems import kind_of, meant, quoted
+from penstock.config.problems import kind_of, meant, nearest, quoted
+from penstock.config.takes import takes
 from penstock.errors import TaskError
-from penstock.model import ANY_MODEL, PRIORITIES, Host, OnCrash, Task
+from penstock.model import CALL_KINDS, CHAT_CALL, PRIORITIES, Host, OnCrash, Task
 from penstock.trace import context_of
 
 MAX_KEY = 512
@@ -50,10 +51,12 @@ def check_task(config: Config, task: Task) -> None:
 class TaskChecker:
     """Checks tasks against one config; without a config, only what holds under any.
 
-    With `own_calls` they are the calls of runs, which have lanes to themselves.
+    With `calls` they may be calls of models, which nobody submits. With `own_calls` they are what runs wait for:
+    calls and steps of questions, which have lanes to themselves.
     """
 
-    def __init__(self, config: Config | None = None, *, own_calls: bool = False) -> None:
+    def __init__(self, config: Config | None = None, *, calls: bool = False, own_calls: bool = False) -> None:
+        self._calls = calls or own_calls
         self._own_calls = own_calls
         self._outputs = None if config is None else OutputRules(config)
         self._rules = None if config is None else _Rules(config, own_calls)
@@ -75,7 +78,7 @@ class TaskChecker:
         if self._is_plainly_good(task):
             return []
         shape_found: Found = []
-        _check_shape(task, shape_found)
+        _check_shape(task, shape_found, self._calls)
         if not shape_found and self._rules is not None:
             self._rules.check(task, shape_found)
         if not shape_found:
@@ -108,7 +111,7 @@ class TaskChecker:
         except (TypeError, AttributeError):  # a field of a wrong type has no hash
             return False
         priority = task.priority
-        if priority.__class__ is not int or not 0 <= priority <= 4 or not _may_crash_so(task.on_crash):
+        if priority.__class__ is not int or not 0 <= priority <= 4 or not _may_crash_so(task):
             return False
         # The usual fields in line, because a call costs as much as all of them; the rest in full.
         if (
@@ -140,11 +143,15 @@ def _shape(task: Task) -> tuple[object, ...]:
 # ---- what holds under any config
 
 
-def _check_shape(task: Task, found: Found) -> None:
+def _check_shape(task: Task, found: Found, calls: bool) -> None:
     if task.kind is None or task.kind == "":
         found.append(("kind", "is missing; every task needs one"))
     elif not isinstance(task.kind, str):
         found.append(("kind", _text_wanted(task.kind)))
+    elif task.kind in CALL_KINDS:
+        if not calls:
+            what = "is a kind of calls, which come by /v1 or `penstock ask`; name a kind that a host serves"
+            found.append(("kind", f"{quoted(task.kind)} {what}"))
     elif not NAME.fullmatch(task.kind):
         found.append(("kind", f"{quoted(task.kind)} is not a name: {NAME_RULE}"))
     for field, name in (("lane", task.lane), ("host", task.host)):
@@ -204,13 +211,18 @@ def _check_own(task: Task, found: Found) -> None:
         found.append(
             ("trace", 'must be a W3C traceparent, such as "00-' + "ab" * 16 + "-" + "cd" * 8 + '-01"')
         )
-    if not _may_crash_so(task.on_crash):
+    if not _may_crash_so(task):
         found.append(("on_crash", 'must be "retry" or "block"'))
 
 
-def _may_crash_so(on_crash: object) -> bool:
+def _may_crash_so(task: Task) -> bool:
     """What a task may ask for; the third belongs to calls. By identity: it may be anything."""
-    return on_crash is OnCrash.RETRY or on_crash is OnCrash.BLOCK
+    on_crash = task.on_crash
+    return (
+        on_crash is OnCrash.RETRY
+        or on_crash is OnCrash.BLOCK
+        or (on_crash is OnCrash.CANCEL and task.is_call)
+    )
 
 
 def _check_after(after: object, own_id: str, found: Found) -> None:
@@ -253,7 +265,7 @@ def _text_wanted(value: object) -> str:
 
 class _Rules:
     def __init__(self, config: Config, own_calls: bool) -> None:
-        plant = config.plant
+        self._plant = plant = config.plant
         self._runs = RunRules(config)
         self._own_calls = own_calls
         self._hosts = {host.name: host for host in plant.hosts}
@@ -269,22 +281,14 @@ class _Rules:
         """`task` is well-formed; is there a lane and a host for it?"""
         if task.lane not in self._lanes:
             found.append(("lane", f"no lane {quoted(task.lane)}{meant(task.lane, self._lanes, 'lanes')}"))
-        hosts = self._serving(task, found)
-        if (wrong := self._runs.lane_problem(task.lane, hosts)) is not None and not self._own_calls:
+        serving = self._serving(task, found)
+        if (wrong := self._runs.lane_problem(task.lane, serving)) is not None and not self._own_calls:
             found.append(("lane", wrong))
-        if task.model is not None and hosts:
-            models = {model for host in hosts for model in (host.model, *host.models) if model}
-            named = [host for host in hosts if host.has_model(task.model)]
-            hosts = named or [
-                host for host in hosts if ANY_MODEL in host.models
-            ]  # as `Plant.hosts_for` has it
-            if not hosts:
-                where = (
-                    f"host {quoted(task.host)}" if task.host else f"no host that serves {quoted(task.kind)}"
-                )
-                verb = "does not have" if task.host else "has"
-                hint = meant(task.model, models, "models")
-                found.append(("model", f"{where} {verb} model {quoted(task.model)}{hint}"))
+        hosts = self._plant.hosts_for(task.kind, task.host, task.model) if serving else []
+        if serving and not hosts:
+            what = "answers calls" if task.is_call else f"serves {quoted(task.kind)}"
+            where = f"host {quoted(task.host)} does not have" if task.host else f"no host that {what} has"
+            found.append(("model", f"{where} model {quoted(task.model)}{self._other_models(task, serving)}"))
         if hosts and (wrong := self._runs.model_problem(task.model, hosts)) is not None:
             found.append(("model", wrong))
         if hosts and not found:
@@ -297,18 +301,36 @@ class _Rules:
                 found.append(("host", f"no host {quoted(task.host)}{meant(task.host, self._hosts, 'hosts')}"))
                 return []
             if not host.serves_kind(task.kind):
-                serves = ", ".join(host.serves[:12])
-                what = f"{quoted(host.name)} does not serve kind {quoted(task.kind)}; it serves: {serves}"
-                found.append(("host", what))
+                what = f"does not serve kind {quoted(task.kind)}; it {takes(host)}"
+                if task.is_call:
+                    what = "answers no calls; name another host, or none"
+                found.append(("host", f"{quoted(host.name)} {what}"))
                 return []
             return [host]
-        hosts = [host for host in self._hosts.values() if host.serves_kind(task.kind)]
+        hosts = self._plant.hosts_for(task.kind)
         if not self._hosts:
             found.append(("kind", "no host is configured; add one: [hosts.NAME]"))
+        elif not hosts and task.is_call:
+            found.append(("model", "no host answers calls; add one of type openai or local to penstock.toml"))
         elif not hosts:
-            hint = meant(task.kind, self._kinds, "kinds")
-            found.append(("kind", f"no host serves kind {quoted(task.kind)}{hint}"))
+            found.append(("kind", f"no host serves kind {quoted(task.kind)}{self._other_kinds(task.kind)}"))
         return hosts
+
+    def _other_kinds(self, kind: str) -> str:
+        """The end of a message about a kind that no host serves; it may have been taken for that of calls."""
+        model = next(iter(self._plant.hosts_for(CHAT_CALL)), None)
+        if model is None or nearest(kind, self._kinds):
+            return meant(kind, self._kinds, "kinds")
+        return f" ({model.name} {takes(model)}); {_to_serve(kind, model)}"
+
+    def _other_models(self, task: Task, serving: Sequence[Host]) -> str:
+        """The end of a message about a model that none of those has which serve the kind; another may have it."""
+        model = task.model or ""
+        models = _models_of(serving) or _models_of(self._hosts.values())
+        other = next((host for host in self._hosts.values() if host.has_model(model)), None)
+        if other is None or task.host is not None or task.is_call:
+            return meant(model, models, "models")
+        return f" ({other.name} has it and {takes(other)}); {_to_serve(task.kind, other)}"
 
     def _check_room(self, task: Task, hosts: Sequence[Host], found: Found) -> None:
         """Some host must be able to hold it when nothing else runs there."""
@@ -342,6 +364,14 @@ class _Rules:
         if unit == "slots":
             return _Room(host.slots if host.auto is None else host.auto.max, reserved)
         return _Room(host.units.get(unit, 0.0), reserved)
+
+
+def _models_of(hosts: Iterable[Host]) -> set[str]:
+    return {model for host in hosts for model in (host.model, *host.models) if model}
+
+
+def _to_serve(kind: str, host: Host) -> str:
+    return f"add {quoted(kind)} to hosts.{host.name}.serves, or name another kind"
 
 
 def _amount(amount: float, unit: str) -> str:

@@ -23,7 +23,7 @@ from penstock.dispatcher.inner_call import call_through
 from penstock.errors import TaskError
 from penstock.hosts.inner_desk import Asked, InnerDesk, Listener
 from penstock.lifecycle import ENDED
-from penstock.model import CALL_KINDS, State, Task, TaskRecord
+from penstock.model import State, Task, TaskRecord
 from penstock.scheduling.messages import (
     Begin,
     CancelAsked,
@@ -178,9 +178,10 @@ class Inner:
 
     def _known_by(self, task: Task) -> Task:
         """With the model as hosts are asked for it: a config's names may stand for another."""
-        if task.model is None or task.kind not in CALL_KINDS:
+        if task.model is None:
             return task
-        return replace(task, model=self._names.asked(task.model) or task.model)
+        meant = self._names.asked(task.model) if task.is_call else self._names.meant(task.model)
+        return replace(task, model=meant or task.model)
 
     async def _kept(self, tasks: Sequence[Task]) -> list[str | TaskError]:
         """Their ids, or why the store does not take one."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.config import TaskChecker
 from penstock.errors import PermanentError, StoreError, TaskError, TemporaryError, Unreachable
 from penstock.hosts.relay import Headers, Relay
-from penstock.model import OnCrash, State, Task, Verdict
+from penstock.model import State, Task, Verdict
 from penstock.scheduling.messages import End
 from penstock.store.ids import new_ids
 
@@ -43,13 +43,7 @@ async def call_through(
     """The body of the answer; whoever stops waiting ends the call as well."""
     if found := checker.problems(task):
         raise PermanentError("; ".join(f"{field}: {what}" for field, what in found))
-    call = replace(
-        task,
-        id=task.id or new_ids(1)[0],
-        on_crash=OnCrash.CANCEL,
-        key=None,
-        queued_at=task.queued_at or dispatcher.now,
-    )
+    call = replace(task, id=task.id or new_ids(1)[0], queued_at=task.queued_at or dispatcher.now)
     relay = InMemory(endpoint, body)
     try:
         ended = dispatcher.call(call, relay)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from penstock.clock import Clock
+from penstock.config.call_tasks import call_task
 from penstock.config.councils import Council
 from penstock.config.own_calls import run_of_calls
 from penstock.council.library.embedding import missing
@@ -28,7 +29,6 @@ from penstock.model import Host, Outcome, Task, Verdict
 _log = logging.getLogger("penstock.hosts")
 _TEXTS_AT_ONCE = 64  # in one call for embeddings
 _EMBEDDINGS = "embeddings"  # the endpoint of /v1
-_EMBEDDING = "embedding"  # the kind of such calls
 
 # Asks a model through the queue: the task that stands for it, the endpoint, the body; and gives the reply's body.
 CallModel = Callable[[Task, str, bytes], Awaitable[bytes]]
@@ -116,10 +116,10 @@ class LibraryAdapter:
         made: dict[str, list[float]] = {}
         for first in range(0, len(texts), _TEXTS_AT_ONCE):
             some = texts[first : first + _TEXTS_AT_ONCE]
-            task = Task(
-                _EMBEDDING,
+            task = call_task(
+                _EMBEDDINGS,
+                model,
                 lane=self._placement.calls_lane,
-                model=model,
                 run=run_of_calls(job.run),
                 priority=job.priority,
                 trace=job.trace,

@@ -8,15 +8,18 @@ from typing import Any
 
 import msgspec
 
+from penstock.config.call_tasks import CALL_KIND_OF
 from penstock.errors import PermanentError
-from penstock.model import ANY_MODEL, CALL_KINDS, Host
+from penstock.model import ANY_MODEL, Host
 
 CHAT, COMPLETIONS, EMBEDDINGS = "chat/completions", "completions", "embeddings"
 AUTO = "auto"  # the name of whatever model a host has
 
-_OF_KIND = {"chat": CHAT, "completion": COMPLETIONS, "embedding": EMBEDDINGS}
+_WORDS = {"chat": CHAT, "completion": COMPLETIONS, "embedding": EMBEDDINGS}
+# By kind where the payload does not tell; users may submit tasks of the same names.
+_OF_KIND = {**_WORDS, **{kind: endpoint for endpoint, kind in CALL_KIND_OF.items()}}
 _NAMED = {
-    **_OF_KIND,
+    **_WORDS,
     **{name: name for name in (CHAT, COMPLETIONS, EMBEDDINGS)},
     "chat.completions": CHAT,
 }
@@ -147,7 +150,7 @@ def _fields(payload: Any, kind: str, host: Host) -> tuple[str, dict[str, Any]]:
 
 def _astray(kind: str, host: Host) -> str:
     """The remedy where the task may have been meant for another host: a model host takes every kind by default."""
-    if kind in CALL_KINDS:
+    if kind in _OF_KIND:
         return ""
     return (
         f"; where tasks of kind {kind!r} are meant for another host, leave it out of hosts.{host.name}.serves"
@@ -157,7 +160,7 @@ def _astray(kind: str, host: Host) -> str:
 def _endpoint(given: str, named: str | None, kind: str) -> str:
     endpoint = _NAMED[named] if named is not None else None
     if given == "prompt":
-        endpoint = endpoint or (COMPLETIONS if kind == "completion" else CHAT)
+        endpoint = endpoint or (COMPLETIONS if _OF_KIND.get(kind) == COMPLETIONS else CHAT)
         fits = endpoint in (CHAT, COMPLETIONS)
     else:
         only = CHAT if given == "messages" else EMBEDDINGS

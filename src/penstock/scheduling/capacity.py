@@ -277,10 +277,7 @@ class HostState:
 
     def has_units(self, needs: Needs, lane: str) -> bool:
         """Whether it has as many as are needed, slots aside: those may change, these never do."""
-        return all(
-            self.host.units.get(unit, 0.0) - self._reserved(lane, unit) + _EPSILON >= amount
-            for unit, amount in needs.extra
-        )
+        return self.host.has_units(needs.extra, lambda unit: self._reserved(lane, unit))
 
     def _reserved(self, lane: str, unit: str) -> float:
         return sum(units.get(unit, 0.0) for other, units in self.reserves.items() if other != lane)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from penstock.model import CALL_KINDS, Lane, Plant, Task
@@ -73,10 +74,9 @@ class World:
             gates += (thread,)  # last: of what holds a task, another gate is the better reason
         needs = _needs(dict(units or ()))
         named = self.hosts.get(host) if host is not None else None
-        plant = self.plant if named is None else Plant((named.host,))  # the others need not be looked at
-        serving = [self.hosts[h.name] for h in plant.hosts_for(kind, host, model)]
-        # One that can never hold it is no host for it and no reason to wait, unless all are such.
-        hosts = [h for h in serving if h.has_units(needs, lane_name)] or serving
+        # Of a task that names its host the others need not be looked at.
+        plant = self.plant if named is None else replace(self.plant, hosts=(named.host,))
+        hosts = [self.hosts[h.name] for h in plant.hosts_for(kind, host, model, lane_name, dict(units or ()))]
         # A task that names a fallback host wants that host: nothing to fall back from.
         own = [h for h in hosts if h.host.fallback is None or host is not None]
         spare = [h for h in hosts if h.host.fallback is not None and host is None]
@@ -108,7 +108,8 @@ class World:
         content = (lane.name, gates, needs, tuple(map(id, tiers)))
         shape = self._by_content.get(content)
         if shape is None:
-            where = cut_names(hosts, ", ") or f"no host that serves {task.kind}"
+            lacks = f"answers calls for {task.model}" if task.is_call else f"serves {task.kind}"
+            where = cut_names(hosts, ", ") or f"no host that {lacks}"
             shape = Shape(f"lane {lane.name} on {where}", lane, gates, needs, tuple(tiers), thread)
             self._by_content[content] = shape
             self.variant(shape, 0)

@@ -15,7 +15,7 @@ import platform
 import shutil
 import socket
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from penstock.config.crosschecks import greedy_models
 from penstock.config.engine import check_folders
 from penstock.config.names import Names
 from penstock.config.postgres_place import shown_store
+from penstock.config.takes import takes
 from penstock.diagnosis.words import counted
 from penstock.dispatcher.probes import read_once
 from penstock.engine.outcomes import failure, one_line
@@ -52,9 +53,11 @@ class Finding:
     name: str
     state: str  # well, warning or wrong
     detail: str
+    takes: str = ""  # of a host: which tasks and calls, in words
 
     def as_record(self) -> dict[str, Any]:
-        return {"what": self.what, "name": self.name, "state": self.state, "detail": self.detail}
+        record = {"what": self.what, "name": self.name, "state": self.state, "detail": self.detail}
+        return record | ({"takes": self.takes} if self.takes else {})
 
 
 def _nobody(finding: Finding) -> None:
@@ -72,17 +75,20 @@ async def examine(
     adapters = make_adapters(config, SystemClock())
     elsewhere = config.plant.outliving
 
+    hosts = {host.name: host for host in config.plant.hosts}
+
     async def tried(name: str, adapter: Adapter) -> Finding:
         if name in elsewhere:
             found = Finding("host", name, *(await cluster).hosts[name])
         else:
             found = await _host(name, adapter, time_limit_s)
+        found = replace(found, takes=takes(hosts[name]))
         told(found)
         return found
 
     async with asyncio.TaskGroup() as group:
         cluster = group.create_task(engine_checkup.look(config, time_limit_s))
-        hosts = [group.create_task(tried(name, one)) for name, one in adapters.items()]
+        tries = [group.create_task(tried(name, one)) for name, one in adapters.items()]
         probes = group.create_task(_probes(config, time_limit_s))
         store = group.create_task(_store(config))
     kept = store.result()
@@ -94,7 +100,7 @@ async def examine(
         for name, what in Names(config, config.councils.values()).astray().items()
     ]
     agents = await asyncio.to_thread(_agents, config)
-    down = {one.result().name for one in hosts if one.result().state == WRONG}
+    down = {one.result().name for one in tries if one.result().state == WRONG}
     councils = await asyncio.to_thread(_councils, config, down)
     seen = cluster.result()
     lack = shortcomings()
@@ -103,7 +109,7 @@ async def examine(
     return [
         *machine,
         *engine,
-        *(host.result() for host in hosts),
+        *(one.result() for one in tries),
         *agents,
         *councils,
         *greedy,

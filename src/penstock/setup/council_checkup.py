@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from penstock.config import Config
-from penstock.config.council_reach import hosts_of
+from penstock.config.called import hosts_of
 from penstock.config.councils import Council, Member, Retrieval
 from penstock.config.own_files import library_dir
 from penstock.council.library.embedding import missing

@@ -148,12 +148,18 @@ async def why_all(
 
 
 async def why_host(store: Store, plant: Plant, host: str, since: float, now: float) -> Waiting:
+    """By the plant that is dispatched with, if one is: so `status` counts, and so the tasks waited."""
     from penstock.diagnosis.why.waiting import of_host
+    from penstock.store.status import status_record
 
+    snapshot = await store.snapshot(now)
+    epoch = snapshot.epoch
+    plant = plant if epoch is None or epoch.plant is None else epoch.plant
     chosen = TaskFilter(since=since, limit=MOST_SUMMED, newest=True)
     history = await store.history(chosen=chosen, others=False)
     summed = await asyncio.to_thread(of_host, host, history, plant, now, since)
-    return replace(summed, cut_short=len(history.records) >= MOST_SUMMED)
+    is_now = status_record(plant, snapshot)["hosts"].get(host)
+    return replace(summed, host=is_now, cut_short=len(history.records) >= MOST_SUMMED)
 
 
 async def past_of_kinds(store: Store, kinds: Iterable[str]) -> list[History]:

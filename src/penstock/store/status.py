@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from penstock.config.takes import takes
 from penstock.model import Gate, Host, Plant
 from penstock.scheduling.budget import host_gate, is_left, lane_gate, told
 from penstock.store.base import Snapshot
@@ -29,8 +30,8 @@ def status_record(plant: Plant, snapshot: Snapshot, standbys: Sequence[Standby] 
         lane_usd[lane] += amount
     routes = [(json.loads(key), count) for key, count in snapshot.queued.items()]
     host_queued: dict[str, int] = defaultdict(int)
-    for (kind, _, pinned, model, _), count in routes:
-        for host in plant.hosts_for(kind, pinned, model):
+    for (kind, lane, pinned, model, units), count in routes:
+        for host in plant.hosts_for(kind, pinned, model, lane, None if units is None else dict(units)):
             host_queued[host.name] += count
     active: dict[str, int] = defaultdict(int)
     lane_running: dict[str, int] = defaultdict(int)
@@ -129,6 +130,7 @@ def _host_record(host: Host, snapshot: Snapshot, active: int, delayed: int, queu
         "queued": queued,
         "delayed": delayed,
         "state": "up" if last is None else last.state,
+        "takes": takes(host),
     }
 
 

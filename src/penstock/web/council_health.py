@@ -8,15 +8,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.config import Config
-from penstock.config.council_reach import hosts_of
+from penstock.config.called import hosts_of
 from penstock.config.councils import COUNCIL_TYPE, LIBRARY, LIBRARY_TYPE, Council, Retrieval
 from penstock.council.library.embedding import missing
 from penstock.council.library.vectors import Shelf
-from penstock.model import CALL_KINDS, Host
+from penstock.model import EMBEDDING_CALL, Host
 from penstock.setup.council_checkup import is_collection
 
 _MOST_TOLD = 20
-_EMBEDDING = CALL_KINDS[2]
 _CONNECT_S = 1.0  # for a Chroma server to be reached
 
 
@@ -91,7 +90,7 @@ def _lacks(council: Council, config: Config, down: Collection[str]) -> list[str]
         if LIBRARY in down:
             lacks.append(f"what it reads needs {LIBRARY}")
         if (model := council.retrieval.embeddings) is not None:
-            hosts = config.plant.hosts_for(_EMBEDDING, None, model)
+            hosts = config.plant.hosts_for(EMBEDDING_CALL, None, model)
             if _is_cut_off(hosts, down):
                 lacks.append(f"its embeddings need {_names(hosts)}")
     return lacks

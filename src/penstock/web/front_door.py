@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from penstock.config import Config, TaskChecker
+from penstock.config.call_tasks import call_task
 from penstock.config.keys import ID
 from penstock.config.names import Names
 from penstock.config.own_calls import RUNS
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 Lead: TypeAlias = "Callable[[], Dispatcher]"
 
-KINDS = {"chat/completions": "chat", "completions": "completion", "embeddings": "embedding"}
 _LONGEST_PATIENCE_S = 86_400.0
 _SHORTEST_PATIENCE_S = 0.05  # enough to start where there is room
 _MOST_SHAPES = 10_000  # clients may ask for any name where a host takes any
@@ -62,7 +62,9 @@ class FrontDoor:
         self._server = config.server
         self._record_bodies = config.server.record_bodies
         self._lanes = {lane.name for lane in config.plant.lanes}
-        self._checks = {own_calls: TaskChecker(config, own_calls=own_calls) for own_calls in (False, True)}
+        self._checks = {
+            own_calls: TaskChecker(config, calls=True, own_calls=own_calls) for own_calls in (False, True)
+        }
         self._fitting: set[tuple[str, str, str | None, str | None, bool]] = (
             set()
         )  # shapes that some host takes
@@ -138,7 +140,7 @@ class FrontDoor:
     ) -> Task:
         figures = {"endpoint": endpoint, "model": head.model, "stream": bool(head.stream), "bytes": len(body)}
         payload = {**figures, "caller": caller.name, **self.kept_of(body)}
-        return self.completed(caller, Task(KINDS[endpoint], payload, model=asked), headers)
+        return self.completed(caller, call_task(endpoint, asked, payload), headers)
 
     def completed(
         self,

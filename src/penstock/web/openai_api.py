@@ -9,8 +9,8 @@ import msgspec
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from penstock.config.call_tasks import CALL_KIND_OF
 from penstock.web.auth import caller_of
-from penstock.web.front_door import KINDS
 from penstock.web.refusals import JSON, Refused
 from penstock.web.shortcuts import Find, Route
 
@@ -88,7 +88,7 @@ def calls(parts: Parts) -> Find:
     """What answers a call of `/v1`, past the framework."""
     found = {
         f"/v1/{endpoint}": (partial(_answered, parts, endpoint), Route(f"/v1/{endpoint}"))
-        for endpoint in KINDS
+        for endpoint in CALL_KIND_OF
     }
     return found.get
 
@@ -99,7 +99,7 @@ async def _answered(parts: Parts, endpoint: str, request: Request) -> Response:
 
 
 def add_routes(app: FastAPI, parts: Parts) -> None:
-    for endpoint in KINDS:
+    for endpoint in CALL_KIND_OF:
         _add_call(app, parts, endpoint)
     names = parts.front_door.names
 

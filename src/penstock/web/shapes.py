@@ -358,8 +358,9 @@ class HostRecord:
     available_slots: int
     delayed: int  # of the active ones, those that have yet to begin: they wait for a worker of a cluster
     slots: int
-    queued: int
+    queued: int  # tasks and calls that could run here; each of them also on other hosts that fit
     state: str
+    takes: str  # in words: the kinds it serves, the models it answers calls for
     spent_usd_today: float | None = None  # left out, with the budget, where there is neither
     budget_usd_per_day: float | None = None
 

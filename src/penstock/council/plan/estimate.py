@@ -27,7 +27,7 @@ from penstock.council.plan.calls import (
 )
 from penstock.council.plan.quick import quick_members, risk_word
 from penstock.council.plan.steps import Stage, Turn
-from penstock.model import Host, Price
+from penstock.model import Host, Plant, Price
 
 FORMS = 2  # of a review: with structured output, and where that is refused without it
 REVIEW_TRIES = FORMS + 1  # and repaired
@@ -159,18 +159,16 @@ def prices_of(council: Council, hosts: Sequence[Host]) -> dict[str, Price]:
     Where it takes any model of a host that has several, nobody knows which will answer: the dearest counts.
     """
     found: dict[str, Price] = {}
+    plant = Plant(tuple(hosts))
     for member in (*council.members, council.chair):
-        prices = [price for host in hosts if (price := _price(member, host)) is not None]
+        able = plant.hosts_for(member.kind, member.host, member.model)
+        prices = [price for host in able if (price := _price(member, host)) is not None]
         if prices:
             found[member.name] = max(prices, key=_dearness)
     return found
 
 
 def _price(member: Member, host: Host) -> Price | None:
-    if (member.host is not None and host.name != member.host) or not host.serves_kind(member.kind):
-        return None
-    if member.model is not None and host.models and not host.has_model(member.model):
-        return None
     if member.model is not None and member.model in host.prices:
         return host.prices[member.model]
     if host.model is not None:

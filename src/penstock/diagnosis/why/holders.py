@@ -38,22 +38,26 @@ def _exact(at: float) -> int:
 
 
 class _Series:
-    """The attempts of one lane on one host over time."""
+    """The attempts of one lane on one host over time, which is told in parts of a second here."""
 
     __slots__ = ("_begins", "_counts", "_few", "_held", "_started", "_times")
 
     def __init__(self, attempts: Sequence[Attempt], now: float) -> None:
-        steps = [(a.started_at, 1, a.task) for a in attempts]
-        steps += [(now if a.ended_at is None else a.ended_at, -1, a.task) for a in attempts]
-        steps.sort()
-        self._started = sorted((a.started_at, a.task) for a in attempts)
+        self._started = sorted((_exact(a.started_at), a.task) for a in attempts)
         self._begins = [at for at, _ in self._started]
+        steps = [(at, 1, task) for at, task in self._started]
+        steps += [(_exact(now if a.ended_at is None else a.ended_at), -1, a.task) for a in attempts]
+        steps.sort()
         # Up to each step, how long slots were held: any stretch is two look-ups. After it, who holds, if few do.
         self._times, self._held, self._counts = [steps[0][0]], [0], [0]
         self._few: list[tuple[str, ...] | None] = [()]
         running: dict[str, None] = {}
+        before = steps[0][0]
+        held = 0
         for at, change, task in steps:
-            self._held.append(self._held[-1] + self._counts[-1] * (_exact(at) - _exact(self._times[-1])))
+            held += len(running) * (at - before)
+            before = at
+            self._held.append(held)
             self._times.append(at)
             if change > 0:
                 running[task] = None
@@ -62,10 +66,10 @@ class _Series:
             self._counts.append(len(running))
             self._few.append(tuple(running) if len(running) <= MOST_NAMED else None)
 
-    def held(self, start: float, end: float) -> int:
+    def held(self, start: int, end: int) -> int:
         return self._upto(end) - self._upto(start)
 
-    def tasks(self, start: float, end: float) -> tuple[int, tuple[str, ...] | None]:
+    def tasks(self, start: int, end: int) -> tuple[int, tuple[str, ...] | None]:
         """How many ran in between, and which, where they are few."""
         i = bisect_right(self._times, start) - 1
         first, last = bisect_right(self._begins, start), bisect_left(self._begins, end)
@@ -75,9 +79,9 @@ class _Series:
             return count, None
         return count, (*few, *(task for _, task in self._started[first:last]))
 
-    def _upto(self, at: float) -> int:
+    def _upto(self, at: int) -> int:
         i = bisect_right(self._times, at) - 1
-        return 0 if i < 0 else self._held[i] + self._counts[i] * (_exact(at) - _exact(self._times[i]))
+        return 0 if i < 0 else self._held[i] + self._counts[i] * (at - self._times[i])
 
 
 class Holders:
@@ -103,18 +107,18 @@ class Holders:
 
 
 def _sum(parts: Iterable[tuple[str, _Series]], start: float, end: float) -> tuple[Holder, ...]:
-    span = _exact(end) - _exact(start)
-    if span <= 0:
+    first, last = _exact(start), _exact(end)
+    if last <= first:
         return ()
     average: dict[str, float] = defaultdict(float)
     count: dict[str, int] = defaultdict(int)
     named: dict[str, tuple[str, ...] | None] = {}
     for lane, series in parts:
-        held = series.held(start, end) / span
+        held = series.held(first, last) / (last - first)
         if held <= 0:
             continue
         average[lane] += held
-        number, tasks = series.tasks(start, end)
+        number, tasks = series.tasks(first, last)
         count[lane] += number
         known = named.get(lane, ())
         few = known is not None and tasks is not None and len(known) + len(tasks) <= MOST_NAMED

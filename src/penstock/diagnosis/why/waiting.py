@@ -17,8 +17,9 @@ from penstock.diagnosis.waits import Explainer
 from penstock.diagnosis.why.prediction import Prediction
 from penstock.diagnosis.why.remedies import Case, remedy
 from penstock.lifecycle import LIVE
-from penstock.model import Plant, State, TaskRecord
+from penstock.model import Plant, State, Task, TaskRecord
 from penstock.scheduling.messages import GateChange
+from penstock.scheduling.routes import route_key
 
 MOST_LONGEST = 5
 _TRIFLE_S = 1.0  # so little waiting, less than there was work, needs no remedy
@@ -69,6 +70,7 @@ class Waiting:
     wanted_s: float | None = None  # in which something waited for a host or ran there
     predicted_end: Prediction | None = None  # of a live run
     cut_short: bool = False  # there were more tasks than were looked at
+    host: Mapping[str, Any] | None = None  # how a host is now, as `status` tells it
     calls: Waiting | None = (
         None  # of a run's own calls of models, where its attempts make them through Penstock
     )
@@ -105,6 +107,7 @@ class Waiting:
             "remedy": self.remedy,
             "predicted_end": None if self.predicted_end is None else self.predicted_end.as_record(),
             "cut_short": self.cut_short,
+            **({} if self.host is None else {"host": self.host}),
             "calls": None if self.calls is None else self.calls.as_record(),
         }
 
@@ -148,7 +151,7 @@ def of_all(history: History, plant: Plant, now: float, since: float) -> Waiting:
 
 
 def of_host(host: str, history: History, plant: Plant, now: float, since: float) -> Waiting:
-    """What waited for that host since then, and what ran there."""
+    """What waited for that host since then, what ran there, and what is queued that fits it."""
     gates = {f"gate:{gate.name}" for gate in plant.gates if host in gate.holds_hosts} | {
         f"gate:budget:{host}"
     }
@@ -159,15 +162,22 @@ def of_host(host: str, history: History, plant: Plant, now: float, since: float)
         word, _, target = reason.partition(":")
         return reason in gates or (word in ("slots", "rate", "worker") and host in target.split(","))
 
-    @cache
-    def serves(kind: str, asked: str | None, model: str | None) -> bool:
-        return any(one.name == host for one in plant.hosts_for(kind, asked, model))
+    known: dict[str, bool] = {}
+
+    def fits(task: Task) -> bool:
+        route = task.kind, task.lane, task.host, task.model, task.needs
+        key = route_key(*route)
+        if key not in known:
+            able = plant.hosts_for(task.kind, task.host, task.model, task.lane, task.needs)
+            known[key] = any(one.name == host for one in able)
+        return known[key]
 
     def chosen(record: TaskRecord, waited: Mapping[str, float]) -> bool:
-        task = record.task
-        if task.id in ran or any(map(names, waited)):
+        if record.task.id in ran:
             return True
-        return "host-down" in waited and serves(task.kind, task.host, task.model)
+        if record.state is State.QUEUED:  # counted as `status` counts it, whatever it waits for
+            return fits(record.task)
+        return any(map(names, waited)) or ("host-down" in waited and fits(record.task))
 
     ran = {attempt.task for attempt in history.attempts if attempt.host == host}
 

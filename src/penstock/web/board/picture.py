@@ -161,6 +161,7 @@ def _host(host: Host, now: Now, status: Mapping[str, Any], running: tuple[Runnin
         "used": slots,
         "active": status["active"],
         "queued": status["queued"],
+        "takes": status["takes"],
         "auto": None if host.auto is None else [host.auto.min, host.auto.max],
         "units": {unit: [used[unit], host.units[unit]] for unit in host.units},
         "fallback": host.fallback is not None,

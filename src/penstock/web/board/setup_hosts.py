@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from penstock.config import Config
 from penstock.config.masking import masked
+from penstock.config.takes import takes
 from penstock.model import ANY_MODEL, Host
 from penstock.setup.checkup import Finding
 from penstock.store.base import HostStatus
@@ -15,11 +16,10 @@ from penstock.web.board.words import counted
 
 _LOOKS = {"well": ("up", "well"), "warning": ("paused", "note"), "wrong": ("down", "wrong")}
 _MOST_MODELS = 3
-_MOST_SERVED = 4
 
 
 def hosts(config: Config, checkup: Checkup, standing: Mapping[str, HostStatus]) -> Node:
-    heads = ("Host", "Type", "Address", "Models", ">Slots", "Serves", "In use", "Tried now")
+    heads = ("Host", "Type", "Address", "Models", ">Slots", "Takes", "In use", "Tried now")
     rows = [_row(host, config, checkup, standing.get(host.name)) for host in config.plant.hosts]
     return rows_of("Hosts of the config", heads, rows)
 
@@ -32,7 +32,7 @@ def _row(host: Host, config: Config, checkup: Checkup, standing: HostStatus | No
         node("td", node("code", address(host, config))),
         node("td", *_models(host)),
         node("td", _slots(host, standing), class_="num"),
-        node("td", _some(host.serves, _MOST_SERVED), title=", ".join(host.serves)),
+        node("td", takes(host), title=", ".join(host.serves)),
         node("td", *_standing(standing)),
         node("td", *_tried(checkup.hosts.get(host.name), checkup), class_="wide"),
         key=host.name,
@@ -70,7 +70,7 @@ def _models(host: Host) -> list[Node]:
 
 def _some(words: Sequence[str], most: int) -> str:
     more = f" and {len(words) - most} more" if len(words) > most else ""
-    return ", ".join("all kinds" if word == "*" else word for word in words[:most]) + more
+    return ", ".join(words[:most]) + more
 
 
 def _slots(host: Host, standing: HostStatus | None) -> str:

@@ -14,7 +14,7 @@ export const HostRow = {
       const lines = [h("span", { class: "num" }, `${amount(host.used)} of ${host.slots} slots`)];
       if (host.auto) lines.push(h("span", { title: "It finds by itself how many at once are best" }, `⇅ tunes itself, ${host.auto[0]} to ${host.auto[1]}`));
       if (host.fallback) lines.push(h("span", "fallback"));
-      if (host.queued) lines.push(h("span", { title: "Tasks in the queue that could run here; each of them also on other hosts that serve its kind" }, `${whole(host.queued)} could come`));
+      if (host.queued) lines.push(h("span", { title: "Tasks and calls in the queue that could run here, each of them also on other hosts that fit it" }, `${whole(host.queued)} could come`));
       if (host.usd !== undefined) lines.push(h("span", `${usd(host.usd)}${host.budget == null ? "" : ` of ${usd(host.budget)}`} today`));
       return h("p", { class: "host-facts soft" }, lines);
     },
@@ -49,6 +49,7 @@ export const HostRow = {
         ]),
         host.detail ? h("p", { class: ["host-detail", host.state === "up" ? "soft" : "told"] }, host.detail) : null,
         this.facts(),
+        h("p", { class: "host-takes soft" }, host.takes),
         ...this.units(),
       ]),
       h(HostSlots, { name, host, slots: this.slots, dense: this.dense }),
