@@ -34,6 +34,60 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "docs/quickstart.md")
 
+# What a new machine has: what the pages ask for, and the POSIX utilities.
+_PROGRAMS = (
+    *(
+        "git",
+        "make",
+        "sh",
+        "[",
+        "awk",
+        "basename",
+        "cat",
+        "chmod",
+        "cmp",
+        "cp",
+        "cut",
+        "date",
+        "dirname",
+        "echo",
+        "env",
+    ),
+    *(
+        "expr",
+        "false",
+        "find",
+        "grep",
+        "head",
+        "id",
+        "kill",
+        "ln",
+        "ls",
+        "mkdir",
+        "mktemp",
+        "mv",
+        "printf",
+        "ps",
+        "pwd",
+    ),
+    *(
+        "rm",
+        "rmdir",
+        "sed",
+        "sleep",
+        "sort",
+        "tail",
+        "tee",
+        "test",
+        "touch",
+        "tr",
+        "true",
+        "uname",
+        "uniq",
+        "wc",
+        "xargs",
+    ),
+)
 _PORT = 8787
 _PATIENCE_S = 900.0  # for one command, on a machine that has much else to do
 _WIDE = 110
@@ -292,6 +346,18 @@ def _free_port() -> int:
     raise Mismatch("no port is free")
 
 
+def fill(folder: Path) -> None:
+    """A PATH as on a new machine."""
+    folder.mkdir()
+    for name in _PROGRAMS:
+        if (program := shutil.which(name)) is not None:
+            (folder / name).symlink_to(program)
+    # No link: a virtual environment made through a link would be one of the link.
+    python = getattr(sys, "_base_executable", sys.executable)
+    (folder / "python3").write_text(f'#!/bin/sh\nexec {shlex.quote(python)} "$@"\n')
+    (folder / "python3").chmod(0o755)
+
+
 def clone(into: Path) -> None:
     """A clone of this folder, with what is not committed yet."""
     git = ("git", "-c", "safe.directory=*")
@@ -317,6 +383,7 @@ def main(work: Path, limit_s: float) -> int:
     signal.signal(
         signal.SIGINT, signal.default_int_handler
     )  # a background job ignores it, and so would what it starts
+    fill(work / "bin")
     began = time.monotonic()
     fetching_s, answered_s = 0.0, None
     for number, page in enumerate(PAGES):
