@@ -15,7 +15,14 @@ from penstock.version import __version__
 if typing.TYPE_CHECKING:
     from penstock.client import Client, Run, open
     from penstock.config import Config
-    from penstock.errors import HostError, PenstockError, PermanentError, TemporaryError, ThrottledError
+    from penstock.errors import (
+        HostError,
+        HostNeedsFix,
+        PenstockError,
+        PermanentError,
+        TemporaryError,
+        ThrottledError,
+    )
     from penstock.model import OnCrash, Result, State, Task, Wait
     from penstock.store.base import TaskFilter
 
@@ -23,6 +30,7 @@ __all__ = [
     "Client",
     "Config",
     "HostError",
+    "HostNeedsFix",
     "OnCrash",
     "PenstockError",
     "PermanentError",
@@ -42,6 +50,7 @@ _HOMES = {
     "Client": "penstock.client",
     "Config": "penstock.config",
     "HostError": "penstock.errors",
+    "HostNeedsFix": "penstock.errors",
     "OnCrash": "penstock.model",
     "PenstockError": "penstock.errors",
     "PermanentError": "penstock.errors",

@@ -30,6 +30,7 @@
         ├── PermanentError            do not retry
         │   └── CodeMissing           this machine lacks the function
         ├── HostError                 the host is at fault: use another host
+        │   └── HostNeedsFix          retrying cannot help until somebody fixes the host
         └── ThrottledError            the host asked for fewer calls
 
 A message is one line: what happened, where, and what to do.
@@ -168,11 +169,19 @@ class PermanentError(AttemptError):
 
 
 class CodeMissing(PermanentError):
-    pass
+    """`what` is missing: the "module", or the "function" in it."""
+
+    def __init__(self, message: str = "", *, what: str = "module") -> None:
+        super().__init__(message)
+        self.what = what
 
 
 class HostError(AttemptError):
     pass
+
+
+class HostNeedsFix(HostError):
+    """Raise it with a message that says what to fix."""
 
 
 class ThrottledError(AttemptError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 PRIORITIES = range(5)  # 0 is the most urgent
 DEFAULT_PRIORITY = 2
@@ -99,6 +99,13 @@ class Task:
         return given if isinstance(given, str | int | float) and not isinstance(given, bool) else None
 
 
+class Fault(NamedTuple):
+    """What a host failed with last: an attempt that blamed it, or a check of it. It stands until one succeeds."""
+
+    error: str  # a line: what happened, and what to do
+    needs_fix: bool = False  # trying again cannot help: somebody has to change something first
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How one attempt ended, as its adapter tells it."""
@@ -116,9 +123,10 @@ class Outcome:
     host_fault: bool = False  # the host is to blame, though the verdict ends the task: its breaker counts
     known_fault: bool = False  # another attempt has told of the very same fault: its breaker counts it once
     unbegun: bool = False  # nothing of it has run: its task is queued again, and it costs nothing
-    unloaded: bool = (
-        False  # its code was not where it was to run: a fault of the machine, where there are several
-    )
+    # With the verdict HOST: nothing runs there until somebody changes something. The error says what.
+    needs_fix: bool = False
+    # The "module" or the "function" that was not where it was to run: the machine's fault, where there are several.
+    unloaded: str = ""
     orphaned: bool = False  # it was lost with the dispatcher that began it: what `on_crash` says is done
 
 

@@ -190,6 +190,9 @@ async def test_run_watches_while_another_dispatches(folder: Folder) -> None:
         "queued": 0,
         "delayed": 0,
         "state": "up",
+        "detail": "",
+        "error": None,
+        "needs_fix": False,
     }
     assert status["dispatcher"]["pid"] == working.pid
     assert status["dispatcher"]["command"] == "penstock work"

@@ -10,6 +10,7 @@ import pytest
 
 import penstock
 from penstock.cli.following import follow
+from penstock.cli.host_watch import HostWatch
 from penstock.cli.progress import Lines
 from penstock.cli.session import Interrupts, Settings, opened
 from penstock.cli.work import _RunWorker
@@ -48,7 +49,14 @@ async def watched(client: Client) -> tuple[bool, list[str], Pressed]:
     async def nothing(_: Sequence[TaskRecord]) -> None:
         pass
 
-    ended = await follow(client, run, pressed, nothing, told.append)
+    ended = await follow(
+        client,
+        run,
+        pressed,
+        nothing,
+        told.append,
+        HostWatch(client, {run.task_ids[0]: Task("count")}, told.append),
+    )
     return ended, told, pressed
 
 

@@ -16,6 +16,7 @@ from rich.console import Console
 from penstock.cli import render
 from penstock.cli.details import print_waits
 from penstock.cli.files import replacing
+from penstock.cli.host_watch import Outage
 from penstock.cli.logs import Log, telling
 from penstock.cli.progress import Board, Lines, Silent, choose, failure_line
 from penstock.cli.session import hearing_interrupts
@@ -224,6 +225,24 @@ def test_the_board_has_a_bar_per_lane_and_a_row_per_host(monkeypatch: pytest.Mon
     assert left[-4:] == ["1", "1", "2", "0"]
     assert ["here", "2/3", "a", "×2", "·", "t2", "for", "5.0", "s"] in rows
     assert ["idle", "0/1", "idle"] in rows
+
+
+def test_a_board_says_which_hosts_are_down_instead_of_idle() -> None:
+    """E9"""
+    tally = Tally(TASKS)
+    tally.set_running([record(TASKS["t2"], State.RUNNING, start=5.0)])
+    tally.outages = {
+        "dead": Outage("dead", "no program; install it", needs_fix=True, is_down=True),
+        "here": Outage("here", "reset", needs_fix=False, is_down=False),
+    }
+    text = drawn(tally, [Host("here", "simulated", slots=3), Host("dead", "simulated", slots=1)])
+    (dead,) = [line for line in text.splitlines() if line.startswith("dead")]
+    assert dead.split() == ["dead", "0/1", "down:", "no", "program;", "install", "it"]
+    tally.outages["dead"] = Outage("dead", f"no program; {'x' * 200}", needs_fix=True, is_down=True)  # type: ignore[index]
+    assert "dead     0/1  down: no program; xxx" in drawn(
+        tally, [Host("dead", "simulated", slots=1)], width=60
+    )
+    assert "t2 for" in text, "who still works shows what it does"
 
 
 def drawn(tally: Tally, hosts: list[Host], width: int = 100, height: int = 24) -> str:

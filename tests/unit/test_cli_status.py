@@ -15,7 +15,7 @@ import penstock
 from penstock.cli import render, status
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.dispatcher import probes
-from penstock.model import CHAT_CALL, Gate, Host, Lane, Plant, State
+from penstock.model import CHAT_CALL, Fault, Gate, Host, Lane, Plant, State
 from penstock.scheduling.routes import route_key
 from penstock.store.base import HostStatus, Snapshot
 from penstock.store.standbys import Standby
@@ -35,8 +35,39 @@ EPOCH = Epoch(1, Owner(42, "here", "penstock work"), 100.0, 101.0)
 # ---- status
 
 
-def host_record(*, state: str = "up", **counts: int) -> dict[str, object]:
-    return {**counts, "delayed": 0, "state": state, "takes": "serves every kind"}
+def host_record(*, state: str = "up", detail: str = "", **counts: int) -> dict[str, object]:
+    about = {
+        "state": state,
+        "takes": "serves every kind",
+        "detail": detail,
+        "error": None,
+        "needs_fix": False,
+    }
+    return {**counts, "delayed": 0, **about}
+
+
+@pytest.mark.parametrize(
+    ("state", "detail", "shown"),
+    [
+        ("down", "b failed once: no such program; install it", "b failed once: no such program; install it"),
+        ("half-open", "", "it failed last: no such program; install it"),
+        (
+            "probing",
+            "b is being tried by t",
+            "b is being tried by t; it failed last: no such program; install it",
+        ),
+    ],
+)
+def test_what_a_host_failed_with_last_is_told_until_one_succeeds(state: str, detail: str, shown: str) -> None:
+    """E9: also while it is tried again; but never what only a dispatcher before this one has found."""
+    plant = Plant(hosts=(Host("b", "simulated"),))
+    fault = Fault("no such program; install it", needs_fix=True)
+    known = replace(NOTHING, hosts={"b": HostStatus(state, 1, detail, 150.0, fault)})
+    for epoch in (EPOCH, None):
+        told = status_record(plant, replace(known, epoch=epoch))["hosts"]["b"]
+        assert (told["detail"], told["error"], told["needs_fix"]) == (shown, fault.error, True)
+    later = status_record(plant, replace(known, epoch=replace(EPOCH, started_at=200.0)))["hosts"]["b"]
+    assert (later["error"], later["needs_fix"]) == (None, False)
 
 
 def test_status_json_of_a_new_store(cli: Cli) -> None:
@@ -51,6 +82,9 @@ def test_status_json_of_a_new_store(cli: Cli) -> None:
                 "delayed": 0,
                 "state": "up",
                 "takes": "serves summarize",
+                "detail": "",
+                "error": None,
+                "needs_fix": False,
             },
             "large": {
                 "active": 0,
@@ -60,6 +94,9 @@ def test_status_json_of_a_new_store(cli: Cli) -> None:
                 "delayed": 0,
                 "state": "up",
                 "takes": "serves summarize, translate",
+                "detail": "",
+                "error": None,
+                "needs_fix": False,
             },
         },
         "lanes": {
@@ -110,7 +147,9 @@ def test_status_with_a_dispatcher_at_work() -> None:
     assert status_record(plant, snapshot) == {
         "hosts": {
             "a": host_record(active=3, available_slots=1, slots=4, queued=5),
-            "b": host_record(active=1, available_slots=2, slots=3, queued=5, state="down"),
+            "b": host_record(
+                active=1, available_slots=2, slots=3, queued=5, state="down", detail="3 failures"
+            ),
         },
         "lanes": {
             "default": {"running": 2, "delayed": 0, "queued": 0, "max_running": None, "paused": False},

@@ -15,7 +15,7 @@ from penstock.diagnosis.timeline.bars import Sort, timeline_of
 from penstock.diagnosis.waits import Explainer
 from penstock.model import State, Task
 from penstock.store.outlook import why_task
-from penstock.store.status import host_detail, status_record
+from penstock.store.status import status_record
 from penstock.web.board.picture import Places, picture_of
 from tests.unit.test_dispatcher_adoption import PATIENCE_S, Cluster, Stage, configured, staged
 
@@ -48,7 +48,7 @@ async def test_what_waits_for_a_worker_says_so_as_it_does(tmp_path: Path) -> Non
 
         status = status_record(plant, await store.snapshot(time.time()))
         assert (status["hosts"]["far"]["active"], status["hosts"]["far"]["delayed"]) == (2, 2)
-        assert host_detail(status["hosts"]["far"], "") == "2 of 2 waiting for a worker of the cluster"
+        assert status["hosts"]["far"]["detail"] == "2 of 2 waiting for a worker of the cluster"
         now = await store.now(time.time())
         top = top_text.told(plant, now)
         assert top["waits_for"] == {"worker:far": 2}

@@ -9,7 +9,7 @@ from penstock.config.council_steps import step_key
 from penstock.diagnosis.finders import find
 from penstock.diagnosis.findings import Finding, Severity
 from penstock.diagnosis.recording import Recording
-from penstock.model import Attempt, BreakerRule, Host, Plant, Verdict, Wait
+from penstock.model import Attempt, BreakerRule, Fault, Host, Plant, Verdict, Wait
 from penstock.scheduling.messages import HostChange
 from tests.unit.recording_rig import Row, recording
 
@@ -98,6 +98,22 @@ def test_a_run_in_which_nothing_could_run_has_a_finding() -> None:
         gone, plant=PLANT, waits={"c0": waited((0.0, 50.0))}, changes=changes((0.0, 99.0)), end=50.0
     )
     assert set(of(run)) == {"host-down"}
+
+
+def test_a_host_that_is_dead_while_the_run_goes_on_costs_it_its_end() -> None:
+    """E9: never of low severity, however late in the run it died; also between two tries."""
+    queued = [Row("c0", None, None, kind="chat")]
+    rows = [*others(), *queued]
+    for rest in ((), (Wait("scheduled", "between tries", 601.0, 602.0),)):
+        waits = {"c0": (Wait("slots:b", "", 0.0, 600.0), *waited((600.0, 601.0)), *rest)}
+        died = [HostChange("b", 600.0, "down", 1, REFUSED), HostChange("b", 601.0, "half-open", 1, "")]
+        run = recording(rows, plant=PLANT, waits=waits, changes=died, end=602.0)
+        one = of(run)["host-down"]
+        assert (one.severity, one.is_endless, one.gain_s) == (Severity.HIGH, True, 1.0)
+        back = [*died, HostChange("b", 601.5, "up", 1, "")]
+        assert "host-down" not in of(replace(run, changes=back)), "a blip"
+        still = [*died, HostChange("b", 601.5, "up", 1, "", Fault("reset"))]
+        assert of(replace(run, changes=still))["host-down"].is_endless
 
 
 def test_only_hosts_that_were_down_are_named() -> None:

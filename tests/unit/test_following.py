@@ -14,11 +14,13 @@ ENDED = TaskRecord(Task("a", id="one"), 1, State.DONE)
 
 
 class Two:
-    """A run of two tasks, of which one has ended; also its client, and what tells of interrupts."""
+    """A run of two tasks, of which one has ended; also its client, its hosts, and what tells of interrupts."""
 
     on_stop = "requeue"
     dispatches = True
     left = 2
+    waiting = ("two",)
+    stuck = None
 
     def __init__(self) -> None:
         self._new: list[TaskRecord] = [ENDED]
@@ -31,6 +33,9 @@ class Two:
         taken, self._new = self._new, []
         self.left -= len(taken)
         return taken
+
+    async def look(self, left: Sequence[str]) -> None:
+        pass
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
@@ -69,5 +74,5 @@ async def test_a_stop_does_not_cut_off_what_is_being_told() -> None:
     everyone = cast(Any, two)
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         group.create_task(interrupt())
-        all_ended = await follow(everyone, everyone, everyone, on_ended, lambda _: None)
+        all_ended = await follow(everyone, everyone, everyone, on_ended, lambda _: None, everyone)
     assert (told, all_ended) == ([ENDED], False)

@@ -237,3 +237,13 @@ async def test_c6_a_host_that_an_attempt_blames_is_asked_at_once_but_not_again_a
         assert await ward.after(0.5) == []
         assert await ward.after(0.5) == ["a"]
         assert await ward.after(19) == ["b"]
+
+
+async def test_what_only_a_person_can_mend_is_told_with_what_to_do_at_its_end() -> None:
+    """E9: however much the server has to say."""
+    ward = Ward({"a": 10.0})
+    ward.now["a"] = Health(False, f"401 {'no ' * 400}; put the right key into X", needs_fix=True)
+    async with watching(ward):
+        (told,) = ward.told
+        assert (told.up, told.needs_fix, len(told.detail)) == (False, True, 300)
+        assert told.detail.endswith("…; put the right key into X")

@@ -26,13 +26,15 @@ def job(kind: str = "k", payload: Any = None) -> Job:
 
 def test_one_function_for_all_kinds() -> None:
     work = adapter(call="pkg.mod:fn", path=["lib"]).work(job(payload={"a": 1}))
-    assert work == Call("pkg.mod:fn", {"a": 1}, isolated=False, search_path=("lib",))
+    vital = frozenset({"module", "function"})
+    assert work == Call("pkg.mod:fn", {"a": 1}, isolated=False, search_path=("lib",), vital=vital)
 
 
 def test_a_function_for_each_kind_and_one_for_the_rest() -> None:
     host = adapter(calls={"one": "m:one", "*": "m:rest"}, isolation="process")
     assert host.work(job("one")).target == "m:one"
-    assert host.work(job("two")) == Call("m:rest", None, isolated=True)
+    assert host.work(job("two")) == Call("m:rest", None, isolated=True, vital=frozenset({"module"}))
+    assert adapter(calls={"one": "m:one", "two": "n:two"}).work(job("one")).vital == frozenset()
 
 
 def test_a_kind_without_a_function_fails_for_good() -> None:
@@ -119,7 +121,8 @@ async def test_functions_that_are_not_there(tmp_path: Path, isolation: str) -> N
 async def test_a_module_that_appears_later_is_found(tmp_path: Path) -> None:
     host = python_host("host", "late_module:f", path=[str(tmp_path)])
     async with Rig(host) as rig:
-        assert (await rig.outcome_of("host", 1)).verdict is Verdict.PERMANENT
+        missing = await rig.outcome_of("host", 1)
+        assert (missing.verdict, missing.needs_fix) == (Verdict.HOST, True)
         (tmp_path / "late_module.py").write_text("def f(x):\n    return x + 1\n")
         assert (await rig.outcome_of("host", 1)).value == 2
 

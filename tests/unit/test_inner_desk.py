@@ -23,9 +23,9 @@ from penstock.errors import AttemptError, PermanentError, TemporaryError
 from penstock.hosts.base import Job
 from penstock.hosts.inner_desk import Asked, InnerDesk
 from penstock.hosts.relay import Relay
-from penstock.model import Outcome, State, Task, TaskRecord, Verdict
+from penstock.model import Fault, Outcome, State, Task, TaskRecord, Verdict
 from penstock.scheduling.details import Detail
-from penstock.scheduling.messages import Began, CancelAsked, Event, HostHealth, Submitted
+from penstock.scheduling.messages import Began, CancelAsked, Event, HostChange, HostHealth, Submitted
 from penstock.store.base import Request, Store, TaskFilter
 from penstock.store.ids import new_ids
 from penstock.wiring import open_store
@@ -443,6 +443,10 @@ class Hosts:
     """As much of a dispatcher as the look at hosts needs."""
 
     is_down = True
+    fix: str | None = None
+
+    def needed_fix(self, task: Task) -> str | None:
+        return self.fix
 
     def waits_for_hosts(self, task: Task) -> bool:
         return self.is_down
@@ -473,6 +477,26 @@ async def test_the_patience_with_hosts_is_counted_from_when_they_are_down(tmp_pa
     inner._give_up([watch], 61)
     assert len(told) == 1
     assert inner._at(watch) == "its host is down: m: Connection refused"
+
+
+async def test_hosts_that_need_a_fix_are_not_waited_for(tmp_path: Path) -> None:
+    """E9: a question with a member whose key is refused goes on without it, at once."""
+    told: list[object] = []
+    hosts = Hosts()
+    ways = Ways(hosts, told.append, lambda task: True)  # type: ignore[arg-type]
+    path = tmp_path / "penstock.toml"
+    path.write_text(CONFIG.replace("down_patience_s = 0.05", "down_patience_s = 30"))
+    inner = Inner(load(path), None, Hub(SystemClock()), ways)  # type: ignore[arg-type]
+    watch = inner._watch(step("q", "member/A"), Ear())
+    (look,) = inner._looks.values()
+    look.cancel()
+    fault = Fault("401: wrong key; put the right one into X", needs_fix=True)
+    inner.decided([HostChange("m", 0.0, "down", 1, "", Fault("Connection refused"))])
+    assert not told
+    hosts.fix = fault.error
+    inner.decided([HostChange("m", 1.0, "down", 1, "", fault)])
+    assert told == [CancelAsked(watch.task.id)]
+    assert watch.why_failed == f"no host that could answer is up: {fault.error}"
 
 
 async def test_what_is_cancelled_tells_what_it_was_at(tmp_path: Path) -> None:

@@ -220,3 +220,27 @@ def test_no_answer_raises_and_every_one_has_a_bounded_outcome(
         assert outcome.retry_after_s is not None
     if outcome.retry_after_s is not None:
         assert 0 <= outcome.retry_after_s <= MOST_RETRY_AFTER_S
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "more", "needs_fix"),
+    [
+        (401, error("wrong key"), {}, True),
+        (403, error("not for you"), {}, False),  # perhaps only this model is not
+        (403, error("not for you"), {"only_model": True}, True),
+        (404, error("model not found"), {"own_model": True, "model": "m", "only_model": True}, True),
+        (404, error("model not found"), {"own_model": True, "model": "m"}, False),  # it has others
+        (404, error("model not found"), {"model": "m", "only_model": True}, False),  # the caller's name
+        (307, b"", {}, True),
+        (402, error("pay"), {}, False),
+        (500, error("oops"), {"only_model": True}, False),
+        (503, error("Loading model"), {"only_model": True}, False),
+    ],
+)
+def test_what_trying_again_cannot_mend(status: int, body: Any, more: dict[str, Any], needs_fix: bool) -> None:
+    """E9: only what is wrong with the whole host, and stays so."""
+    outcome = judged(status, body, key_remedy="put the right key into X", **more)
+    assert outcome.needs_fix is needs_fix
+    if needs_fix:
+        assert outcome.verdict is Verdict.HOST
+        assert "; " in (outcome.error or ""), "it says what to do"

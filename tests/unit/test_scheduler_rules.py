@@ -13,6 +13,7 @@ from penstock.lifecycle import step
 from penstock.model import (
     BreakerRule,
     Fallback,
+    Fault,
     Gate,
     Host,
     Lane,
@@ -553,6 +554,57 @@ def test_a_moved_task_still_keeps_its_deadline() -> None:
     s.apply(m.PriorityAsked("late", 0), 2.0)
     assert s.next_wake() == 9.0
     assert ended(s.apply(m.Tick(), 9.0)) == {"late": State.FAILED}
+
+
+# ---- hosts that need a fix
+
+
+def changes_of(decisions: Iterable[m.Decision]) -> list[m.HostChange]:
+    return [d for d in decisions if isinstance(d, m.HostChange)]
+
+
+def test_a_host_that_needs_a_fix_is_down_at_its_first_fault_and_says_why_until_one_succeeds() -> None:
+    """E9: also while it is tried again."""
+    s = Scheduler(plant(Host("h", "none", slots=2, breaker=BreakerRule(reset_s=5.0))))
+    s.apply(m.Submitted(tasks("a", "b")), 0.0)
+    broken = Outcome(Verdict.HOST, error="no such program; install it", needs_fix=True)
+    change = changes_of(s.apply(m.Finished("a", 1, broken), 1.0))[-1]
+    fault = Fault("no such program; install it", needs_fix=True)
+    assert (change.state, change.fault) == ("down", fault)
+    assert change.detail == "h failed once: no such program; install it"
+    assert s.needed_fix(tasks("c")[0]) == fault.error
+    tried = s.apply(m.Tick(), 7.0)
+    assert started(tried) == ["a"]
+    assert [(c.state, c.fault) for c in changes_of(tried)][-1] == ("probing", fault)
+    again = changes_of(s.apply(m.Finished("a", 2, broken), 8.0))[-1]
+    assert (again.state, again.fault) == ("down", fault)
+    s.apply(m.Tick(), 30.0)
+    well = changes_of(s.apply(m.Finished("a", 3, DONE), 31.0))[-1]
+    assert (well.state, well.fault) == ("up", None)
+    assert s.needed_fix(tasks("c")[0]) is None
+
+
+def test_a_task_needs_a_fix_only_where_each_of_its_hosts_does() -> None:
+    s = Scheduler(plant(Host("h", "none"), Host("spare", "none", fallback=Fallback())))
+    s.apply(m.HostHealth("h", False, "wrong key", needs_fix=True), 0.0)
+    assert s.needed_fix(tasks("c")[0]) is None
+    s.apply(m.HostHealth("spare", False, "refused"), 0.0)
+    assert s.needed_fix(tasks("c")[0]) is None, "it may come back by itself"
+    s.apply(m.HostHealth("spare", False, "no money", needs_fix=True), 0.0)
+    assert s.needed_fix(tasks("c")[0]) == "wrong key"
+    assert s.needed_fix(tasks("c", kind="k", host="spare")[0]) == "no money"
+
+
+def test_a_host_keeps_its_fault_while_others_trust_it() -> None:
+    """One fault of three: it is up, and the fault is known; a health check's word goes with the check."""
+    s = Scheduler(plant(Host("h", "none")))
+    s.apply(m.Submitted(tasks("a")), 0.0)
+    (change,) = changes_of(s.apply(m.Finished("a", 1, failed(Verdict.HOST)), 1.0))
+    assert (change.state, change.fault) == ("up", Fault("it failed"))
+    (down,) = changes_of(s.apply(m.HostHealth("h", False, "refused"), 2.0))
+    assert (down.state, down.detail, down.fault) == ("down", "refused", Fault("refused"))
+    (up,) = changes_of(s.apply(m.HostHealth("h", True), 3.0))
+    assert (up.state, up.fault) == ("up", None)
 
 
 def test_units_are_kept_only_as_long_as_the_one_they_are_kept_for_waits() -> None:

@@ -22,8 +22,15 @@ RECORD: dict[str, Any] = {
     "interrupted": 0,
     "paused": False,
     "hosts": {
-        "fenrir": {"state": "up", "active": 1, "slots": 3, "queued": 5, "detail": ""},
-        "skadi": {"state": "paused", "active": 0, "slots": 2, "queued": 0, "detail": "x\x1b[31m\ny"},
+        "fenrir": {"state": "up", "active": 1, "slots": 3, "queued": 5, "detail": "", "error": None},
+        "skadi": {
+            "state": "paused",
+            "active": 0,
+            "slots": 2,
+            "queued": 0,
+            "detail": "x\x1b[31m\ny",
+            "error": None,
+        },
     },
     "lanes": {"default": {"running": 1, "delayed": 0, "max_running": None, "queued": 1234, "paused": False}},
     "gates": {"vram": {"open": False, "detail": "used 91 %"}},
@@ -132,3 +139,19 @@ def test_a_pause_is_of_a_host_or_of_everything() -> None:
     assert not top_text.is_paused(RECORD, None)
     assert top_text.is_paused(RECORD, "skadi")
     assert not top_text.is_paused(RECORD, "fenrir")
+
+
+def test_hosts_that_fail_are_named_with_the_whole_of_what_to_do() -> None:
+    """E9: `down` also while one is being tried again."""
+    assert top_text.outages(RECORD) is None
+    hosts = {
+        f"h{n}": {"state": state, "error": f"no program; install it \n{'x' * 60}"}
+        for n, state in enumerate(("down", "probing", "up", "down", "down"))
+    }
+    told = shown(top_text.outages({**RECORD, "hosts": hosts})).splitlines()
+    assert told == [
+        f"h0 is down: no program; install it {'x' * 60}",
+        f"h1 is down: no program; install it {'x' * 60}",
+        f"h2 failed: no program; install it {'x' * 60}",
+        "and 2 more hosts",
+    ]

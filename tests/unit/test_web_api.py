@@ -336,6 +336,9 @@ async def test_hosts_lanes_and_gates_stand_as_status_says(web: Web) -> None:
         "delayed": 0,
         "state": "up",
         "takes": "serves long",
+        "detail": "",
+        "error": None,
+        "needs_fix": False,
     }
     assert (await web.get("/api/lanes"))["lanes"]["fast"]["running"] == 1
     assert (await web.get("/api/gates"))["gates"]["calm"]["open"] is True

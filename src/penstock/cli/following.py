@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from penstock.cli.host_watch import HostWatch
 from penstock.cli.session import STOP_WORDS, Interrupts
 from penstock.client import Client, Run
 from penstock.model import State, TaskRecord
@@ -18,10 +19,18 @@ OnEnded = Callable[[Sequence[TaskRecord]], Awaitable[None]]
 
 
 async def follow(
-    client: Client, run: Run, interrupts: Interrupts, on_ended: OnEnded, tell: Callable[[str], None]
+    client: Client,
+    run: Run,
+    interrupts: Interrupts,
+    on_ended: OnEnded,
+    tell: Callable[[str], None],
+    hosts: HostWatch,
 ) -> bool:
-    """Whether all has ended. `on_ended` hears of what did, now and then of nothing; `tell` is for people."""
-    follower = _Follower(client, run, on_ended, tell)
+    """Whether all has ended. `on_ended` hears of what did, now and then of nothing; `tell` is for people.
+
+    It also returns when nothing that is left can run until somebody fixes a host: then `hosts.stuck` says why.
+    """
+    follower = _Follower(client, run, on_ended, tell, hosts)
     try:
         await follower.follow(interrupts)
     finally:
@@ -30,8 +39,16 @@ async def follow(
 
 
 class _Follower:
-    def __init__(self, client: Client, run: Run, on_ended: OnEnded, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        run: Run,
+        on_ended: OnEnded,
+        tell: Callable[[str], None],
+        hosts: HostWatch,
+    ) -> None:
         self._client = client
+        self._hosts = hosts
         self._endings = run.endings()
         self._on_ended = on_ended
         self._tell = tell
@@ -69,10 +86,17 @@ class _Follower:
             while self._endings.left and not self._leaving:
                 ended = await self._endings.take()
                 await self._on_ended(ended)
+                if self._endings.left and not self._stopping:
+                    await self._look_at_hosts()
                 if not ended and not self._leaving:
                     self._idle = True
                     await watch()
                     self._idle = False
+
+    async def _look_at_hosts(self) -> None:
+        await self._hosts.look(self._endings.waiting)
+        if self._hosts.stuck is not None:
+            self._leaving = True
 
     async def _leave(self) -> None:
         """Ours are done; other runs may have tasks in our dispatcher."""

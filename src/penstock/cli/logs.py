@@ -47,6 +47,7 @@ class Log:
         self._quiet = quiet
         self._last = 0.0  # the time of the last line
         self.failures = 0
+        self._hosts: dict[str, HostChange] = {}  # what was last told of each
 
     # ---- what is told
 
@@ -80,8 +81,7 @@ class Log:
             case Stop():
                 return self._if_loud("stop", fact, {"host": fact.host, "why": fact.why})
             case HostChange():
-                text = {"state": fact.state, "slots": fact.slots, "detail": fact.detail or None}
-                return self._if_loud("host", fact, {"host": fact.host} | text)
+                return self._host(fact)
             case GateChange():
                 state = {"open": fact.open, "detail": fact.detail or None}
                 return self._if_loud("gate", fact, {"gate": fact.gate} | state)
@@ -90,6 +90,15 @@ class Log:
             case AllChange():
                 return self._if_loud("everything", fact, {"paused": fact.paused})
         return None
+
+    def _host(self, fact: HostChange) -> str | None:
+        """None where only its fault changed: the attempt that failed has a line of its own."""
+        before, self._hosts[fact.host] = self._hosts.get(fact.host), fact
+        if before is not None and before.fault != fact.fault and before[2:5] == fact[2:5]:
+            return None
+        text = {"state": fact.state, "slots": fact.slots, "detail": fact.detail or None}
+        needs_fix = {"needs_fix": True} if fact.fault is not None and fact.fault.needs_fix else {}
+        return self._if_loud("host", fact, {"host": fact.host} | needs_fix | text)
 
     def _begun_late(self, fact: BegunLate) -> str | None:
         waited = {"waited_s": round(fact.wait.total_s, 3), "for": fact.wait.pieces()[-1].reason}
@@ -175,11 +184,16 @@ def _shown(value: Any) -> str:
 
 
 @contextmanager
-def telling(tell: Callable[[str], None]) -> Iterator[None]:
-    """Warnings of the dispatcher and the engine (a blocked loop, a recovery) go to `tell`, a line each."""
+def telling(tell: Callable[[str], None], *, of_hosts: bool = True) -> Iterator[None]:
+    """Warnings of the dispatcher and the engine (a blocked loop, a recovery) go to `tell`, a line each.
+
+    Those of hosts that are down are left out for those who watch the hosts themselves.
+    """
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
+            if not of_hosts and record.name == "penstock.dispatcher.health":
+                return
             with suppress(OSError):
                 tell(one_line(record.getMessage()))
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from penstock.cli.host_watch import Outage
     from penstock.cli.logs import Log
     from penstock.cli.tally import LaneCount, Tally
 
@@ -182,11 +183,14 @@ class Board:
         rows = []
         for host in sorted(self._hosts, key=lambda h: -len(on_hosts.get(h.name, ()))):
             here = on_hosts.get(host.name, [])
-            rows.append((host.name, f"{len(here)}/{host.slots}", _what_runs(here, now)))
+            what = _what_runs(here, now, tally.outages.get(host.name))
+            rows.append((host.name, f"{len(here)}/{host.slots}", what))
         return rows
 
 
-def _what_runs(records: Sequence[TaskRecord], now: float) -> str:
+def _what_runs(records: Sequence[TaskRecord], now: float, outage: Outage | None) -> str:
+    if outage is not None and (outage.is_down or not records):
+        return f"{'down' if outage.is_down else 'failed'}: {outage.error}"
     if not records:
         return "idle"
     kinds = Counter(record.task.kind for record in records)
@@ -226,9 +230,12 @@ def _lane_table(lanes: Sequence[LaneCount], total: int) -> Table:
 
 
 def _host_table(rows: Sequence[tuple[str, str, str]], total: int) -> Table:
+    from rich.cells import cell_len
     from rich.text import Text
 
     table = _table("host", ">slots", "running")
+    for place, column in enumerate(table.columns[:2]):  # an error is cut, not the name of its host
+        column.min_width = max(len("slots"), *(cell_len(one_line(row[place])) for row in rows), 0)
     for row in rows:
         table.add_row(*(Text(one_line(cell), no_wrap=True, overflow="ellipsis") for cell in row))
     if total > len(rows):

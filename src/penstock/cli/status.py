@@ -41,7 +41,7 @@ async def _status(config: Config, as_json: bool) -> int:
 
 
 def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
-    from penstock.store.status import host_detail, lane_detail, running_of_lane
+    from penstock.store.status import lane_detail, running_of_lane
 
     render.say(_who(record["dispatcher"], record["standbys"]))
     for standby in record["standbys"]:
@@ -73,12 +73,12 @@ def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
                 f"{host['active']}/{host['slots']}",
                 str(host["queued"]),
                 _usd(host),
-                "; ".join(filter(None, (host_detail(host, _detail(name, snapshot)), host["takes"]))),
+                "; ".join(filter(None, (host["detail"], host["takes"]))),
             )
             for name, host in record["hosts"].items()
         ]
         columns = ("host", "state", ">slots", ">queued", ">USD today", "detail")
-        _print_used(columns, rows, 4, flexible="detail")
+        _print_used(columns, rows, 4, flexible="detail", fold=True)
     render.say()
     lanes = [
         (
@@ -108,18 +108,17 @@ def _usd(record: Mapping[str, Any]) -> str:
 
 
 def _print_used(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], optional: int, flexible: str | None = None
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    optional: int,
+    flexible: str | None = None,
+    fold: bool = False,
 ) -> None:
     """A table whose one column is left out where no row has anything in it."""
     if not any(row[optional] for row in rows):
         columns = [*columns[:optional], *columns[optional + 1 :]]
         rows = [[*row[:optional], *row[optional + 1 :]] for row in rows]
-    render.print_table(columns, rows, flexible=flexible)
-
-
-def _detail(host: str, snapshot: Snapshot) -> str:
-    last = snapshot.hosts.get(host)
-    return "" if last is None else last.detail
+    render.print_table(columns, rows, flexible=flexible, fold=fold)
 
 
 def _who(dispatcher: Mapping[str, Any] | None, standbys: Sequence[Mapping[str, Any]]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -223,13 +222,21 @@ async def _submit(
     skipped: Sequence[dict[str, Any]] | None = None,
 ) -> int:
     """`skipped` are the rest of a file, and None for a task from the command line."""
-    with hearing_interrupts() if wait else nullcontext() as interrupts:
-        async with opened(config, dispatch=wait, makes=True) as client:
-            trace = of_environment(os.environ)
-            submitted = await client.submit_many(tasks, run=run, trace=trace, join=skipped is not None)
-            if interrupts is not None:
-                return await _wait(client, submitted, interrupts, as_json, command)
-            return await _submitted(client, submitted, as_json, command, skipped or ())
+
+    async def submitted(client: Client) -> Run:
+        trace = of_environment(os.environ)
+        return await client.submit_many(tasks, run=run, trace=trace, join=skipped is not None)
+
+    if not wait:
+        async with opened(config, makes=True) as client:
+            return await _submitted(client, await submitted(client), as_json, command, skipped or ())
+    from penstock.cli.logs import telling
+    from penstock.wiring import Dispatching
+
+    dispatching = Dispatching(command="penstock submit --wait")
+    with hearing_interrupts() as interrupts, telling(render.note, of_hosts=False):
+        async with opened(config, dispatching=dispatching) as client:
+            return await _wait(client, await submitted(client), tasks, interrupts, as_json, command)
 
 
 def _option(field: str) -> str:
@@ -251,8 +258,16 @@ async def _submitted(
     return 0
 
 
-async def _wait(client: Client, run: Run, interrupts: Interrupts, as_json: bool, command: Command) -> int:
+async def _wait(
+    client: Client,
+    run: Run,
+    tasks: Sequence[Task],
+    interrupts: Interrupts,
+    as_json: bool,
+    command: Command,
+) -> int:
     from penstock.cli.following import follow
+    from penstock.cli.host_watch import HostWatch
     from penstock.cli.results import ResultLines
 
     good = True
@@ -269,8 +284,12 @@ async def _wait(client: Client, run: Run, interrupts: Interrupts, as_json: bool,
             render.say(f"{result.task_id} {render.one_line(outcome)}")
 
     lines = ResultLines(client, run, tell)
-    ended = await follow(client, run, interrupts, lines.add, render.note)
+    hosts = HostWatch(client, dict(zip(run.task_ids, tasks, strict=True)), render.note)
+    ended = await follow(client, run, interrupts, lines.add, render.note, hosts)
     await lines.flush()
+    if hosts.stuck is not None:
+        render.note(hosts.way_on(run.name, command("work --drain"), command(f"cancel --run {run.name}")))
+        return 1
     if not ended:
         how = command("work --drain")
         render.note(f"interrupted; the rest of run {run.name} stays queued: `{how}` does it")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
+from penstock.cli.host_watch import Outage
 from penstock.model import State, Task, TaskRecord
 
 _SAMPLES = 3  # ended tasks of a kind before its duration is believed
@@ -36,6 +37,7 @@ class Tally:
         self._spent: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])  # kind -> attempts, seconds
         self._ended: set[str] = set()
         self._running: list[TaskRecord] = []
+        self.outages: Mapping[str, Outage] = {}  # by host
         self.draining = False  # nothing more is started
 
     def add_ended(self, records: Iterable[TaskRecord]) -> None:

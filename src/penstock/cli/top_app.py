@@ -31,6 +31,7 @@ class Top(App[None]):
     CSS = """
     #who { height: auto; padding: 0 1; background: $panel; }
     #trouble { height: auto; padding: 0 1; color: $text-error; display: none; }
+    #outages { height: auto; padding: 0 1; display: none; }
     #body { height: 1fr; }
     #left { width: 3fr; }
     #right { width: 2fr; padding: 0 1; overflow-y: auto; }

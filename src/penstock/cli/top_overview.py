@@ -108,6 +108,7 @@ class Overview(Reads):
     def compose(self) -> ComposeResult:
         yield Static(id="who")
         yield Static(id="trouble")
+        yield Static(id="outages")
         with Horizontal(id="body"):
             with Vertical(id="left"):
                 yield Static("hosts", classes="head")
@@ -134,6 +135,7 @@ class Overview(Reads):
         self.query_one("#who", Static).update(top_text.who(record))
         self._hosts.fill(top_text.host_rows(record))
         for name, made in (
+            ("outages", top_text.outages(record)),
             ("lanes", top_text.lanes(record)),
             ("gates", top_text.gates(record)),
             ("queue", top_text.priorities(record)),

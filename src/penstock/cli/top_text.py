@@ -11,7 +11,7 @@ from rich.text import Text
 
 from penstock.cli import render
 from penstock.store.keys import known_as
-from penstock.store.status import TAKES_OVER, host_detail, lane_detail, running_of_lane, status_record
+from penstock.store.status import TAKES_OVER, lane_detail, running_of_lane, status_record
 
 if TYPE_CHECKING:
     from penstock.diagnosis.waits import Stay
@@ -30,6 +30,8 @@ _BAR = 20
 _SPARKS = "▁▂▃▄▅▆▇█"
 _MINUTES = 60
 _NAME_WIDTH = 40
+_MOST_OUTAGES = 3
+_TROUBLE = dict.fromkeys(("down", "half-open", "probing"), "is down")
 _GOOD, _BAD, _FAINT = "green", "red", "dim"
 _STATES = {"up": _GOOD, "down": _BAD, "done": _GOOD, "failed": _BAD, "blocked": "yellow", "cancelled": _FAINT}
 
@@ -41,9 +43,6 @@ def told(plant: Plant, now: Now, standbys: Sequence[Standby] = ()) -> dict[str, 
     """As `status` tells it, with what runs, the queue by priority, what it waits for, and what has ended."""
     record = status_record(plant, now.snapshot, standbys)
     alive = record["dispatcher"] is not None
-    for name, host in record["hosts"].items():
-        last = now.snapshot.hosts.get(name)
-        host["detail"] = host_detail(host, "" if last is None else last.detail)
     return {
         **record,
         "paused": now.snapshot.paused,
@@ -104,6 +103,18 @@ def who(record: Mapping[str, Any]) -> Text:
     if record["interrupted"]:
         told.append(f"  {render.counted(record['interrupted'], 'task')} interrupted", _BAD)
     return told
+
+
+def outages(record: Mapping[str, Any]) -> list[RenderableType] | None:
+    """The hosts that failed last, a line for each as long as they are few: a table has no room for what to do."""
+    failing = [(name, host) for name, host in record["hosts"].items() if host["error"] is not None]
+    lines = [
+        Text(render.one_line(f"{name} {_TROUBLE.get(host['state'], 'failed')}: {host['error']}"), _BAD)
+        for name, host in failing[:_MOST_OUTAGES]
+    ]
+    if len(failing) > len(lines):
+        lines.append(Text(f"and {len(failing) - len(lines)} more hosts", _BAD))
+    return list(lines) or None
 
 
 def host_rows(record: Mapping[str, Any]) -> list[tuple[str, Sequence[Text]]]:

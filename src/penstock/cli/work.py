@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import time
@@ -96,7 +97,7 @@ def run(
 
     Where another process dispatches, it does the work and this command watches. Ctrl-C once finishes what
     runs, twice puts it back or blocks it; the rest stays queued. A task whose output is there is skipped. Exit
-    status 1 when a task failed.
+    status 1 when a task failed, and when no host can run what is left until somebody fixes one.
     """
     dispatching = dispatching_of("run", dispatcher, on_stop)
     config = config_of(context)
@@ -108,6 +109,7 @@ def run(
         _run(
             config,
             plan,
+            file,
             name,
             Path(out) if out else None,
             log,
@@ -130,6 +132,7 @@ def _log_of(config: Config, log_format: str, quiet: bool) -> Log:
 async def _run(
     config: Config,
     plan: Plan,
+    file: str,
     name: str | None,
     out: Path | None,
     log: Log | None,
@@ -153,13 +156,17 @@ async def _run(
             planning.tell_there(plan)
             planning.tell_missing(config, plan)
         for record in map(planning.skipped_record, plan.there) if tells else ():
-            for tell in tells:
-                tell(record)
+            for write in tells:
+                write(record)
         if not plan.todo:
             return 0
         interrupts = stack.enter_context(hearing_interrupts())
         displays: list[Display] = []
-        stack.enter_context(telling(lambda text: (displays[0].tell if displays else render.note)(text)))
+
+        def tell_people(text: str) -> None:
+            (displays[0].tell if displays else render.note)(text)
+
+        stack.enter_context(telling(tell_people, of_hosts=False))
         async with opened(config, dispatching=dispatching, listeners=() if log is None else [log]) as client:
             since = time.time()
             run = await client.submit_many(plan.todo, run=name, trace=of_environment(os.environ), join=True)
@@ -172,8 +179,15 @@ async def _run(
             displays.append(display)
             worker = _RunWorker(client, run, plan.todo, display, tells)
             if not await worker.work(interrupts):
-                await _say_what_is_left(client, run, worker.tally, out, command)
-                raise typer.Exit(INTERRUPTED)  # leaves the file as it was
+                if worker.hosts.stuck is None:
+                    await _say_what_is_left(client, run, worker.tally, command)
+                else:
+                    go_on = command("work --drain" if file == "-" else f"run {shlex.quote(file)} --resume")
+                    render.note(worker.hosts.way_on(run.name, go_on, command(f"cancel --run {run.name}")))
+                _say_not_written(run, out, command)
+                raise typer.Exit(
+                    INTERRUPTED if worker.hosts.stuck is None else 1
+                )  # leaves the file as it was
             if not quiet and log is None:
                 await _sum_up(client, run, since, stderr=as_json)
     return 1 if worker.tally.failed else 0
@@ -217,6 +231,7 @@ class _RunWorker:
         display: Display,
         tells: Sequence[Tell],
     ) -> None:
+        from penstock.cli.host_watch import HostWatch
         from penstock.cli.results import ResultLines
         from penstock.cli.tally import Tally
 
@@ -225,7 +240,9 @@ class _RunWorker:
         self._display = display
         self._tells = tells
         self._lines = ResultLines(client, run, self._tell)
-        self.tally: Tally = Tally(dict(zip(run.task_ids, tasks, strict=True)))
+        by_id = dict(zip(run.task_ids, tasks, strict=True))
+        self.tally: Tally = Tally(by_id)
+        self.hosts = HostWatch(client, by_id, display.tell)
 
     async def work(self, interrupts: Interrupts) -> bool:
         """Whether all has ended."""
@@ -233,7 +250,9 @@ class _RunWorker:
 
         try:
             async with self._shown():
-                ended = await follow(self._client, self._run, interrupts, self._on_ended, self._on_stop)
+                ended = await follow(
+                    self._client, self._run, interrupts, self._on_ended, self._on_stop, self.hosts
+                )
             await self._lines.flush()
         except BrokenPipeError:  # whoever read our records has left
             await self._client.stop_dispatching()
@@ -294,16 +313,18 @@ class _RunWorker:
         from penstock.store.base import TaskFilter
 
         self.tally.set_running(await self._client.tasks(TaskFilter(states=(State.RUNNING,))))
+        self.tally.outages = self.hosts.outages
         self._display.update(self.tally, time.time())
 
 
-async def _say_what_is_left(
-    client: Client, run: Run, tally: Tally, out: Path | None, command: Callable[[str], str]
-) -> None:
+async def _say_what_is_left(client: Client, run: Run, tally: Tally, command: Callable[[str], str]) -> None:
     left = tally.total - tally.done - tally.failed
     dispatched = (await client.snapshot()).epoch is not None
     how = "another dispatcher goes on with it" if dispatched else f"go on with `{command('work --drain')}`"
     render.note(f"interrupted; {render.counted(left, 'task')} of run {run.name} left; {how}")
+
+
+def _say_not_written(run: Run, out: Path | None, command: Callable[[str], str]) -> None:
     if out is not None:
         render.note(f"{out} was not written; `{command(f'tasks --run {run.name} --json')}` has what ended")
 

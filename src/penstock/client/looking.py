@@ -179,6 +179,10 @@ class Looking:
     async def snapshot(self) -> Snapshot:
         return await self._store.snapshot(time.time())
 
+    async def glance(self) -> Snapshot:
+        """As `snapshot`, but for what is counted: for those who look again and again."""
+        return await self._store.glance(time.time())
+
     async def standbys(self) -> list[Standby]:
         """Dispatchers that would take over; none where the store does not elect."""
         return await standbys(self._store)

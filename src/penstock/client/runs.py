@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.errors import StoreError
@@ -73,6 +73,11 @@ class Endings:
     def left(self) -> int:
         """How many have not been taken."""
         return len(self._wanted)
+
+    @property
+    def waiting(self) -> Collection[str]:
+        """Those that have not been taken."""
+        return self._wanted
 
     def add(self, task_ids: Iterable[str]) -> None:
         """More tasks of the same run, before the next `take`."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from penstock.clock import Clock
 from penstock.engine.base import Engine
 from penstock.hosts.base import Health
+from penstock.scheduling.details import short
 from penstock.scheduling.messages import HostHealth
 
 _DOWN_S = 2.0  # between the first two looks at a host that is down
@@ -22,9 +23,8 @@ _REST_S = 1.0  # after a check, whatever attempts say
 _LONGEST_DOWN_S = 5.0  # one that is back is wanted soon
 _PATIENCE_S = 30.0  # for one answer; adapters have shorter limits of their own
 _AT_ONCE = 64
-DETAIL_CHARS = 300
 
-_log = logging.getLogger("penstock.dispatcher")
+_log = logging.getLogger("penstock.dispatcher.health")
 
 
 class HealthBook:
@@ -78,13 +78,13 @@ class _Watcher:
 
     async def run(self, tell: Callable[[HostHealth], None], clock: Clock) -> None:
         why = self._book.down.get(self._host)
-        known = HostHealth(self._host, why is None, (why or "")[:DETAIL_CHARS])  # as the scheduler believes
+        known = HostHealth(self._host, why is None, short(why or ""))  # as the scheduler believes
         down_s = _DOWN_S
         while True:
             health = await self._check()
             if health.models:
                 self._book.models[self._host] = health.models
-            found = HostHealth(self._host, health.up, "" if health.up else health.detail[:DETAIL_CHARS])
+            found = HostHealth(self._host, True) if health.up else self._down(health)
             if found != known:
                 if found.up != known.up:
                     level, word = (logging.INFO, "up") if found.up else (logging.WARNING, "down")
@@ -99,6 +99,9 @@ class _Watcher:
                     self._engine.want(self._host)
                 await clock.sleep(min(down_s, self._every_s, _LONGEST_DOWN_S))
                 down_s *= 2
+
+    def _down(self, health: Health) -> HostHealth:
+        return HostHealth(self._host, False, short(health.detail), health.needs_fix)
 
     async def _rest(self, clock: Clock) -> None:
         """Until it is time again, or the host is doubted; but not at once again."""

@@ -30,11 +30,13 @@ from penstock.scheduling.messages import (
     Decision,
     End,
     Event,
+    HostChange,
     Requeue,
     Restored,
     RetryAsked,
     Spend,
     Start,
+    WaitChange,
 )
 from penstock.store.base import Store
 from penstock.store.rows import encode
@@ -300,9 +302,16 @@ class Inner:
                 if (watch := watched.get(decision.task)) is not None:
                     watch.tokens = _more(watch.tokens, decision.tokens)
                     watch.is_running, watch.error = False, decision.error or watch.error
+        is_down = False
         for decision in decisions:  # what it cost is told before or after it
             if isinstance(decision, End):
                 self._ended(decision)
+            elif isinstance(decision, HostChange):
+                is_down = is_down or (decision.fault is not None and decision.fault.needs_fix)
+            elif isinstance(decision, WaitChange):
+                is_down = is_down or decision.reason == "host-down"
+        if is_down and watched:
+            self._give_up(watched.values(), asyncio.get_running_loop().time())
 
     def _ended(self, end: End) -> None:
         self._unwanted.discard(end.task)
@@ -345,7 +354,7 @@ class Inner:
             self._look_later(is_library)
 
     def _give_up(self, watched: Iterable[_Watch], now: float) -> None:
-        """Down at every look of the patience, and nothing of it under way: nobody is left to wait for."""
+        """Down until somebody fixes it, or at every look of the patience, and nothing of it under way."""
         dispatcher = self._ways.dispatcher
         for watch in watched:
             if not dispatcher.waits_for_hosts(watch.task):
@@ -353,9 +362,10 @@ class Inner:
                 continue
             if watch.down_since is None:
                 watch.down_since = now
+            fix = dispatcher.needed_fix(watch.task)
             is_late = now - watch.down_since >= self._patience_with(watch.is_library)
-            if is_late and watch.why_failed is None:
-                why = dispatcher.why_down(watch.task)
+            if (fix is not None or is_late) and watch.why_failed is None:
+                why = fix or dispatcher.why_down(watch.task)
                 watch.why_failed = f"{NO_HOST}: {why}" if why else NO_HOST
                 self._ways.tell(CancelAsked(watch.task.id))
 

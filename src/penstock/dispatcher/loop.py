@@ -31,7 +31,7 @@ from penstock.dispatcher.chores import beat, prune, tell_stopping, watch_heirs, 
 from penstock.dispatcher.doorway import Doorway
 from penstock.dispatcher.ending import Ending
 from penstock.dispatcher.garbage import seldom_swept
-from penstock.dispatcher.health import DETAIL_CHARS, HealthBook, watch_health
+from penstock.dispatcher.health import HealthBook, watch_health
 from penstock.dispatcher.inner import Inner, Ways
 from penstock.dispatcher.launching import Launcher
 from penstock.dispatcher.mailbox import Mailbox, states_of
@@ -49,7 +49,7 @@ from penstock.hosts.base import Job
 from penstock.hosts.own_door import Entrance
 from penstock.hosts.relay import Relay
 from penstock.model import OnStop, Outcome, Task, Verdict
-from penstock.scheduling.details import Detail
+from penstock.scheduling.details import Detail, short
 from penstock.scheduling.figures import Statistics
 from penstock.scheduling.messages import (
     Began,
@@ -248,6 +248,10 @@ class Dispatcher:
         """Whether a task has not ended and waits while all hosts that may take it are down."""
         return self._scheduler.waiting_reason(task.id) is not None and self._scheduler.hosts_down(task)
 
+    def needed_fix(self, task: Task) -> str | None:
+        """The error of a host, where all that may take such a task are down until somebody fixes them."""
+        return self._scheduler.needed_fix(task)
+
     def why_down(self, task: Task) -> str:
         """Why the hosts are down that a task waits for; empty where it does not wait for such."""
         return self._scheduler.waiting_detail(task.id) if self.waits_for_hosts(task) else ""
@@ -304,7 +308,7 @@ class Dispatcher:
         first += events
         self.health.down = self._engine.down()
         for host, why in self.health.down.items():
-            scheduler.begins_down(host, why[:DETAIL_CHARS])
+            scheduler.begins_down(host, short(why))
         if self._inner is not None:
             first += self._inner.restored([e for e in events if isinstance(e, Restored)])
         self._steps.tell_first(first)  # what was adopted may have ended already

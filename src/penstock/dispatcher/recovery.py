@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from functools import partial
 
 from penstock.config.own_calls import own_lanes
-from penstock.diagnosis.history import Epoch
+from penstock.diagnosis.history import Epoch, Owner
 from penstock.dispatcher.patience import patiently
 from penstock.dispatcher.payloads import MOST_TASKS, Payloads
 from penstock.engine.base import Engine, Key
+from penstock.hosts.python import shares_process
 from penstock.model import Backlog, OnCrash, Plant, State, TaskRecord
 from penstock.scheduling.budget import day_of
 from penstock.scheduling.messages import (
@@ -29,6 +30,7 @@ from penstock.store.base import Store
 log = logging.getLogger("penstock.dispatcher")
 
 _FEW = 10_000  # payloads of a long queue that are read before the first start; the others are read for theirs
+_MOST_NAMED = 5  # tasks that a line names
 _AT_ONCE = 1_000  # tasks whose payloads are read on the way, though nobody keeps them
 
 
@@ -75,12 +77,10 @@ async def restore(
         them = "it" if len(adopted) == 1 else "them"
         log.warning("%s adopted: the dispatcher that began %s is gone", _were(len(adopted), "attempt"), them)
     crashed = before is not None and before.ended_at == before.seen_at
-    interrupted = len(running) - len(adopted)
-    if interrupted:
-        was = "was lost" if crashed else "stopped"
-        log.warning(
-            "%s running when the last dispatcher %s; run again or blocked", _were(interrupted, "task"), was
-        )
+    interrupted = [r for r in running if (r.task.id, r.attempts) not in adopted]
+    if interrupted and before is not None:
+        lost = before.owner if crashed else None
+        log.warning("%s", interruption(interrupted, plant, lost))
     calls = sum(r.task.on_crash is OnCrash.CANCEL for r in records)
     if calls:
         log.warning(
@@ -151,6 +151,33 @@ async def _cancelled(store: Store, adopted: frozenset[Key]) -> list[str]:
                 found.append(task)
                 break
     return found
+
+
+def interruption(records: Sequence[TaskRecord], plant: Plant, lost: Owner | None) -> str:
+    """Which tasks were running when the last dispatcher ended, with those first that may have ended it.
+
+    `lost` is who that was, where it did not stop by itself: code that ran in its process may have crashed it.
+    """
+    inside = {host.name for host in plant.hosts if shares_process(host) and host.name not in plant.outliving}
+    suspects = [r for r in records if lost is not None and r.host in inside]
+    others = [r for r in records if r not in suspects]
+    named = [_named(record) for record in (*suspects, *others)[:_MOST_NAMED]]
+    more = f" and {len(records) - len(named)} more" if len(records) > len(named) else ""
+    who = "stopped" if lost is None else f"was lost (process {lost.pid} on {lost.machine}, {lost.command})"
+    told = f"{_were(len(records), 'task')} running when the last dispatcher {who}: {', '.join(named)}{more}"
+    if not suspects:
+        return told
+    hosts = ", ".join(f"[hosts.{name}]" for name in sorted({str(r.host) for r in suspects}))
+    first, them = (suspects[0].task.id, "it") if len(suspects) == 1 else ("one of the first", "them")
+    return (
+        f"{told}; if that happens again, suspect {first}: a Python function can crash the process that it runs in, "
+        f'and isolation = "process" in {hosts} gives {them} another one'
+    )
+
+
+def _named(record: TaskRecord) -> str:
+    then = "is blocked" if record.task.on_crash is OnCrash.BLOCK else "runs again"
+    return f"{record.task.id} ({record.task.kind} on {record.host}, {then})"
 
 
 def _were(count: int, what: str) -> str:

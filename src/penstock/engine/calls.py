@@ -65,7 +65,9 @@ def load(target: str, search_path: Sequence[str]) -> Callable[[Any], Any]:
         function = getattr(function, part, None)
     if not callable(function):
         place = getattr(module, "__file__", None) or module_name
-        raise CodeMissing(f"no function {name!r} in {place}; correct the host's `call`, or define it there")
+        raise CodeMissing(
+            f"no function {name!r} in {place}; correct the host's `call`, or define it there", what="function"
+        )
     return function  # type: ignore[no-any-return]
 
 

@@ -283,6 +283,8 @@ class LocalEngine:
 
     def _finished(self, run: Run, outcome: Outcome | None) -> None:
         """From any thread. Who finds the flag down raises it and wakes the loop; the others only append."""
+        if outcome is not None and outcome.unloaded:
+            outcome = _blaming(run.work, outcome)
         self._inbox.append((run, outcome))
         if not self._awaited:
             self._awaited = True
@@ -338,6 +340,13 @@ class LocalEngine:
     def _pass_stall(self, stall: Stall) -> None:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._notice, stall)
+
+
+def _blaming(work: Work, outcome: Outcome) -> Outcome:
+    """Code that is not there, and that the host can do nothing without, is no fault of the task."""
+    if not isinstance(work, Call) or outcome.unloaded not in work.vital:
+        return outcome
+    return replace(outcome, verdict=Verdict.HOST, needs_fix=True)
 
 
 def _is_done(outcome: Outcome | None) -> TypeGuard[Outcome]:

@@ -14,7 +14,14 @@ from typing import Any
 
 import msgspec
 
-from penstock.errors import AttemptError, CodeMissing, HostError, PermanentError, ThrottledError
+from penstock.errors import (
+    AttemptError,
+    CodeMissing,
+    HostError,
+    HostNeedsFix,
+    PermanentError,
+    ThrottledError,
+)
 from penstock.model import Outcome, Verdict
 
 ERROR_CHARS = 2000
@@ -75,7 +82,8 @@ def failure(error: BaseException) -> Outcome:
         error=_describe(said),
         retry_after_s=said.retry_after_s if isinstance(said, AttemptError) else None,
         logs=_traceback(error),
-        unloaded=isinstance(said, CodeMissing),
+        needs_fix=isinstance(said, HostNeedsFix),
+        unloaded=said.what if isinstance(said, CodeMissing) else "",
     )
 
 

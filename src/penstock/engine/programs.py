@@ -44,6 +44,7 @@ T = TypeVar("T")
 _PIPES_S = 0.2  # for the pipes to close after the program's end; longer, and someone else holds them
 _DYING_S = 5.0  # for the kernel to take away what was sent SIGKILL
 _SWEEP_S = 1.0  # between looking through all processes of the machine
+_NO_PROGRAM = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.ELOOP})
 
 _log = logging.getLogger("penstock.engine")
 
@@ -275,6 +276,8 @@ def _not_started(program: Program, error: OSError | ValueError) -> Outcome:
         return Outcome(
             Verdict.HOST,
             error=f"cannot start {name!r}: no folder {program.cwd!r}; create it, or correct `cwd`",
+            needs_fix=True,
         )
     remedy = f"install it on {platform.node()}, or correct the host's `argv`"
-    return Outcome(Verdict.HOST, error=f"cannot start {name!r}: {reason}; {remedy}")
+    needs_fix = program.from_config and error.errno in _NO_PROGRAM
+    return Outcome(Verdict.HOST, error=f"cannot start {name!r}: {reason}; {remedy}", needs_fix=needs_fix)

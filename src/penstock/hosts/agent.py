@@ -123,7 +123,7 @@ class AgentAdapter:
             await self._engine.open()
             await self._engine.image_id(self._image, self._agent)
         except AgentError as error:
-            return Health(False, str(error))
+            return Health(False, str(error), needs_fix=isinstance(error, ImageMissing))
         return Health(True, f"the engine answers and has image {self._image}")
 
     def statistics(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class AgentAdapter:
         except CallFailed as failed:
             return self._failed(failed)
         except AgentError as error:
-            return Outcome(Verdict.HOST, error=str(error))
+            return Outcome(Verdict.HOST, error=str(error), needs_fix=isinstance(error, ImageMissing))
 
     async def _asked(self, ask: Ask) -> Reply:
         """The answer of the first container that takes it."""
@@ -208,7 +208,7 @@ class AgentAdapter:
             if not failed.trouble.nothing_ran:
                 outcome = not_again(outcome)
         except ImageMissing as error:  # it will not come by itself
-            outcome = Outcome(Verdict.PERMANENT, error=str(error), host_fault=True)
+            outcome = Outcome(Verdict.PERMANENT, error=str(error), host_fault=True, needs_fix=True)
         except AgentError as error:
             outcome = Outcome(Verdict.HOST, error=str(error))
         except ClientStalled as stalled:

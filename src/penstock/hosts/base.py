@@ -59,7 +59,7 @@ class Call(NamedTuple):
     """A user's callable `pkg.mod:fn`, given the payload.
 
     Async ones run on the host's own loop, sync ones in threads, and with `isolated` both in processes
-    that can be killed.
+    that can be killed. `vital` says which of its "module" and its "function" the host can do nothing without.
     """
 
     target: str
@@ -67,6 +67,7 @@ class Call(NamedTuple):
     isolated: bool = False
     search_path: tuple[str, ...] = ()
     trace: str | None = None
+    vital: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ class Program:
 
     `before` and `after` frame it, in a thread: `after` is called however it ended, also when it was killed or
     never started, and then nothing of it lives any more. `heard` is given what it writes to stderr as it comes,
-    on the loop of all programs: it must be quick.
+    on the loop of all programs: it must be quick. `from_config` is False where the task names the program: that
+    there is none of that name needs no fix of the host then.
     """
 
     argv: tuple[str, ...]
@@ -85,6 +87,7 @@ class Program:
     cwd: str | None = None
     output_limit_bytes: int = 1_000_000
     inherits: bool = True  # False: `env` is all the environment it gets
+    from_config: bool = True
     before: Callable[[], None] | None = None
     heard: Callable[[bytes], None] | None = None
     after: Callable[[], None] | None = None
@@ -99,6 +102,7 @@ class Health:
     detail: str = ""
     models: tuple[str, ...] = ()  # those it has, where it tells
     amiss: bool = False  # it answers, but not as the config has it: what is configured cannot work
+    needs_fix: bool = False  # it is down until somebody changes something; the detail says what
 
 
 class Adapter(Protocol):

@@ -58,6 +58,7 @@ class CommandAdapter:
         options = Options(host)
         self._payload_argv = options.flag("allow_payload_argv", False)
         self._argv = self._read_argv(options)
+        self._program = _fixed(self._argv[0]) if self._argv else None
         self._stdin = _STDIN[options.choice("stdin", "json", tuple(_STDIN))]
         self._value = _VALUES[options.choice("output", "auto", tuple(_VALUES))]
         self._temporary = frozenset(options.wholes("temporary_exit", (EX_TEMPFAIL,)))
@@ -73,13 +74,15 @@ class CommandAdapter:
         pass
 
     def work(self, job: Job) -> Program:
+        argv = self._arguments(job.payload)
         return Program(
-            argv=self._arguments(job.payload),
+            argv=argv,
             outcome=self._outcome,
             stdin=self._stdin(job.payload),
             env=self._env if job.trace is None else {**self._env, **_environment(job.trace)},
             cwd=self._cwd,
             output_limit_bytes=self._limit_bytes,
+            from_config=argv[0] == self._program,
         )
 
     async def check(self) -> Health:
@@ -88,9 +91,9 @@ class CommandAdapter:
     def _look(self) -> Health:
         if self._cwd is not None and not os.path.isdir(self._cwd):
             return Health(False, f"hosts.{self._host}.cwd: no folder {self._cwd!r}; create it, or correct it")
-        if not self._argv or any(is_field for is_field, _ in self._argv[0]):
+        program = self._program
+        if program is None:
             return Health(True, "the program is named by each payload")
-        program = "".join(text for _, text in self._argv[0])
         path = self._env.get("PATH")
         if shutil.which(os.path.join(self._cwd or "", program) if "/" in program else program, path=path):
             return Health(True, "program found")
@@ -172,6 +175,11 @@ def _pieces(text: str) -> _Argument:
             )
     pieces.append((False, text[end:]))
     return tuple(piece for piece in pieces if piece[1])
+
+
+def _fixed(argument: _Argument) -> str | None:
+    """The argument, unless the payload has a part in it."""
+    return None if any(is_field for is_field, _ in argument) else "".join(text for _, text in argument)
 
 
 def _fill(piece: _Piece, payload: Any) -> str:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.clock import Clock
-from penstock.errors import HostError
+from penstock.errors import HostError, HostNeedsFix
 from penstock.hosts.base import Health
 from penstock.hosts.gguf import find
 from penstock.hosts.local_server import LocalServer, Running, ServerOptions
@@ -99,7 +99,9 @@ class LocalModelServer(ModelServer):
                 except CallFailed as failed:
                     raise await self._autopsy(failed, running) from None
         except HostError as error:
-            raise CallFailed(Outcome(Verdict.HOST, error=f"{self.host}: {error}"), "not_started") from None
+            needs_fix = isinstance(error, HostNeedsFix)
+            outcome = Outcome(Verdict.HOST, error=f"{self.host}: {error}", needs_fix=needs_fix)
+            raise CallFailed(outcome, "not_started") from None
 
     async def _autopsy(self, failed: CallFailed, running: Running) -> CallFailed:
         """The same failure, told as the death of the server where it was that."""
@@ -134,7 +136,8 @@ class LocalAdapter(OpenAIAdapter):
     async def check(self) -> Health:
         """Whether all it takes is there; it starts nothing."""
         path, problem = await asyncio.to_thread(find, self._gguf)
-        return Health(problem is None, problem or f"starts on first use: {path}")
+        is_there = problem is None
+        return Health(is_there, problem or f"starts on first use: {path}", needs_fix=not is_there)
 
     def _refused(self, ask: Ask, status: int, headers: Any, body: bytes) -> CallFailed:
         failed = super()._refused(ask, status, headers, body)

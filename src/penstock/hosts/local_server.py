@@ -22,7 +22,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from typing import cast
 
-from penstock.errors import HostError
+from penstock.errors import HostError, HostNeedsFix
 from penstock.hosts import llama_child
 from penstock.hosts.gguf import find
 from penstock.hosts.llama_child import Order
@@ -132,7 +132,7 @@ class LocalServer:
         options = self._options
         path, problem = await asyncio.to_thread(find, options.gguf)
         if problem is not None:
-            raise HostError(problem)
+            raise HostNeedsFix(problem)
         order = _order(options, path, secrets.token_urlsafe(32))
         child = await Child.start(order, options.environment)
         url = ""

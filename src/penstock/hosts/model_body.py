@@ -116,11 +116,16 @@ def _is_own(host: Host, model: str | None, seen: Sequence[str]) -> bool:
     return model is None or model == host.model or model in host.models or model in seen
 
 
+def real_models(host: Host) -> list[str]:
+    """The models that the config gives it, without names that stand for others; any model is none of them."""
+    own = [host.model] if host.model else []
+    return own + [m for m in host.models if m not in (ANY_MODEL, AUTO, *host.serves, *own)]
+
+
 def _some_model(host: Host, endpoint: str, seen: Sequence[str]) -> str | None:
     """A model of a host whose config prefers none: of those the server tells, one that fits the endpoint."""
-    known = [name for name in host.models if name not in (ANY_MODEL, AUTO) and name not in host.serves]
     wanted = endpoint == EMBEDDINGS
-    fitting = (name for name in (*known, *seen) if ("embed" in name.lower()) == wanted)
+    fitting = (name for name in (*real_models(host), *seen) if ("embed" in name.lower()) == wanted)
     return next(fitting, None)
 
 

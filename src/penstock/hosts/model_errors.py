@@ -12,6 +12,9 @@ status                          verdict     why
 5xx, 3xx, a model not loaded    host
 200 with an `error`             temporary, or as the code in it says
 200 with anything unusable      host
+
+A host needs a fix where its key is refused (401), where it redirects, and where the only model that it is asked for
+is refused (403) or not there.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -84,9 +87,12 @@ def classify(
     now: float,
     model: str | None = None,
     own_model: bool = False,
+    only_model: bool = False,
     key_remedy: str = "",
 ) -> Outcome:
-    """The outcome of an answer that is no result. `own_model`: the config, not the caller, chose the model."""
+    """The outcome of an answer that is no result. `own_model`: the config, not the caller, chose the model;
+    `only_model`: and gives the host no other.
+    """
     words = said(body)
     if 200 <= status < 300:
         inner = int(words.code) if words.code.isdigit() and 400 <= int(words.code[:4]) < 600 else None
@@ -96,7 +102,8 @@ def classify(
     text = f"{host} answered {status}" + (f": {words.message}" if words.message else "")
     codes = {words.code, words.type}
     if status in (401, 403) and not codes & _POLICY:
-        return Outcome(Verdict.HOST, error=f"{text}; {key_remedy}" if key_remedy else text)
+        error = f"{text}; {key_remedy}" if key_remedy else text
+        return Outcome(Verdict.HOST, error=error, needs_fix=status == 401 or only_model)
     if status == 402 or (status == 429 and codes & _QUOTA):
         remedy = "pay its bill or raise its limit, or take it out of the config"
         return Outcome(Verdict.HOST, error=f"{text}; {remedy}", retry_after_s=_QUOTA_RETRY_AFTER_S)
@@ -107,29 +114,29 @@ def classify(
             error=text,
             retry_after_s=_DEFAULT_RETRY_AFTER_S if after_s is None else max(after_s, _LEAST_RETRY_AFTER_S),
         )
-    return Outcome(
-        *_plain(status, words, text, host, model, own_model), retry_after_s=retry_after_s(headers, now)
+    return replace(
+        _plain(status, words, text, host, model if own_model else None, only_model),
+        retry_after_s=retry_after_s(headers, now),
     )
 
 
 def _plain(
-    status: int, words: Said, text: str, host: str, model: str | None, own_model: bool
-) -> tuple[Verdict, None, str]:
+    status: int, words: Said, text: str, host: str, own_model: str | None, only_model: bool
+) -> Outcome:
     if status in _TEMPORARY:
-        return Verdict.TEMPORARY, None, text
-    if not 400 <= status < 500:
-        if 300 <= status < 400:
-            text += f"; it redirects, which is not followed: correct hosts.{host}.url"
-        return Verdict.HOST, None, text
-    if _NOT_LOADED.search(words.message):
-        return Verdict.HOST, None, text
+        return Outcome(Verdict.TEMPORARY, error=text)
+    if 300 <= status < 400:
+        remedy = f"it redirects, which is not followed: correct hosts.{host}.url"
+        return Outcome(Verdict.HOST, error=f"{text}; {remedy}", needs_fix=True)
+    if not 400 <= status < 500 or _NOT_LOADED.search(words.message):
+        return Outcome(Verdict.HOST, error=text)
     missing = words.code == "model_not_found" or (status in (400, 404) and _NO_MODEL.search(words.message))
-    if missing and own_model and model is not None:
-        remedy = f"load {model} there, or correct hosts.{host}.model"
-        return Verdict.HOST, None, f"{text}; {remedy}"
+    if missing and own_model is not None:
+        remedy = f"load {own_model} there, or correct hosts.{host}.model"
+        return Outcome(Verdict.HOST, error=f"{text}; {remedy}", needs_fix=only_model)
     if status == 404 and not missing:
         text += f"; hosts.{host}.url usually ends in /v1"
-    return Verdict.PERMANENT, None, text
+    return Outcome(Verdict.PERMANENT, error=text)
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:

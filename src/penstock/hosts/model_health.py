@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from penstock.hosts.base import Health
+from penstock.hosts.model_body import real_models
 from penstock.hosts.model_errors import said
 from penstock.hosts.model_http import CHECK_S, CallFailed, ModelServer
-from penstock.model import ANY_MODEL, Host
+from penstock.model import Host
 
 _BUSY_S = 30.0  # a server that answered a call so lately is busy, not down
 _MOST_MODELS = 10_000
@@ -25,7 +26,8 @@ async def read_models(server: ModelServer, host: Host) -> Health:
             return Health(True, "busy: it answers calls, but not what its models are")
         if failed.code == "timeout":
             return Health(False, f"GET {server.options.url}/models: no answer within {CHECK_S:g} s")
-        return Health(False, failed.outcome.error or "it does not answer")
+        fault = failed.outcome
+        return Health(False, fault.error or "it does not answer", needs_fix=fault.needs_fix)
     return judge(status, body, host, server)
 
 
@@ -34,7 +36,7 @@ def judge(status: int, body: bytes, host: Host, server: ModelServer) -> Health:
     words = said(options.key.redact_bytes(body)).message[:200]  # hidden before it is cut
     place = f"GET {options.url}/models"
     if status in (401, 403):
-        return Health(False, f"{place}: {status} {words}; {options.key.remedy}")
+        return Health(False, f"{place}: {status} {words}; {options.key.remedy}", needs_fix=True)
     if status == 429:
         return Health(True, "it asks for less")
     if status in (404, 405):
@@ -42,6 +44,7 @@ def judge(status: int, body: bytes, host: Host, server: ModelServer) -> Health:
             False,
             f"{place}: {status} {words}; the url usually ends in /v1, and a server that tells no models "
             f"wants hosts.{host.name}.health_s = 0",
+            needs_fix=True,
         )
     if not 200 <= status < 300:
         return Health(False, f"{place}: {status} {words}; see the server's own log")
@@ -71,9 +74,7 @@ def _names(body: bytes) -> tuple[str, ...] | None:
 def _missing(host: Host, models: tuple[str, ...]) -> str:
     """A configured model that the server does not have. Ollama's own names end in a tag."""
     known = {*models, *(name.removesuffix(":latest") for name in models)}
-    wanted = [host.model] if host.model else []
-    wanted += [m for m in host.models if m not in (ANY_MODEL, "auto", *host.serves, *wanted)]
-    lacking = [name for name in wanted if name not in known]
+    lacking = [name for name in real_models(host) if name not in known]
     return (
         f"not among them: {_few(lacking)}; load it there, or correct hosts.{host.name}.model"
         if lacking

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import aiohttp
 
-from penstock.errors import HostError
+from penstock.errors import HostError, HostNeedsFix
 from penstock.hosts.model_body import Ask
 from penstock.hosts.model_errors import one_line
 from penstock.hosts.model_options import ModelOptions, Timeouts
@@ -303,7 +303,9 @@ class ModelServer:
             if (key := self.options.key.value()) is not None:
                 headers["Authorization"] = f"Bearer {key}"
         except HostError as error:
-            raise CallFailed(Outcome(Verdict.HOST, error=str(error)), "no_key") from None
+            needs_fix = isinstance(error, HostNeedsFix)
+            outcome = Outcome(Verdict.HOST, error=str(error), needs_fix=needs_fix)
+            raise CallFailed(outcome, "no_key") from None
         loop = asyncio.get_running_loop()
         for session in (self._session, self._fresh):
             made: list[socket.socket] = []

@@ -9,7 +9,7 @@ import os
 
 import msgspec
 
-from penstock.errors import HostError
+from penstock.errors import HostNeedsFix
 
 _MOST_BYTES = 65_536
 _LEAST_SECRET = 4  # a shorter one guards nothing, and hiding it would garble every text
@@ -45,7 +45,7 @@ class Key:
         return f'give it a key: hosts.{self._host}.key_env = "NAME_OF_A_VARIABLE"'
 
     def value(self) -> str | None:
-        """The key, if the host has one; HostError when it cannot be read, with the remedy."""
+        """The key, if the host has one; HostNeedsFix when it cannot be read, with the remedy."""
         if self._value is None:
             self.read_again()
         return self._value
@@ -85,20 +85,20 @@ class Key:
             with open(file, "rb") as opened:
                 data = opened.read(_MOST_BYTES + 1)
         except FileNotFoundError:
-            raise HostError(f"hosts.{self._host}.key_file: there is no file {file}; make it") from None
+            raise HostNeedsFix(f"hosts.{self._host}.key_file: there is no file {file}; make it") from None
         except OSError as error:
-            raise HostError(
+            raise HostNeedsFix(
                 f"hosts.{self._host}.key_file: {file} cannot be read ({error.strerror}); "
                 "let the user who runs the dispatcher read it"
             ) from None
         if len(data) > _MOST_BYTES:
-            raise HostError(f"hosts.{self._host}.key_file: {file} is too large to be a key; name another")
+            raise HostNeedsFix(f"hosts.{self._host}.key_file: {file} is too large to be a key; name another")
         return data.decode("utf-8", errors="replace")
 
     def _checked(self, text: str) -> str:
         key = text.strip()
         if not key:
-            raise HostError(f"there is no key in {self.place}; put it there")
+            raise HostNeedsFix(f"there is no key in {self.place}; put it there")
         if not key.isascii() or not key.isprintable() or " " in key:
-            raise HostError(f"what is in {self.place} is no key: one word of plain ASCII is")
+            raise HostNeedsFix(f"what is in {self.place} is no key: one word of plain ASCII is")
         return key

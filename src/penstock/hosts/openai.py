@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from penstock.clock import Clock
 from penstock.hosts.base import Health, Job, OwnCoroutine
-from penstock.hosts.model_body import Ask, ask_of_payload, ask_of_relay
+from penstock.hosts.model_body import Ask, ask_of_payload, ask_of_relay, real_models
 from penstock.hosts.model_errors import classify, said
 from penstock.hosts.model_health import read_models
 from penstock.hosts.model_http import Answer, CallFailed, ModelServer
@@ -35,7 +35,7 @@ from penstock.hosts.model_stream import (
     told_error,
 )
 from penstock.hosts.relay import ClientStalled, Refusal, Relay
-from penstock.model import Host, Outcome, Verdict
+from penstock.model import ANY_MODEL, Host, Outcome, Verdict
 
 _DRAIN_S = 0.2  # between a stream's [DONE] and the end of its HTTP answer
 _PASSED = frozenset({"content-type", "retry-after", "retry-after-ms", "x-request-id"})
@@ -227,6 +227,7 @@ class OpenAIAdapter:
             now=self._clock.now(),
             model=ask.model,
             own_model=ask.own,
+            only_model=ANY_MODEL not in self._host.models and real_models(self._host) == [ask.model],
             key_remedy=key.remedy,
         )
         refusal = None

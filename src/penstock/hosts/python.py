@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec
 
 from penstock.clock import Clock
@@ -49,6 +49,7 @@ class PythonAdapter:
         self._path = options.texts("path")
         options.done()
         self._calls = calls
+        self._vital = _vital(calls.values())
 
     async def open(self) -> None:
         pass
@@ -63,7 +64,7 @@ class PythonAdapter:
                 f"hosts.{self._host}.calls has no function for kind {job.kind!r}; "
                 f'add one, or "{ANY_KIND}" for all the other kinds'
             )
-        return Call(target, job.payload, self._isolated, self._path, job.trace)
+        return Call(target, job.payload, self._isolated, self._path, job.trace, self._vital)
 
     async def check(self) -> Health:
         """Whether the modules can be found. They are not imported: that would run user code here."""
@@ -75,6 +76,19 @@ class PythonAdapter:
             return Health(True, "modules found")
         remedy = f"install the package, or add its folder to hosts.{self._host}.path"
         return Health(False, f"no module for {', '.join(missing)}; {remedy}")
+
+
+def shares_process(host: Host) -> bool:
+    """Whether a host's functions run in the process of whoever runs its attempts, and can crash it."""
+    return host.type == "python" and host.options.get("isolation") != "process"
+
+
+def _vital(targets: Iterable[str]) -> frozenset[str]:
+    """What the host can do nothing without: the only module that it calls, and the only function."""
+    targets = set(targets)
+    modules = {target.partition(":")[0] for target in targets}
+    parts = (("module", len(modules) == 1), ("function", len(targets) == 1))
+    return frozenset(part for part, is_vital in parts if is_vital)
 
 
 def _is_target(text: str) -> bool:

@@ -189,7 +189,8 @@ class ResearcherAdapter:
             return self._success(answer.result, wish, logs)
         if answer.failure is not None:
             verdict, error = judged(answer.failure, self._host.name, self._options.python, self._options.url)
-            return Outcome(verdict, error=error, logs=logs)
+            needs_fix = answer.failure.missing is not None
+            return Outcome(verdict, error=error, logs=logs, needs_fix=needs_fix)
         ended = f"killed by {_signal_name(-status)}" if status < 0 else f"exit status {status}"
         last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
         error = f"GPT-Researcher ended without a result, {ended}{': ' if last else ''}{last}"

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.model import Gate, Host, Lane
+from penstock.model import Fault, Gate, Host, Lane
 from penstock.scheduling.adaptive import Throttle
 from penstock.scheduling.budget import Budget, host_gate, lane_gate
 from penstock.scheduling.gates import GateState
@@ -113,6 +113,7 @@ class HostState:
     __slots__ = (
         "breaker",
         "budget",
+        "check_fault",
         "claim",
         "condition",
         "costs_money",
@@ -143,8 +144,6 @@ class HostState:
         "tuner",
         "unused",
         "unused_slots",
-        "up",
-        "why_down",
     )
 
     def __init__(self, host: Host, index: int) -> None:
@@ -169,16 +168,15 @@ class HostState:
         self.large_tiers: list[Tier] = []  # those that keep their hosts sorted
         self.condition = OK
         self.detail = ""
-        self.told: tuple[str, int, str] | None = None  # the last HostChange
-        self.up = True
-        self.why_down = ""  # what its last health check said
+        self.told: tuple[str, int, str, Fault | None] | None = None  # the last HostChange
+        self.check_fault: Fault | None = None  # why its health check says that it is down
         self.paused = False
         self.gates: list[GateState] = []  # gates that hold this host
         self.limited_until = 0.0  # it said when to come back
         self.breaker = Breaker(host.breaker)
         self.rate = RateWindow(host.rate) if host.rate else None
         self.probe: str | None = None  # the one task that tries a half-open host
-        self.last_fault = ""  # what was wrong when an attempt last failed because of the host
+        self.last_fault = Fault("")  # what was wrong when an attempt last failed because of the host
         self.claim: WorkClass | None = None
         self.costs_money = host.costs_money  # or one of its attempts did
         limit_usd = host.fallback.budget_usd_per_day if host.fallback is not None else None
@@ -239,6 +237,11 @@ class HostState:
         self.reserves[lane] = dict(units)
         self.unused[lane] = units.get("slots", 0.0)
         self.unused_slots += self.unused[lane]
+
+    @property
+    def fault(self) -> Fault | None:
+        """What is wrong with it, as far as anybody knows."""
+        return self.check_fault or (self.last_fault if self.breaker.failures else None)
 
     @property
     def full(self) -> bool:

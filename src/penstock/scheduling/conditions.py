@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.scheduling.agenda import Agenda
 from penstock.scheduling.budget import Budget
 from penstock.scheduling.capacity import DOWN, GATED, LIMITED, OK, PAUSED, HostState, LaneState
+from penstock.scheduling.details import tripped
 from penstock.scheduling.gates import GateState
 from penstock.scheduling.messages import Decision, GateChange, HostChange
 from penstock.scheduling.timers import Timers
@@ -36,7 +37,7 @@ class Conditions:
         state, condition, detail = self._judge(host, now)
         before = host.condition
         host.condition, host.detail = condition, detail
-        told = state, int(host.slots), detail
+        told = state, int(host.slots), detail, host.fault
         if told != host.told:
             host.told = told
             self._out.append(HostChange(host.name, now, *told))
@@ -60,11 +61,11 @@ class Conditions:
                 return "gated", GATED, gate.name
         breaker = host.breaker
         breaker.tick(now)
-        if not host.up:
-            return "down", DOWN, host.why_down or "its health check fails"
+        if host.check_fault is not None:
+            return "down", DOWN, host.check_fault.error
         if breaker.open_until is not None:
             self._timers.set(breaker.open_until, host)
-            return "down", DOWN, f"{host.name} failed {breaker.failures} times in a row: {host.last_fault}"
+            return "down", DOWN, tripped(host.name, breaker.failures, host.last_fault.error)
         if breaker.half_open and host.probe is not None:
             return "probing", DOWN, f"{host.name} is being tried by {host.probe}"
         free_at = max(host.limited_until, host.rate.free_at(now) if host.rate else now)

@@ -6,6 +6,7 @@ anew lets it know the old words too.
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 
@@ -24,6 +25,28 @@ class Detail(Enum):
 
 
 _BY_TEXT = {one.value: one for one in Detail}
+
+
+# Of `host-down`: attempts failed there, and the breaker is open; anything else is the word of a health check.
+TRIPPED = re.compile(r"failed (?:once|\d+ times in a row): ")
+
+
+def tripped(host: str, failures: int, error: str) -> str:
+    times = "once" if failures == 1 else f"{failures} times in a row"
+    return f"{host} failed {times}: {error}"
+
+
+_FAULT_CHARS = 300
+
+
+def short(error: str) -> str:
+    """An error for a line: of a long one its beginning and what it says to do, which is its last part."""
+    if len(error) <= _FAULT_CHARS:
+        return error
+    said, _, remedy = error.rpartition("; ")
+    if not said or len(remedy) > _FAULT_CHARS // 2:
+        return error[: _FAULT_CHARS - 1] + "…"
+    return f"{said[: _FAULT_CHARS - 3 - len(remedy)]}…; {remedy}"
 
 
 # Of `host-down` on a cluster: no node can serve the host, so trying it would tell nobody more.

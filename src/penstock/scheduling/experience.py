@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from math import inf
 
-from penstock.model import Outcome, Verdict
+from penstock.model import Fault, Outcome, Verdict
 from penstock.scheduling.adaptive import Throttle
 from penstock.scheduling.budget import day_of
 from penstock.scheduling.capacity import HostState
 from penstock.scheduling.conditions import Conditions
+from penstock.scheduling.details import short
 from penstock.scheduling.messages import Decision, Spend
 from penstock.scheduling.order import Entry
 
@@ -70,8 +71,8 @@ class Experience:
         if outcome.known_fault and not host.breaker.half_open:  # who tries a host again must hear how it is
             return
         if verdict is Verdict.HOST or outcome.host_fault:
-            host.last_fault = (outcome.error or "no reason given")[:200]
-            host.breaker.fault(now)
+            host.last_fault = Fault(short(outcome.error or "no reason given"), outcome.needs_fix)
+            host.breaker.fault(now, needs_fix=outcome.needs_fix)
         elif verdict is Verdict.THROTTLED:
             if isinstance(host.throttle, Throttle):
                 host.throttle.cut(now)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import inf
 from typing import NamedTuple, TypeAlias
 
-from penstock.model import Backlog, Outcome, State, Task, TaskRecord, Verdict
+from penstock.model import Backlog, Fault, Outcome, State, Task, TaskRecord, Verdict
 from penstock.scheduling.details import Detail
 
 # ---- events: what happened outside
@@ -108,6 +108,7 @@ class HostHealth(NamedTuple):
     host: str
     up: bool
     detail: str = ""
+    needs_fix: bool = False  # it stays down until somebody changes something
 
 
 class GateRead(NamedTuple):
@@ -307,6 +308,7 @@ class HostChange(NamedTuple):
     state: str  # up | half-open (one may try it) | probing (one does) | down | paused | gated | rate-limited
     slots: int
     detail: str
+    fault: Fault | None = None
 
 
 class LaneChange(NamedTuple):

@@ -28,9 +28,10 @@ class Breaker:
     def closed(self) -> bool:
         return self.open_until is None and not self.half_open
 
-    def fault(self, now: float) -> None:
+    def fault(self, now: float, *, needs_fix: bool = False) -> None:
+        """One more. It opens at once where more of them would tell nothing new."""
         self.failures += 1
-        if self.half_open or self.failures >= self._rule.failures:
+        if self.half_open or needs_fix or self.failures >= self._rule.failures:
             pause = min(self._rule.max_reset_s, self._rule.reset_s * 2 ** min(self.opened, 60))
             self.opened += 1
             self.open_until = now + pause

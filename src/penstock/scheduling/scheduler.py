@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any
 
-from penstock.model import Plant, Task
+from penstock.model import Fault, Plant, Task
 from penstock.scheduling.agenda import Agenda
 from penstock.scheduling.arrivals import Arrivals
 from penstock.scheduling.begins import Begins
@@ -105,8 +105,7 @@ class Scheduler:
 
     def begins_down(self, host: str, why: str) -> None:
         """Before the first event: a host that has not been up yet."""
-        state = self._world.hosts[host]
-        state.up, state.why_down = False, why
+        self._world.hosts[host].check_fault = Fault(why)
 
     def apply(self, event: Event, now: float) -> list[Decision]:
         """What follows from one event at this time."""
@@ -185,6 +184,14 @@ class Scheduler:
         reach = self._world.reach(task)
         hosts = reach.own + reach.spare
         return bool(hosts) and all(h.condition == DOWN for h in hosts)
+
+    def needed_fix(self, task: Task) -> str | None:
+        """What the first of the hosts that may take such a task failed with, where none works until it is fixed."""
+        reach = self._world.reach(task)
+        faults = [host.fault for host in reach.own + reach.spare]
+        if not all(fault is not None and fault.needs_fix for fault in faults):
+            return None
+        return next((fault.error for fault in faults if fault is not None), None)
 
     def wanted(self, host: str) -> bool:
         """Whether tasks wait for nothing but a host, and this one could take them."""
@@ -268,10 +275,11 @@ class Scheduler:
 
     def _host_health(self, event: HostHealth, now: float) -> None:
         host = self._world.hosts[event.host]
-        host.up = event.up
-        host.why_down = event.detail
         if event.up:
+            host.check_fault = None
             host.breaker.success()
+        else:
+            host.check_fault = Fault(event.detail or "its health check fails", event.needs_fix)
         self._conditions.refresh_host(host, now)
 
     def _gate_read(self, event: GateRead, now: float) -> None:

@@ -16,7 +16,7 @@ from penstock.diagnosis.history import Epoch as Epoch
 from penstock.diagnosis.history import History as History
 from penstock.diagnosis.history import Owner as Owner
 from penstock.diagnosis.history import Queue as Queue
-from penstock.model import Attempt, Backlog, Plant, State, Task, TaskRecord
+from penstock.model import Attempt, Backlog, Fault, Plant, State, Task, TaskRecord
 from penstock.scheduling.messages import Decision
 from penstock.store.pages import MOST_COUNTED as MOST_COUNTED
 from penstock.store.pages import TaskCount as TaskCount
@@ -183,10 +183,13 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class HostStatus:
+    """A host as its dispatcher last recorded it."""
+
     state: str
     slots: int
     detail: str
     changed_at: float
+    fault: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +354,9 @@ class Store(Protocol):
         """
 
     async def snapshot(self, at: float) -> Snapshot: ...
+
+    async def glance(self, at: float) -> Snapshot:
+        """As `snapshot`, but for what is counted, so that it costs the same however long the queue is."""
 
     async def owned_by(self) -> Epoch | None:
         """The dispatcher that owns the store now, if one is alive; cheap, whatever is queued."""

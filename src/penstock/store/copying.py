@@ -67,7 +67,7 @@ TABLES = (
     _table("rests", "* task began revived attempts"),
     _table("stretches", "* work_class at reason detail"),
     _table("priority_changes", "* task at was priority"),
-    _table("hosts", "host state slots detail changed_at"),
+    _table("hosts", "host state slots detail changed_at error needs_fix"),
     _table("lanes", "lane paused changed_at"),
     _table("gates", "gate open detail changed_at"),
     _table("everything", "one paused changed_at"),

@@ -33,7 +33,7 @@ from penstock.scheduling.messages import (
     Stop,
     WaitChange,
 )
-from penstock.store.rows import NOT_JSON, encode, json_text
+from penstock.store.rows import NOT_JSON, encode, host_data, json_text
 
 # Places in the row of a task: which one, from where it must come, and how it ends up.
 TASK, WAS, LEAST, MOST, STATE, ATTEMPTS, TRIES, HOST_FAULTS, RETRY_AT, RAN_ON, STARTED_AT = range(11)
@@ -331,9 +331,10 @@ class Fold:
         )
 
     def _host_change(self, decision: HostChange) -> None:
-        host, at, state, slots, detail = decision
-        self.host_changes.append((host, state, slots, detail, at))
-        self._event(at, "host", None, None, host, {"state": state, "slots": slots, "detail": detail})
+        host, at, state, slots, detail, fault = decision
+        error, needs_fix = fault or (None, False)
+        self.host_changes.append((host, state, slots, detail, at, error, int(needs_fix)))
+        self._event(at, "host", None, None, host, host_data(decision))
 
     def _lane_change(self, decision: LaneChange) -> None:
         lane, at, paused = decision

@@ -13,7 +13,7 @@ from penstock.store.postgres_link import ERRORS, Link
 from penstock.store.postgres_statements import query
 from penstock.store.queries import sql_file
 
-MIGRATIONS: tuple[str, ...] = ("postgres/0001_store.sql",)
+MIGRATIONS: tuple[str, ...] = ("postgres/0001_store.sql", "postgres/0002_faults.sql")
 
 _OLDEST_SERVER = 130_000
 _GOING = "57P"  # it ends, or has not begun

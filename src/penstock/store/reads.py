@@ -12,7 +12,6 @@ from penstock.scheduling.routes import route_key
 from penstock.store.base import (
     Arrival,
     Epoch,
-    HostStatus,
     Queued,
     Request,
     Snapshot,
@@ -22,7 +21,16 @@ from penstock.store.base import (
 )
 from penstock.store.database import Ownership
 from penstock.store.ownership import last_epoch
-from penstock.store.rows import STATES, decode, event_of, full_record_of, json_text, record_of, units_of
+from penstock.store.rows import (
+    STATES,
+    decode,
+    event_of,
+    full_record_of,
+    host_of,
+    json_text,
+    record_of,
+    units_of,
+)
 from penstock.store.search import conditions_of, read_searched
 from penstock.store.session import Session
 
@@ -178,7 +186,7 @@ def snapshot_of(
         queued=queued,
         running=running,
         ended={STATES[state]: count for state, count in session.rows("tally")},
-        hosts={name: HostStatus(*rest) for name, *rest in session.rows("hosts")},
+        hosts=dict(map(host_of, session.rows("hosts"))),
         lanes_paused={lane: bool(paused) for lane, paused in session.rows("lanes")},
         gates={gate: (bool(is_open), detail) for gate, is_open, detail in session.rows("gates")},
         paused=bool(paused and paused[0]),

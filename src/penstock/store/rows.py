@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from penstock.diagnosis.history import Change, Stalled
-from penstock.model import Attempt, OnCrash, Plant, State, Task, TaskRecord, Verdict
+from penstock.model import Attempt, Fault, OnCrash, Plant, State, Task, TaskRecord, Verdict
 from penstock.scheduling.messages import AllChange, GateChange, HostChange, LaneChange
-from penstock.store.base import Epoch, Owner, StoredEvent, Token
+from penstock.store.base import Epoch, HostStatus, Owner, StoredEvent, Token
 
 STATES: Mapping[str, State] = {str(state): state for state in State}
 VERDICTS: Mapping[str | None, Verdict | None] = {None: None, **{str(verdict): verdict for verdict in Verdict}}
@@ -134,12 +134,29 @@ def change_of(event: StoredEvent) -> Change:
     """A condition as the scheduler told it."""
     data = event.data
     if event.type == "host":
-        return HostChange(event.host or "", event.at, data["state"], data["slots"], data["detail"])
+        fault = Fault(data["error"], data.get("needs_fix", False)) if "error" in data else None
+        return HostChange(event.host or "", event.at, data["state"], data["slots"], data["detail"], fault)
     if event.type == "lane":
         return LaneChange(data["lane"], event.at, data["paused"])
     if event.type == "gate":
         return GateChange(data["gate"], event.at, data["open"], data["detail"])
     return AllChange(event.at, data["paused"])
+
+
+def host_of(row: Sequence[Any]) -> tuple[str, HostStatus]:
+    name, state, slots, detail, changed_at, error, needs_fix = row
+    fault = None if error is None else Fault(error, bool(needs_fix))
+    return name, HostStatus(state, slots, detail, changed_at, fault)
+
+
+def host_data(change: HostChange) -> dict[str, Any]:
+    """What the event of a host's change says beside the host and the time."""
+    data: dict[str, Any] = {"state": change.state, "slots": change.slots, "detail": change.detail}
+    if change.fault is not None:
+        data["error"] = change.fault.error
+        if change.fault.needs_fix:
+            data["needs_fix"] = True
+    return data
 
 
 def stall_of(event: StoredEvent) -> Stalled:
@@ -155,8 +172,8 @@ def event_of(row: Sequence[Any]) -> StoredEvent:
 def condition_of(told: Change | Stalled) -> StoredEvent:
     """The event that a condition or a stall was read from."""
     match told:
-        case HostChange(host, at, state, slots, detail):
-            return _condition(at, "host", {"state": state, "slots": slots, "detail": detail}, host=host)
+        case HostChange(host, at):
+            return _condition(at, "host", host_data(told), host=host)
         case LaneChange(lane, at, paused):
             return _condition(at, "lane", {"lane": lane, "paused": paused})
         case GateChange(gate, at, is_open, detail):

@@ -44,6 +44,7 @@ from penstock.store.owner_store import OwnerStore
 from penstock.store.queries import printable
 from penstock.store.reads import (
     read_bare_tasks,
+    read_conditions,
     read_ended,
     read_events,
     read_owner,
@@ -192,6 +193,9 @@ class SqlStore(OwnerStore):
 
     async def snapshot(self, at: float) -> Snapshot:
         return await self._scan(partial(read_snapshot, at=at, ownership=self._ownership))
+
+    async def glance(self, at: float) -> Snapshot:
+        return await self._scan(partial(read_conditions, at=at, ownership=self._ownership))
 
     async def owned_by(self) -> Epoch | None:
         return await self._read(partial(read_owner, ownership=self._ownership))

@@ -33,6 +33,7 @@ MIGRATIONS: tuple[str, ...] = (
     "sqlite/0012_unwell.sql",
     "sqlite/0013_next.sql",
     "sqlite/0014_url.sql",
+    "sqlite/0015_faults.sql",
 )
 
 _OLDEST_SQLITE = (3, 33)  # UPDATE … FROM

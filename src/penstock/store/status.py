@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.config.takes import takes
-from penstock.model import Gate, Host, Plant
+from penstock.model import Fault, Gate, Host, Plant
 from penstock.scheduling.budget import host_gate, is_left, lane_gate, told
 from penstock.store.base import Snapshot
 from penstock.store.standbys import Standby
@@ -100,11 +100,12 @@ def status_record(plant: Plant, snapshot: Snapshot, standbys: Sequence[Standby] 
     }
 
 
-def host_detail(record: Mapping[str, Any], detail: str) -> str:
-    """Of a host, for people: what was last recorded of it, and what has its slots without running."""
-    delayed = record["delayed"]
-    waits = f"{delayed} of {record['active']} waiting for a worker of the cluster" if delayed else ""
-    return "; ".join(part for part in (waits, detail) if part)
+def fault_of(snapshot: Snapshot, host: str) -> Fault | None:
+    """What is wrong with a host; nothing that only a dispatcher before the one of now has found."""
+    last, epoch = snapshot.hosts.get(host), snapshot.epoch
+    if last is None or (epoch is not None and last.changed_at < epoch.started_at):
+        return None
+    return last.fault
 
 
 def running_of_lane(record: Mapping[str, Any]) -> str:
@@ -123,6 +124,10 @@ def _host_record(host: Host, snapshot: Snapshot, active: int, delayed: int, queu
     last = snapshot.hosts.get(host.name)
     # A dispatcher's slots are those of its time; the next one begins with the config's.
     slots = host.slots if last is None or snapshot.epoch is None else last.slots
+    fault = fault_of(snapshot, host.name)
+    detail = "" if last is None else last.detail
+    delayed_detail = f"{delayed} of {active} waiting for a worker of the cluster" if delayed else ""
+    failed = "" if fault is None or fault.error in detail else f"it failed last: {fault.error}"
     return {
         "active": active,
         "available_slots": max(0, slots - active),
@@ -131,6 +136,9 @@ def _host_record(host: Host, snapshot: Snapshot, active: int, delayed: int, queu
         "delayed": delayed,
         "state": "up" if last is None else last.state,
         "takes": takes(host),
+        "detail": "; ".join(part for part in (delayed_detail, detail, failed) if part),
+        "error": None if fault is None else fault.error,
+        "needs_fix": fault is not None and fault.needs_fix,
     }
 
 

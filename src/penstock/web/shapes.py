@@ -361,6 +361,9 @@ class HostRecord:
     queued: int  # tasks and calls that could run here; each of them also on other hosts that fit
     state: str
     takes: str  # in words: the kinds it serves, the models it answers calls for
+    detail: str  # for people
+    error: str | None  # what it failed with last, until an attempt or a check succeeds
+    needs_fix: bool  # it stays down until somebody changes something; `error` says what
     spent_usd_today: float | None = None  # left out, with the budget, where there is neither
     budget_usd_per_day: float | None = None
 

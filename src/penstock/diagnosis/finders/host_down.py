@@ -6,7 +6,7 @@ Of waits only our own record tells. That a host is to blame for an attempt, a lo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from penstock.diagnosis.finders.turns import Turn
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.questions import is_step
 from penstock.diagnosis.steps import Span, Steps, joined
-from penstock.model import Task, Verdict
+from penstock.model import State, Task, Verdict
 from penstock.scheduling.messages import HostChange
 
 NAME = "host-down"
@@ -29,6 +29,10 @@ _SOME = 3  # attempts lost there
 _QUICK = 0.5  # of what an attempt takes that ends well
 _GAIN = 0.05  # of the run, where nobody waited
 _DOWN = frozenset({"down", "probing"})  # states of a host in which it is given nothing
+_TRIED = _DOWN | {"half-open"}  # and at most one task may try it
+_BETWEEN = frozenset(
+    {"scheduled", "paused", "dispatcher-down"}
+)  # what comes between two waits for such a host
 _ERROR_CHARS = 160
 
 
@@ -42,7 +46,8 @@ class _Wait(NamedTuple):
 def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     """One for all hosts: a run that lost several has as a rule lost them together."""
     waits = _waits(scene)
-    if _length(_stretches(scene, waits)) < _OF_RUN * scene.makespan_s:
+    is_endless = _wait_still(scene, waits)
+    if not is_endless and _length(_stretches(scene, waits)) < _OF_RUN * scene.makespan_s:
         waits = []
     faults = _faults(scene)
     failing = {host for host, lost in faults.items() if _is_much(scene, lost)}
@@ -50,7 +55,10 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
     if not waits and not hosts:
         return
     lost = [life for host in sorted(hosts) for life in faults.get(host, ())]
-    gain_s = _gain_s(scene, waits, hosts, {(life.task, life.number) for life in lost})
+    if is_endless:
+        gain_s = _length(_stretches(scene, waits))
+    else:
+        gain_s = _gain_s(scene, waits, hosts, {(life.task, life.number) for life in lost})
     if not waits and gain_s < _GAIN * scene.makespan_s:
         return
     yield finding(
@@ -60,6 +68,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
         remedy=_remedy(scene, waits, hosts, lost),
         lost=[(b - a, w.task.id) for w in waits for a, b in [w.span]] + [(a.seconds, a.task) for a in lost],
         gain_s=gain_s,
+        is_endless=is_endless,
         spans=[w.span for w in waits] + [(a.start, a.end) for a in lost],
         hosts=hosts,
         facts=_facts(scene, waits, hosts, lost),
@@ -83,6 +92,25 @@ def _waits(scene: Scene) -> list[_Wait]:
         for w in waits
         if w.reason == REASON and w.end > w.start and name in tasks
     ]
+
+
+def _wait_still(scene: Scene, waits: Sequence[_Wait]) -> bool:
+    """Whether tasks wait for such hosts where the record breaks off, if only for the next try there."""
+    last = {wait.task.id: wait for wait in waits}
+    fine = {c.host for c in _last_changes(scene) if c.state not in _TRIED and c.fault is None}
+    for record in scene.recording.tasks:
+        wait = last.get(record.task.id)
+        if wait is None or record.state is not State.QUEUED or record.ended_at is not None:
+            continue
+        since = [w.reason for w in scene.recording.waits[record.task.id] if w.start >= wait.span[1]]
+        if all(reason in _BETWEEN for reason in since) and fine.isdisjoint(wait.hosts):
+            return True
+    return False
+
+
+def _last_changes(scene: Scene) -> Collection[HostChange]:
+    changes = (c for c in scene.recording.changes if isinstance(c, HostChange) and c.at <= scene.end)
+    return {change.host: change for change in sorted(changes, key=lambda c: c.at)}.values()
 
 
 def _down_spans(scene: Scene) -> Mapping[str, Sequence[Span]]:

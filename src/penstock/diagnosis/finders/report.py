@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.diagnosis.finders.scene import Scene
-from penstock.diagnosis.findings import Evidence, Finding, severity_of
+from penstock.diagnosis.findings import Evidence, Finding, Severity, severity_of
 from penstock.diagnosis.steps import Span, joined
 
 MOST_TASKS = 20
@@ -36,7 +36,7 @@ def finding(
     gain_s = min(max(0.0, gain_s), scene.makespan_s)
     return Finding(
         name=name,
-        severity=severity_of(gain_s, scene.makespan_s),
+        severity=Severity.HIGH if is_endless else severity_of(gain_s, scene.makespan_s),
         cause=cause,
         evidence=Evidence(
             tasks=_telling(seconds),

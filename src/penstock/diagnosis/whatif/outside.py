@@ -17,6 +17,7 @@ from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.waits import TAKEN_IN
 from penstock.errors import UsageError
 from penstock.model import Gate, Host, Plant, Verdict
+from penstock.scheduling.details import TRIPPED
 from penstock.scheduling.messages import (
     AllChange,
     Event,
@@ -34,7 +35,6 @@ Span: TypeAlias = tuple[float, float]
 Timed: TypeAlias = tuple[float, Event]
 
 _READING = re.compile(r" = (\S+) [<>] ")
-_TRIPPED = re.compile(r"failed \d+ times in a row: ")  # what a breaker says, not a health check
 
 
 def gaps_of(recording: Recording) -> list[Span]:
@@ -138,7 +138,7 @@ def _health(changes: Sequence[HostChange]) -> Iterator[Timed]:
 
 
 def _is_tripped(change: HostChange) -> bool:
-    return _TRIPPED.search(change.detail) is not None
+    return TRIPPED.search(change.detail) is not None
 
 
 def _slots(changes: Sequence[HostChange], host: Host, begin: float) -> Iterator[Timed]:

@@ -37,6 +37,7 @@ from penstock.engine.threads import UNKILLABLE, Threads
 from penstock.engine.trees import prefix
 from penstock.hosts.base import Adapter, Call, Job, OwnCoroutine
 from penstock.hosts.own_door import Access
+from penstock.hosts.python import shares_process
 from penstock.hosts.workspace import log_path
 from penstock.model import Host, Outcome, Verdict
 
@@ -77,7 +78,7 @@ class Shop:
             self._guarded()  # or it would stay behind when the worker is killed
         self._adapter = _adapter(_placed(hired, self._folder, self.door), hired.make)
         # Plain functions need no loop: to hand them over and back would take as long as many of them take.
-        self.may_call = hired.host.type == "python" and hired.host.options.get("isolation") != "process"
+        self.may_call = shares_process(hired.host)
         self._functions: dict[str, tuple[Callable[[Any], Any], bool]] = {}
         # Those that the engine has not yet, or never will: their code is being imported, or they are called here;
         # and why they should end.
@@ -257,7 +258,7 @@ def _blaming(outcome: Outcome) -> Outcome:
     if not outcome.unloaded:
         return outcome
     remedy = f"{outcome.error}; on a node it comes by working_dir, py_modules or pip of [engine]"
-    return replace(outcome, verdict=Verdict.HOST, error=remedy, unloaded=False)
+    return replace(outcome, verdict=Verdict.HOST, error=remedy)
 
 
 def _placed(hired: Hiring, folder: str, door: GivenDoor) -> Host:

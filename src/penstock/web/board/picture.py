@@ -155,7 +155,8 @@ def _host(host: Host, now: Now, status: Mapping[str, Any], running: tuple[Runnin
     told: dict[str, Any] = {
         "type": host.type,
         "state": status["state"],
-        "detail": "" if last is None else last.detail,
+        "detail": status["detail"],
+        "needs_fix": status["needs_fix"],
         "since": None if last is None else last.changed_at,
         "slots": status["slots"],
         "used": slots,

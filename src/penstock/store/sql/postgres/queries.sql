@@ -162,13 +162,14 @@ SELECT * FROM unnest($1::bigint[], $2::float8[], $3::text[], $4::text[])
 
 -- Of several changes of one thing the last counts.
 -- name: set_host
-INSERT INTO hosts (host, state, slots, detail, changed_at)
-SELECT DISTINCT ON (host) host, state, slots, detail, changed_at
-FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::float8[])
-     WITH ORDINALITY AS v (host, state, slots, detail, changed_at, n)
+INSERT INTO hosts (host, state, slots, detail, changed_at, error, needs_fix)
+SELECT DISTINCT ON (host) host, state, slots, detail, changed_at, error, needs_fix
+FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::float8[], $6::text[], $7::bigint[])
+     WITH ORDINALITY AS v (host, state, slots, detail, changed_at, error, needs_fix, n)
 ORDER BY host, n DESC
 ON CONFLICT (host) DO UPDATE
-SET state = excluded.state, slots = excluded.slots, detail = excluded.detail, changed_at = excluded.changed_at
+SET state = excluded.state, slots = excluded.slots, detail = excluded.detail, changed_at = excluded.changed_at,
+    error = excluded.error, needs_fix = excluded.needs_fix
 
 -- name: set_lane
 INSERT INTO lanes (lane, paused, changed_at)
@@ -442,7 +443,7 @@ GROUP BY state, kind, lane, host, model, needs, ran_on, is_delayed
 SELECT state, tasks FROM tally WHERE tasks > 0
 
 -- name: hosts
-SELECT host, state, slots, detail, changed_at FROM hosts ORDER BY host
+SELECT host, state, slots, detail, changed_at, error, needs_fix FROM hosts ORDER BY host
 
 -- name: lanes
 SELECT lane, paused FROM lanes ORDER BY lane

@@ -122,7 +122,8 @@ INSERT INTO rests (task, began, revived, attempts) VALUES (?, ?, ?, ?)
 INSERT INTO stretches (work_class, at, reason, detail) VALUES (?, ?, ?, ?)
 
 -- name: set_host
-INSERT OR REPLACE INTO hosts (host, state, slots, detail, changed_at) VALUES (?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO hosts (host, state, slots, detail, changed_at, error, needs_fix)
+VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: set_lane
 INSERT OR REPLACE INTO lanes (lane, paused, changed_at) VALUES (?, ?, ?)
@@ -369,7 +370,7 @@ GROUP BY state, kind, lane, host, model, needs, ran_on, is_delayed
 SELECT state, tasks FROM tally WHERE tasks > 0
 
 -- name: hosts
-SELECT host, state, slots, detail, changed_at FROM hosts ORDER BY host
+SELECT host, state, slots, detail, changed_at, error, needs_fix FROM hosts ORDER BY host
 
 -- name: lanes
 SELECT lane, paused FROM lanes ORDER BY lane

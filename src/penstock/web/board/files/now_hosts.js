@@ -44,7 +44,7 @@ export const HostRow = {
       h("div", { class: "host-head" }, [
         h("div", { class: "host-title" }, [
           h("a", { href: `/board/queue?host=${encodeURIComponent(name)}`, class: "host-name" }, name),
-          badge(host.state),
+          badge(host.needs_fix ? "down" : host.state, host.needs_fix ? "It stays down until somebody fixes it" : undefined),
           this.mayAct ? this.actions() : null,
         ]),
         host.detail ? h("p", { class: ["host-detail", host.state === "up" ? "soft" : "told"] }, host.detail) : null,
