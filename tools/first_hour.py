@@ -395,9 +395,11 @@ def main(work: Path, limit_s: float) -> int:
         newcomer = Newcomer(work, home)
         try:
             for step in steps((ROOT / page).read_text(encoding="utf-8")):
-                print(f"{page}: {str(step[0]).splitlines()[0] if step[0] else 'Ctrl-C'}", flush=True)
+                since = time.monotonic()
                 try:
                     printed = newcomer.does(step, work)
+                    words = str(step[0]).splitlines()[0] if step[0] else "^C"
+                    print(f"{time.monotonic() - since:6.1f} s  {page}: {words}", flush=True)
                 except Mismatch as found:
                     print(f"\n{page}: {step[0]}\n{found}", file=sys.stderr)
                     return 1

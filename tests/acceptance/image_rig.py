@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent.parent
 IMAGE, HULL = "localhost/penstock-deployed:latest", "localhost/penstock-hull:latest"
 EXTRAS = "postgres"
 _PACKAGES = ("libgcc-s1", "libsqlite3-0", "libstdc++6", "tini")  # what python:slim has, and an init
-_APPLETS = ("chown", "kill", "rm", "sha256sum")
+_APPLETS = ("chown", "kill", "rm", "sed", "sha256sum")
 _BUILD_S = 900.0  # on a machine that has much else to do
 _PIP_CONF = "[global]\nno-index = true\nfind-links = /wheels\nroot-user-action = ignore\n"
 _PIP = "#!/usr/bin/python3\nimport sys\nfrom pip._internal.cli.main import main\nsys.exit(main())\n"
@@ -105,7 +105,8 @@ def _fill(wheels: Path, site: Path) -> None:
     told = ""
     for offline in (["--offline"], []):
         try:
-            wanted = ["hatchling", f"{ROOT}[{EXTRAS}]"]
+            constraints = f"--constraints={ROOT / 'constraints' / 'penstock.txt'}"
+            wanted = [constraints, "hatchling", f"{ROOT}[{EXTRAS}]"]
             done = subprocess.run(
                 [*words, *offline, *wanted], capture_output=True, text=True, timeout=_BUILD_S, check=False
             )
