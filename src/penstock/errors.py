@@ -4,6 +4,7 @@
     ├── UsageError                 2  the request is wrong; nothing changed
     │   ├── ConfigError            2  penstock.toml: lists every problem with its place
     │   ├── TaskError              2  a task, a task file or a reference in it is wrong
+    │   │   └── TaskRefused        2  one task of a submit is refused, by its place in it
     │   └── UnknownTask            2  no task, run, host or lane has that name
     ├── StoreError                 3
     │   ├── StoreLocked            3  another process keeps the file locked
@@ -66,6 +67,16 @@ class ConfigError(UsageError):
 
 class TaskError(UsageError):
     pass
+
+
+class TaskRefused(TaskError):
+    """One task of several is why none was kept. Who knows where it came from says that instead of its place."""
+
+    def __init__(self, place: int, of: int, problem: str, field: str = "") -> None:
+        self.place = place  # from 0
+        self.field = field
+        self.problem = problem
+        super().__init__(f"task {place + 1} of {of}: {problem}")
 
 
 class UnknownTask(UsageError):

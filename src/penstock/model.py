@@ -63,6 +63,16 @@ class OnStop(StrEnum):
     BLOCK = "block"
 
 
+def id_in_run(run: str, name: str) -> str:
+    """The id of a task that has a name within its run: the same name in another run is another task."""
+    return f"{run}:{name}"
+
+
+def name_in_run(task_id: str, run: str) -> str:
+    """What a task is called where its run is known: its name within that run, or its id where it has none."""
+    return task_id.removeprefix(f"{run}:")
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """One piece of work. `id`, `run` and `queued_at` are filled in at submit when left empty."""
@@ -86,6 +96,12 @@ class Task:
     queued_at: float = 0.0
     trace: str | None = None  # its caller's W3C trace context: traceparent, and after a blank the tracestate
     output: str | None = None  # the file that its value is saved in, inside the config's `output_root`
+
+    @property
+    def name(self) -> str | None:
+        """Its name within its run, as a task file gave it."""
+        name = name_in_run(self.id, self.run)
+        return None if name == self.id else name
 
     @property
     def is_call(self) -> bool:
@@ -330,6 +346,10 @@ class Plant:
 
         return [h for h in able if holds(h)] or able
 
+    def fitting(self, task: Task) -> list[Host]:
+        """The hosts that a task fits, with all that it asks of them."""
+        return self.hosts_for(task.kind, task.host, task.model, task.lane, task.needs)
+
 
 @dataclass(frozen=True, slots=True)
 class Wait:
@@ -404,6 +424,7 @@ class TaskRecord:
         """As a result's, without its waits, which would have to be worked out."""
         return {
             "task_id": self.task.id,
+            "name": self.task.name,
             "run": self.task.run,
             "kind": self.task.kind,
             "lane": self.task.lane,
@@ -455,12 +476,19 @@ class Result:
     label: str | int | float | None = None  # its payload's own `id`
 
     @property
+    def name(self) -> str | None:
+        """Its name within its run, as a task file gave it."""
+        name = name_in_run(self.task_id, self.run)
+        return None if name == self.task_id else name
+
+    @property
     def ok(self) -> bool:
         return self.state is State.DONE
 
     def as_record(self) -> dict[str, Any]:
         return {
             "task_id": self.task_id,
+            "name": self.name,
             "run": self.run,
             "kind": self.kind,
             "lane": self.lane,

@@ -178,7 +178,11 @@ class Asking:
         if hub is not None:
             return HubEar(hub, self.id)
         served = await asyncio.to_thread(serving.found, agents_dir(self._asker.config))
-        return None if served is None else await ServedEar.open(served, self.council.name, self.id)
+        return (
+            None
+            if served is None
+            else await ServedEar.open(served, f"councils/{self.council.name}/questions/{self.id}/events")
+        )
 
     async def _waiting(self, told: Sequence[Event]) -> list[dict[str, Any]]:
         """What its steps wait for, looked at now and then; `told` is what is told next."""
@@ -274,12 +278,12 @@ class ServedEar:
         self._rest = b""
 
     @classmethod
-    async def open(cls, served: serving.Serving, council: str, question: str) -> ServedEar | None:
-        """None: it is not there, or tells nothing of it."""
+    async def open(cls, served: serving.Serving, path: str) -> ServedEar | None:
+        """What is told at a path below /api. None: it is not there, or tells nothing of it."""
         import aiohttp
 
         session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S))
-        url = f"http://{served.address}/api/councils/{council}/questions/{question}/events"
+        url = f"http://{served.address}/api/{path}"
         try:
             reply = await session.get(url, headers={"Authorization": f"Bearer {served.key}"})
         except (aiohttp.ClientError, OSError, TimeoutError):

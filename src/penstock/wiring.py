@@ -205,6 +205,7 @@ class Dispatching:
     dispatcher: str = "async"  # or threads: one per kind, which runs one task at a time
     on_stop: str = "requeue"  # or block: what becomes of what is stopped before its end
     command: str = "a client"  # who it is, for those who ask
+    only_run: str = ""  # the one run that it works on; "": all that is queued
 
     def __post_init__(self) -> None:
         for name, given, choices in (
@@ -249,7 +250,9 @@ def make_dispatcher(
     from penstock.diagnosis.history import Owner
     from penstock.dispatcher.loop import Dispatcher
 
-    owner = Owner(os.getpid(), platform.node(), dispatching.named(command), url=url)
+    owner = Owner(
+        os.getpid(), platform.node(), dispatching.named(command), url=url, only_run=dispatching.only_run
+    )
     traces = make_traces(config) if traced else None
     ways = Ways(make_door(config), make_desk(config))
     make_engine = _engine(config, ways, store)

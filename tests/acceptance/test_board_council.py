@@ -198,7 +198,9 @@ def test_sources_failures_and_text_that_counts_no_more(board: Board, page: Page)
     assert page.url.endswith("#passage-1")
     expect(page.locator("#passage-1")).to_contain_text(f"It holds. {HOSTILE}")
     expect(page.get_by_role("region", name="Passages")).to_contain_text("found by words alone")
-    expect(page.get_by_role("region", name="Agreement")).to_contain_text("Not measured: the library is away")
+    expect(page.get_by_role("region", name="Agreement")).to_contain_text(
+        "Claims not compared: the library is away"
+    )
     expect(page.locator(".question")).to_contain_text("the review was left out")
     expect(page.locator(".sums")).to_contain_text("quorum of 2 not met")
     expect(page.locator("main img")).to_have_count(0)

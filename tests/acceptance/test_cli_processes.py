@@ -67,7 +67,7 @@ class Folder:
         return json.loads(out)
 
     async def states(self) -> dict[str, str]:
-        return {task["task_id"]: task["state"] for task in await self.json("tasks")}
+        return {task["name"] or task["task_id"]: task["state"] for task in await self.json("tasks")}
 
     async def started(self, name: str) -> int:
         """The pipe of a task, once the task runs."""
@@ -163,7 +163,7 @@ async def test_a_reader_who_leaves_interrupts_the_run(folder: Folder) -> None:
     process = await folder.start("run", folder.tasks("one", "two", "three"), "--json", "--quiet")
     await folder.finish("one")
     assert process.stdout is not None
-    assert json.loads(await process.stdout.readline())["task_id"] == "one"
+    assert json.loads(await process.stdout.readline())["name"] == "one"
     transport: Any = process._transport  # type: ignore[attr-defined] # nothing else closes our end of the pipe
     transport.get_pipe_transport(1).close()
     await folder.finish("two")  # its record cannot be told any more; what started meanwhile is finished
@@ -270,7 +270,8 @@ async def test_a_second_signal_makes_work_put_back_what_runs(folder: Folder) -> 
     assert code == 0
     events = [json.loads(line) for line in err.splitlines()]
     (put_back,) = [event for event in events if event["event"] == "put-back"]
-    assert (put_back["task"], put_back["kind"], put_back["host"]) == ("one", "read", "reader")
+    assert put_back["task"] == f"{put_back['run']}:one"
+    assert (put_back["kind"], put_back["host"]) == ("read", "reader")
     assert await folder.states() == {"one": "queued"}
 
 
@@ -291,7 +292,8 @@ async def test_a_running_task_can_be_cancelled(folder: Folder) -> None:
     await folder.json("submit", "--file", folder.tasks("one"))
     process = await folder.start("work", "--drain")
     pipe = await folder.started("one")
-    assert await folder.json("cancel", "one") == {"ok": True, "tasks": {"one": "stopping"}}
+    (answer,) = (await folder.json("cancel", "one"))["tasks"].items()
+    assert (answer[0].endswith(":one"), answer[1]) == (True, "stopping")
     status, _, err = await rest(process)
     os.close(pipe)
     assert status == 0

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import penstock
-from penstock.model import State
+from penstock.model import State, Task
 from penstock.store.base import TaskFilter
 from penstock.testing import Fault, ModelServer
 from penstock.testing.calls import ModelRequest
@@ -108,6 +108,25 @@ async def test_a_question_that_others_answer(tmp_path: Path) -> None:
         worker = await asked.folder.start("work", "--drain")
         assert (await rest(worker))[0] == 0
         assert (await asked.folder.json("council", "show", out.strip()))["success_count"] == 1
+
+
+async def test_without_a_dispatcher_only_its_own_question_is_worked_on(tmp_path: Path) -> None:
+    """D7: what others have queued is not started by asking; `work` does it."""
+    async with Asked(tmp_path) as asked:
+        opening = penstock.open(tmp_path / "penstock.toml", dispatch=False)
+        client = await asked.enter_async_context(opening)
+        payload = {"messages": [{"role": "user", "content": "What is a dam?"}]}
+        others = [await client.submit(Task("chat", payload, model="goku", priority=0)) for _ in range(2)]
+        status, _, err = await rest(await asked.folder.start("council", "ask", QUESTION))
+        assert (status, err) == (0, "")
+        assert asked.server.stats.received == 3, "two members and the chair"
+        for task in others:
+            record = await client.get(task)
+            assert (record.state, record.attempts) == (State.QUEUED, 0)
+            assert [event.type for event in await client._store.events(task=task)] == ["submitted"]
+            assert {wait.reason for wait in (await client.result(task)).waits} == {"dispatcher-down"}
+        assert (await rest(await asked.folder.start("work", "--drain")))[0] == 0
+        assert {(await client.get(task)).state for task in others} == {State.DONE}
 
 
 async def test_texts_come_from_serve_and_its_death_is_outlived(tmp_path: Path) -> None:

@@ -101,7 +101,9 @@ async def lived_in(store: Store, elsewhere: Store) -> None:
                 trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             ),
             Task("count", {}, run="other", id="f", key="beads:bd-1:x", on_crash=OnCrash.BLOCK),
-        ]
+        ],
+        file="/tasks.jsonl",
+        run="nightly",
     )
     assert ids == list("abcdef")
     await store.record(
@@ -172,6 +174,7 @@ async def everything(store: Store) -> dict[str, Any]:
         "lately": await store.lately(T0 - 100, 100),
         "snapshot": await store.snapshot(T0 + 30),
         "runs": await store.newest_runs(10),
+        "file": await store.run_of_file("/tasks.jsonl"),
         "ended": await store.ended_in_run("other", 0),
         "states": await store.states([*ids, "far"]),
         "outputs": await store.makers_of_outputs(["out.md"]),

@@ -265,6 +265,17 @@ async def test_an_epoch_says_whether_anybody_dispatched(store: Store) -> None:
     assert told == [True, False]
 
 
+async def test_an_epoch_says_which_run_was_worked_on(store: Store) -> None:
+    await store.acquire(replace(ME, only_run="r"), T0)
+    await store.submit([task("a", "r", T0 + 1)])
+    (epoch,) = (await store.history(run="r")).epochs
+    assert epoch.owner.only_run == "r"
+    assert [epoch.owner.works_on(run) for run in ("r", "s")] == [True, False]
+    owned = await store.owned_by()
+    assert owned is not None
+    assert owned.owner == epoch.owner
+
+
 async def test_a_history_has_the_plant_its_conditions_stalls_and_costs(store: Store) -> None:
     await tell_a_story(store)
     await store.record([HostChange("surtr", T0 + 50, "up", 2, "after it all")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.diagnosis.history import Ran
+from penstock.errors import TaskRefused
 from penstock.model import State, Task, Verdict
 from penstock.store.base import Ahead, Store, TaskFilter
 from penstock.store.joining import joining
@@ -130,3 +132,39 @@ async def test_a8_an_output_is_made_by_one_task_at_a_time(store: Store) -> None:
     assert third[1] == "b"
     mine = replace(wanted[0], key="mine")
     assert await joining(store, [mine]) == [mine], "a key of the user's own stays"
+
+
+async def test_e9_the_newest_run_of_a_task_file(store: Store) -> None:
+    """Known with the tasks, or not at all; another file's and a refused submit change nothing."""
+    assert await store.run_of_file("/tasks.jsonl") is None
+    await store.submit([Task("count")], "first", "/tasks.jsonl")
+    await store.submit([Task("count")], "other", "/other.jsonl")
+    assert await store.run_of_file("/tasks.jsonl") == "first"
+    with pytest.raises(TaskRefused) as refusal:
+        await store.submit([Task("count"), Task("count", after=("nobody",))], "bad", "/tasks.jsonl")
+    assert (refusal.value.place, refusal.value.field) == (1, "after")
+    assert await store.run_of_file("/tasks.jsonl") == "first"
+    await store.submit([Task("count")], "elsewhere")
+    both = await asyncio.gather(*(store.submit([Task("count")], run, "/tasks.jsonl") for run in ("a", "b")))
+    assert all(both)
+    assert await store.run_of_file("/tasks.jsonl") in ("a", "b")
+
+
+async def test_e9_a_task_file_whose_runs_were_pruned_has_none(store: Store) -> None:
+    await store.submit([Task("count", id="t")], "first", "/tasks.jsonl")
+    await store.acquire(ME, T0)
+    await store.record([start("t", at=T0 + 1)])
+    await store.record([done("t", at=T0 + 2)])
+    await store.prune(T0 + 1e9)
+    assert await store.run_of_file("/tasks.jsonl") is None
+
+
+async def test_e9_a_name_means_the_task_of_the_newest_run_that_has_one(store: Store) -> None:
+    """Before any key; a run without such a task is passed over."""
+    for run in ("first", "second"):
+        await store.submit([Task("count", run=run, id=f"{run}:a"), Task("count", run=run)])
+    await store.submit([Task("count", run="third", id="third:b", key="queue/a")])
+    assert await store.find_called("a") == ["second:a"]
+    assert await store.find_called("b") == ["third:b"]
+    assert await store.find_called("queue/a") == ["third:b"], "which no name is"
+    assert await store.find_called("c") == []

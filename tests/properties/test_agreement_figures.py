@@ -9,12 +9,11 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.council.plan.agreement import measure
+from penstock.council.plan.agreement import Cosines, measure
 from penstock.council.plan.claims import MAX_CHARACTERS, MAX_CLAIMS, claims_of
-from penstock.council.plan.contradictions import contradict, doubtful
-from penstock.council.plan.relations import BY_WORDS, Likeness
+from penstock.council.plan.matching import relation
 from penstock.council.plan.texts import Answer
-from penstock.council.plan.words_alike import alike
+from tests.unit.claim_figures import overlap
 
 SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 _LISTED = "the dose is 5 50 mg safe not closed open rises falls water food daily never in 1945 1944 two hours"
@@ -31,13 +30,13 @@ def rough(texts: Sequence[str]) -> list[list[float]]:
     return [[(len(one) * 7 + len(other) * 3) % 11 / 10 for other in texts] for one in texts]
 
 
-likenesses = st.sampled_from([BY_WORDS, Likeness("embeddings", 0.7, rough)])
+likenesses = st.sampled_from([overlap, rough])
 
 
 @settings(deadline=None, max_examples=60 if SOAK else 25)
 @given(answers, likenesses, st.randoms(use_true_random=False))
 def test_d4_figures_are_bounded_symmetric_and_of_no_order(
-    given_answers: list[Answer], likeness: Likeness, chance: Random
+    given_answers: list[Answer], likeness: Cosines, chance: Random
 ) -> None:
     """D4."""
     found = measure(given_answers, likeness)
@@ -63,7 +62,7 @@ def test_d4_figures_are_bounded_symmetric_and_of_no_order(
 
 @settings(deadline=None, max_examples=60 if SOAK else 25)
 @given(texts, likenesses, st.integers(2, 4))
-def test_d4_the_same_answer_agrees_with_itself(text: str, likeness: Likeness, times: int) -> None:
+def test_d4_the_same_answer_agrees_with_itself(text: str, likeness: Cosines, times: int) -> None:
     """D4."""
     found = measure([Answer(f"m{number}", text) for number in range(times)], likeness)
     assert found["measured"] == bool(claims_of(text).texts)
@@ -85,13 +84,6 @@ def test_claims_of_any_text_are_bounded_lines(text: str) -> None:
 
 
 @settings(deadline=None, max_examples=100 if SOAK else 50)
-@given(sentences | st.text(max_size=30), sentences | st.text(max_size=30))
-def test_likeness_and_contradiction_have_no_direction(one: str, other: str) -> None:
-    (first, there), (back, second) = alike([one, other])
-    assert there == back
-    assert 0 <= there <= 1
-    assert {first, second} <= {0.0, 1.0}
-    assert contradict(one, other) == contradict(other, one)
-    assert doubtful(one, other) == doubtful(other, one)
-    assert not contradict(one, one)
-    assert not doubtful(one, one)
+@given(sentences | st.text(max_size=30), sentences | st.text(max_size=30), st.floats(-1, 1))
+def test_what_claims_are_to_each_other_has_no_direction(one: str, other: str, cosine: float) -> None:
+    assert relation(one, other, cosine) is relation(other, one, cosine)

@@ -87,8 +87,7 @@ def fitting(task: Task, plant: Plant) -> set[str]:
 def test_one_rule_for_all_who_ask(plant: Plant, task: Task) -> None:
     """E9: the scheduler's choice, what a submit is checked by, and what `status` and the board count."""
     expected = fitting(task, plant)
-    found = plant.hosts_for(task.kind, task.host, task.model, task.lane, task.needs)
-    assert {host.name for host in found} == expected
+    assert {host.name for host in plant.fitting(task)} == expected
     reach = World(plant, 0).reach(task)
     assert {state.name for state in (*reach.own, *reach.spare)} == expected
     key = route_key(task.kind, task.lane, task.host, task.model, task.needs)

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,13 @@ from penstock.store.base import StoredEvent
 from tests.unit.cli_rig import Cli, make_cli
 
 RECORD = [
-    *("task_id", "run", "kind", "lane", "priority", "state", "host", "attempts"),
+    *("task_id", "name", "run", "kind", "lane", "priority", "state", "host", "attempts"),
     *("queued_at", "started_at", "ended_at", "value", "error", "output", "label"),
 ]
+
+
+def named(tasks: list[dict[str, Any]]) -> list[str]:
+    return [task["name"] or task["task_id"] for task in tasks]
 
 
 @pytest.fixture
@@ -45,7 +50,7 @@ def worked(cli: Cli) -> Cli:
 def test_tasks_json_is_the_whole_list_newest_first(worked: Cli) -> None:
     """C5"""
     listed = worked.good("tasks", "--json").json
-    assert [task["task_id"] for task in listed] == ["waiting", "twice", "bad", "good"]
+    assert named(listed) == ["waiting", "twice", "bad", "good"]
     assert [task["state"] for task in listed] == ["queued", "failed", "failed", "done"]
     assert all(list(task) == RECORD for task in listed)
     good = listed[-1]
@@ -75,15 +80,15 @@ def test_tasks_json_is_the_whole_list_newest_first(worked: Cli) -> None:
     ],
 )
 def test_tasks_can_be_chosen(worked: Cli, options: list[str], expected: list[str]) -> None:
-    assert [task["task_id"] for task in worked.good("tasks", "--json", *options).json] == expected
+    assert named(worked.good("tasks", "--json", *options).json) == expected
 
 
 def test_tasks_json_is_read_in_pages(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.cli.queue._PAGE", 3)
     cli.file("tasks.jsonl", "".join(f'{{"kind": "summarize", "id": "t{n}"}}\n' for n in range(8)))
     cli.good("submit", "--file", "tasks.jsonl")
-    assert [task["task_id"] for task in cli.tasks()] == [f"t{n}" for n in range(8)]
-    assert [task["task_id"] for task in cli.tasks("--limit", "5")] == [f"t{n}" for n in range(3, 8)]
+    assert named(cli.tasks()) == [f"t{n}" for n in range(8)]
+    assert named(cli.tasks("--limit", "5")) == [f"t{n}" for n in range(3, 8)]
     assert len(cli.tasks("--limit", "6")) == 6
 
 
@@ -94,8 +99,13 @@ def test_tasks_table(worked: Cli) -> None:
     ]
     assert "run" not in worked.good("tasks", "--run", "nightly").lines[0].split(), "it is known"
     assert "attempts" not in worked.good("tasks", "--state", "queued").lines[0].split(), "there was none"
-    assert [line.split()[0] for line in said.lines[1:]] == ["waiting", "twice", "bad", "good"]
-    assert said.lines[3].split()[:6] == ["bad", "failed", "translate", "fast", "2", "large"]
+    ids = [line.split()[0] for line in said.lines[1:]]
+    assert ids == ["waiting", "nightly:twice", "nightly:bad", "nightly:good"]
+    of_run = worked.good("tasks", "--run", "nightly").lines[1:]
+    assert [line.split()[0] for line in of_run] == ["twice", "bad", "good"], (
+        "by their names, where the run is known"
+    )
+    assert said.lines[3].split()[:6] == ["nightly:bad", "failed", "translate", "fast", "2", "large"]
     assert said.lines[3].endswith("simulated permanent failure")
 
 
@@ -172,10 +182,11 @@ def test_an_attempt_on_a_cluster_has_its_machine() -> None:
 
 
 def test_ids_may_be_cut_where_they_stay_unique(worked: Cli) -> None:
-    assert worked.good("show", "go", "--json").json["task_id"] == "good"
-    worked.good("submit", "summarize", "--id", "goods")
-    assert worked.good("show", "good", "--json").json["task_id"] == "good"
-    assert worked.bad("show", "go") == ["'go' could be good, goods; give more of the id"]
+    assert worked.good("show", "wai", "--json").json["task_id"] == "waiting"
+    worked.good("submit", "summarize", "--id", "waitings")
+    assert worked.good("show", "waiting", "--json").json["task_id"] == "waiting"
+    assert worked.bad("show", "wai") == ["'wai' could be waiting, waitings; give more of the id"]
+    assert worked.good("show", "nightly:go", "--json").json["task_id"] == "nightly:good"
     assert worked.bad("show", "nope") == ["there is no task 'nope'; `penstock tasks` lists them"]
 
 
@@ -193,7 +204,7 @@ def test_cancel_json(worked: Cli) -> None:
 
 def test_what_has_ended_cannot_be_cancelled(worked: Cli) -> None:
     said = worked("cancel", "good", "waiting")
-    assert (said.status, said.lines) == (1, ["good is already done", "waiting cancelled"])
+    assert (said.status, said.lines) == (1, ["nightly:good is already done", "waiting cancelled"])
 
 
 def test_cancel_a_run(worked: Cli) -> None:
@@ -202,12 +213,12 @@ def test_cancel_a_run(worked: Cli) -> None:
 
 
 def test_retry(worked: Cli) -> None:
-    assert worked.good("retry", "bad").out == "bad queued again\n"
-    assert [task["task_id"] for task in worked.tasks("--state", "queued")] == ["bad", "waiting"]
+    assert worked.good("retry", "bad").out == "nightly:bad queued again\n"
+    assert named(worked.tasks("--state", "queued")) == ["bad", "waiting"]
     said = worked("retry", "good")
     assert (said.status, said.lines) == (
         1,
-        ["good is done: only a failed, cancelled or blocked task can be retried"],
+        ["nightly:good is done: only a failed, cancelled or blocked task can be retried"],
     )
 
 
@@ -217,9 +228,9 @@ def test_retry_a_run(worked: Cli) -> None:
 
 def test_tasks_are_searched(worked: Cli) -> None:
     """D6."""
-    assert [t["task_id"] for t in worked.tasks("--search", "night")] == ["good", "bad", "twice"]
-    assert [t["task_id"] for t in worked.tasks("--search", "transl", "--state", "failed")] == ["bad", "twice"]
-    assert [t["task_id"] for t in worked.tasks("--priority", "4", "--priority", "0")] == ["waiting"]
+    assert named(worked.tasks("--search", "night")) == ["good", "bad", "twice"]
+    assert named(worked.tasks("--search", "transl", "--state", "failed")) == ["bad", "twice"]
+    assert named(worked.tasks("--priority", "4", "--priority", "0")) == ["waiting"]
     assert worked.tasks("--search", "nothing of the kind") == []
     assert worked.good("tasks", "--search", "nothing of the kind").err == "penstock: no task fits\n"
     assert worked.bad("tasks", "--priority", "7")[0].startswith("--priority: 7 is no priority")
@@ -233,7 +244,10 @@ def test_priority(worked: Cli) -> None:
     said = worked.good("priority", "--run", "later", "--to", "3", "--json")
     assert said.json == {"ok": True, "tasks": {"waiting": "has priority 3 instead of 0"}}
     ended = worked("priority", "good", "waiting", "--to", "1")
-    assert (ended.status, ended.lines) == (1, ["good is already done", "waiting has priority 1 instead of 3"])
+    assert (ended.status, ended.lines) == (
+        1,
+        ["nightly:good is already done", "waiting has priority 1 instead of 3"],
+    )
     none = worked.good("priority", "--run", "nightly", "--to", "1").err
     assert none == "penstock: run nightly has no task whose priority could change\n"
     assert "reprioritized" in worked.good("show", "waiting").out

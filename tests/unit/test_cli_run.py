@@ -19,7 +19,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 RECORD = [
-    *("task_id", "run", "kind", "lane", "priority", "state", "host", "attempts"),
+    *("task_id", "name", "run", "kind", "lane", "priority", "state", "host", "attempts"),
     *("queued_at", "started_at", "ended_at", "value", "error", "output", "label", "waits"),
 ]
 GOOD = "".join(f'{{"kind": "summarize", "id": "t{n}"}}\n' for n in range(6))
@@ -58,7 +58,7 @@ def test_json_is_a_record_per_line_and_nothing_else(cli: Cli) -> None:
     assert said.status == 1
     records = [json.loads(line) for line in said.lines]
     assert all(list(record) == RECORD for record in records)
-    assert {record["task_id"]: record["state"] for record in records} == {
+    assert {record["name"]: record["state"] for record in records} == {
         **{f"t{n}": "done" for n in range(6)},
         "bad": "failed",
     }
@@ -75,7 +75,7 @@ def test_out_has_every_record(cli: Cli) -> None:
     said = cli.good("run", "tasks.jsonl", "--out", "results.jsonl", "--quiet")
     assert said == (0, "", "")
     lines = (cli.folder / "results.jsonl").read_text().splitlines()
-    assert sorted(json.loads(line)["task_id"] for line in lines) == [f"t{n}" for n in range(6)]
+    assert sorted(json.loads(line)["name"] for line in lines) == [f"t{n}" for n in range(6)]
     assert not list(cli.folder.glob(".results*"))
 
 
@@ -177,10 +177,10 @@ def test_run_can_log_instead_of_showing_progress(cli: Cli) -> None:
         "tasks.jsonl",
         '{"kind": "summarize", "id": "t1"}\n{"kind": "translate", "payload": {"fail": "permanent"}}\n',
     )
-    said = cli("run", "tasks.jsonl", "--log-format", "json")
+    said = cli("run", "tasks.jsonl", "--log-format", "json", "--run", "r")
     assert said.status == 1
     lines = [json.loads(line) for line in said.told]
-    assert [line["event"] for line in lines if line.get("task") == "t1"] == ["started", "done"]
+    assert [line["event"] for line in lines if line.get("task") == "r:t1"] == ["started", "done"]
     assert [line["event"] for line in lines].count("failed") == 1
     assert not [line for line in lines if line["event"] == "note"]
     assert said.out == ""

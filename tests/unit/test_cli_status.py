@@ -169,6 +169,7 @@ def test_status_with_a_dispatcher_at_work() -> None:
             "since": 100.0,
             "url": None,
             "stopping_since": None,
+            "only_run": None,
         },
         "standbys": [],
     }
@@ -183,6 +184,15 @@ def test_a_dispatcher_that_stops_says_so(capsys: pytest.CaptureFixture[str]) -> 
     assert first.endswith(f"; stopping since {render.moment(150.0)}: it starts nothing")
     status._print_status(status_record(Plant(), replace(NOTHING, epoch=EPOCH)), snapshot)
     assert "stopping" not in capsys.readouterr().out
+
+
+def test_a_dispatcher_of_one_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    snapshot = replace(NOTHING, epoch=replace(EPOCH, owner=replace(EPOCH.owner, only_run="c-1")))
+    told = status_record(Plant(), snapshot)
+    assert told["dispatcher"]["only_run"] == "c-1"
+    status._print_status(told, snapshot)
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.endswith("; only run c-1: all else waits until it has ended")
 
 
 def test_who_leads_and_who_stands_by_is_named_with_since_when(capsys: pytest.CaptureFixture[str]) -> None:

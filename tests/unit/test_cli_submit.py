@@ -130,10 +130,21 @@ def test_payloads(
     assert cli.good("show", "t1", "--json").json["payload"] == payload
 
 
-def test_a_payload_that_is_no_json_is_refused(cli: Cli) -> None:
-    (told,) = cli.bad("submit", "summarize", "hello")
-    assert told.startswith("submit: PAYLOAD 'hello' is not JSON")
-    assert told.endswith("quote it as JSON, or send it as text with --text")
+@pytest.mark.parametrize(
+    "text", ["Hello there", "", "5 apples", "{not json} is what it says, --text", "don't"]
+)
+def test_a_payload_that_is_no_json_is_text(cli: Cli, text: str) -> None:
+    """E9"""
+    options = ["--text"] if text.endswith("--text") else []
+    cli.good("submit", "summarize", text, "--id", "t1", *options)
+    assert cli.good("show", "t1", "--json").json["payload"] == text
+
+
+@pytest.mark.parametrize("broken", ['{"text": "hello', "[1, 2", '"hello', '  {"text": }'])
+def test_a_payload_that_begins_like_json_and_is_broken_is_refused(cli: Cli, broken: str) -> None:
+    (told,) = cli.bad("submit", "summarize", broken)
+    assert told.startswith("submit: PAYLOAD ")
+    assert told.endswith("correct it, or send it as text with --text")
 
 
 # ---- what is refused
@@ -203,13 +214,16 @@ def test_an_id_is_not_taken_twice(cli: Cli) -> None:
 def test_a_file_is_one_run(cli: Cli) -> None:
     cli.file("tasks.jsonl", '{"kind": "summarize", "id": "a"}\n{"kind": "translate", "id": "b"}\n')
     assert cli.good("submit", "--file", "tasks.jsonl", "--run", "nightly").out == "nightly\n"
-    assert [(task["task_id"], task["run"]) for task in cli.tasks()] == [("a", "nightly"), ("b", "nightly")]
+    assert [(task["task_id"], task["run"]) for task in cli.tasks()] == [
+        ("nightly:a", "nightly"),
+        ("nightly:b", "nightly"),
+    ]
 
 
 def test_a_file_may_come_on_stdin(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Stdin(b'{"kind": "summarize", "id": "a"}\n'))
     said = cli.good("submit", "--file", "-", "--json", "--run", "r")
-    assert said.json == {"run": "r", "task_ids": ["a"]}
+    assert said.json == {"run": "r", "task_ids": ["r:a"]}
 
 
 def test_a_file_with_a_fault_is_refused_whole(cli: Cli) -> None:

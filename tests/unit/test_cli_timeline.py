@@ -141,7 +141,7 @@ def test_width_and_limit_are_obeyed(ran: Cli, monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_data_have_every_task_with_its_pieces(ran: Cli) -> None:
     told = ran.good("timeline", "nightly", "--json").json
-    assert [one["task_id"] for one in told["tasks"]] == [f"t{n}" for n in range(6)]
+    assert [one["task_id"] for one in told["tasks"]] == [f"nightly:t{n}" for n in range(6)]
     for one in told["tasks"]:
         at = one["queued_at"]
         spans = [(w["from"], w["to"]) for w in one["waits"]]

@@ -289,14 +289,18 @@ def test_why_json_adds_up(cli: Cli) -> None:
     run_four(cli)
     said = cli.good("why", "t3", "--json").json
     assert list(said) == FIELDS
-    assert (said["task_id"], said["state"], said["host"]) == ("t3", "done", "large")
+    assert (said["task_id"], said["state"], said["host"]) == ("four:t3", "done", "large")
     named = ["reason", "detail", "from", "to", "seconds", "share", "holders"]
     assert all(list(wait) == named for wait in said["waits"])
-    (task,) = [task for task in cli.tasks() if task["task_id"] == "t3"]
+    (task,) = [task for task in cli.tasks() if task["name"] == "t3"]
     assert said["waited_s"] == pytest.approx(task["started_at"] - task["queued_at"], abs=1e-6)
     assert sum(wait["share"] for wait in said["waits"]) == pytest.approx(1.0, abs=0.01)
     held = [wait for wait in said["waits"] if wait["reason"] == "slots:large"]
-    assert {task for wait in held for one in wait["holders"] for task in one["tasks"]} == {"t0", "t1", "t2"}
+    assert {task for wait in held for one in wait["holders"] for task in one["tasks"]} == {
+        "four:t0",
+        "four:t1",
+        "four:t2",
+    }
     assert held[0]["detail"].startswith("held by ")
     assert (said["predicted_start"], said["starts_when"], said["typical_wait"]["count"]) == (None, None, 4)
 
@@ -323,7 +327,7 @@ def test_why_of_a_run(cli: Cli) -> None:
     assert sum(one["seconds"] for one in said["reasons"]) == pytest.approx(said["waited_s"], abs=0.01)
     (slots,) = [one for one in said["reasons"] if one["reason"] == "slots:large"]
     assert (slots["tasks"], list(slots["lanes"])) == (3, ["default"])
-    assert said["longest"][0]["task_id"] == "t3"
+    assert said["longest"][0]["task_id"] == "four:t3"
     assert said["predicted_end"] is None
     lines = cli.good("why", "--run", "last").lines
     assert lines[0].startswith("run four: 4 tasks (4 done) waited ")
@@ -348,7 +352,7 @@ def test_why_of_a_lane_and_a_host(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
     said = cli.good("why", "--lane", "fast", "--json").json
     assert (said["scope"], said["tasks"], said["reasons"][0]["reason"]) == ("lane", 1, "dispatcher-down")
     said = cli.good("why", "--host", "large", "--since", "15m", "--json").json
-    assert (said["tasks"], said["slots"], said["longest"][0]["task_id"]) == (5, 1, "t3")
+    assert (said["tasks"], said["slots"], said["longest"][0]["task_id"]) == (5, 1, "four:t3")
     assert said["states"] == {"done": 4, "queued": 1}, "one could run there and waits for a dispatcher"
     assert said["host"] == cli.good("status", "--json").json["hosts"]["large"]
     assert [one["reason"] for one in said["reasons"]] == ["slots:large"]

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.council.library import embedding
-from penstock.council.library.likeness import agreement, by_meaning
+from penstock.council.library.likeness import agreement
 from penstock.council.plan.agreement import MAX_COMPARED, measure
 from penstock.council.plan.claims import MAX_CLAIMS
-from penstock.council.plan.relations import BY_WORDS, Likeness
 from penstock.council.plan.texts import Answer
-from tests.unit.claim_figures import figures, label_of
-from tests.unit.claim_pairs import AGREE, CONTRADICT, DIFFER, HELD_OUT, PAIRS, ClaimPair
+from tests.unit.claim_figures import figures, overlap
+from tests.unit.claim_pairs import AGREE, CONTRADICT, HELD_OUT, PAIRS, ClaimPair
 from tests.unit.swapped_pairs import SWAPPED, SWAPPED_HELD_OUT
 
 MEMBERS = (
@@ -25,11 +24,15 @@ MEMBERS = (
 )
 
 
+def all_alike(texts: Sequence[str]) -> list[list[float]]:
+    return [[0.98] * len(texts)] * len(texts)
+
+
 def test_d4_answers_are_compared_claim_by_claim() -> None:
     """D4: shared by most, held by one alone, in conflict; the score is the mean of the pairs."""
-    assert measure(MEMBERS) == {
+    assert measure(MEMBERS, overlap) == {
         "measured": True,
-        "how": "words",
+        "how": "embeddings",
         "score": 0.5111,
         "pairs": [
             {"a": "GOKU", "b": "VEGETA", "score": 0.3333},
@@ -45,7 +48,6 @@ def test_d4_answers_are_compared_claim_by_claim() -> None:
                 "claims": ["The dose is 5 mg per day.", "The dose is 50 mg per day."],
             }
         ],
-        "disputes": [],
         "why": None,
     }
 
@@ -64,23 +66,23 @@ def test_d4_answers_are_compared_claim_by_claim() -> None:
 )
 def test_d4_nothing_to_compare_is_no_measurement(answers: list[Answer], why: str) -> None:
     """D4."""
-    found = measure(answers)
+    found = measure(answers, overlap)
     assert (found["measured"], found["score"], found["how"]) == (False, None, None)
     assert why in found["why"]
-    assert not any(found[key] for key in ("pairs", "shared", "alone", "conflicts", "disputes"))
+    assert not any(found[key] for key in ("pairs", "shared", "alone", "conflicts"))
 
 
 def test_an_answer_without_claims_is_left_out_and_named() -> None:
-    found = measure([*MEMBERS[:2], Answer("CELL", "Why?")])
+    found = measure([*MEMBERS[:2], Answer("CELL", "Why?")], overlap)
     assert [(pair["a"], pair["b"]) for pair in found["pairs"]] == [("GOKU", "VEGETA")]
     assert found["why"] == "CELL: no claim that could be compared"
 
 
 def test_what_was_not_compared_is_named() -> None:
     many = "\n".join(f"- Number {number} of the list is here." for number in range(MAX_CLAIMS + 1))
-    assert measure([Answer("GOKU", many), MEMBERS[0]])["why"] is not None
+    assert measure([Answer("GOKU", many), MEMBERS[0]], overlap)["why"] is not None
     crowd = [Answer(f"m{number}", many) for number in range(32)]
-    found = measure(crowd, Likeness("words", 0.4, _counted))
+    found = measure(crowd, _counted)
     assert found["score"] == 1.0
     assert found["why"].endswith("m9: only the first claims were compared")
 
@@ -94,15 +96,14 @@ def test_a_claim_that_both_make_is_in_no_dispute_with_another() -> None:
     """One sentence may speak of adults and the next of children."""
     one = Answer("a", "Adults take 5 mg per day.")
     two = Answer("b", "Adults take 5 mg per day. Children take 2 mg per day.")
-    found = measure([one, two], Likeness("embeddings", 0.5, lambda texts: [[0.9] * len(texts)] * len(texts)))
+    found = measure([one, two], all_alike)
     assert found["conflicts"] == []
     assert [claim["claim"] for claim in found["alone"]] == ["Children take 2 mg per day."]
 
 
 def test_what_is_said_twice_is_shared_once() -> None:
-    same = [[1.0, 0.9], [0.9, 1.0]]
     texts = "The sky is blue today. Today the sky is blue."
-    found = measure([Answer("a", texts), Answer("b", texts)], Likeness("embeddings", 0.7, lambda _: same))
+    found = measure([Answer("a", texts), Answer("b", texts)], all_alike)
     assert found["shared"] == ["The sky is blue today."]
     assert found["score"] == 1.0
 
@@ -116,15 +117,9 @@ def test_texts_are_compared_in_an_order_of_their_own() -> None:
         return _counted(texts)
 
     for answers in (MEMBERS, MEMBERS[::-1]):
-        measure(answers, Likeness("embeddings", 0.7, noted))
+        measure(answers, noted)
     assert asked[0] == asked[1]
     assert len(asked[0]) == len(set(asked[0])) == 5, "each text once, whoever holds it"
-
-
-def test_how_it_was_matched_is_the_likeness_own_word() -> None:
-    answers = [Answer("a", "Water is wet today."), Answer("b", "Nothing of the kind at all.")]
-    found = measure(answers, Likeness("embeddings", 0.5, lambda texts: [[0.0] * len(texts)] * len(texts)))
-    assert (found["how"], found["score"], found["shared"]) == ("embeddings", 0.0, [])
 
 
 # ---- matching, by the labelled pairs
@@ -133,22 +128,29 @@ def test_how_it_was_matched_is_the_likeness_own_word() -> None:
 @pytest.mark.parametrize(
     ("pairs", "precision", "recall", "most_taken"),
     [
-        # Well below what docs/how-to/council-agreement.md tells.
-        (PAIRS, {AGREE: 0.9, CONTRADICT: 0.9}, {AGREE: 0.8, CONTRADICT: 0.9}, 0),
-        (HELD_OUT, {AGREE: 0.6, CONTRADICT: 0.7}, {AGREE: 0.5, CONTRADICT: 0.6}, 3),
-        (SWAPPED, {AGREE: 0.95, CONTRADICT: 0.9}, {AGREE: 0.9, CONTRADICT: 0.9}, 0),
-        (SWAPPED_HELD_OUT, {AGREE: 0.75, CONTRADICT: 0.65}, {AGREE: 0.75, CONTRADICT: 0.75}, 6),
+        # Below what docs/how-to/council-agreement.md tells.
+        (PAIRS, {AGREE: 0.8, CONTRADICT: 0.8}, {AGREE: 0.7, CONTRADICT: 0.7}, 3),
+        (HELD_OUT, {AGREE: 0.75, CONTRADICT: 0.75}, {AGREE: 0.6, CONTRADICT: 0.6}, 3),
+        (SWAPPED, {AGREE: 0.95, CONTRADICT: 0.7}, {AGREE: 0.9, CONTRADICT: 0.7}, 0),
+        (SWAPPED_HELD_OUT, {AGREE: 0.9, CONTRADICT: 0.65}, {AGREE: 0.75, CONTRADICT: 0.75}, 3),
     ],
 )
 def test_d4_claims_are_matched_by_meaning(
     pairs: Sequence[ClaimPair], precision: dict[str, float], recall: dict[str, float], most_taken: int
 ) -> None:
     """D4: with the real model. Contradictions that are taken for agreement are the worst mistake."""
-    found = figures(pairs, by_meaning())
+    found = figures(pairs)
     for label in (AGREE, CONTRADICT):
         assert found.precision[label] >= precision[label], found
         assert found.recall[label] >= recall[label], found
     assert found.taken_for_agreement <= most_taken, found
+
+
+def test_d4_held_out_contradictions_are_seldom_taken_for_agreement() -> None:
+    """D4: at most 6 of the 38 that nobody looked at when the rules were made."""
+    held_out = (*HELD_OUT, *SWAPPED_HELD_OUT)
+    assert sum(pair.label == CONTRADICT for pair in held_out) == 38
+    assert figures(held_out).taken_for_agreement <= 6
 
 
 def test_d4_members_that_name_another_thing_do_not_agree() -> None:
@@ -159,34 +161,27 @@ def test_d4_members_that_name_another_thing_do_not_agree() -> None:
     assert len(found["conflicts"]) == 3
 
 
-def test_by_words_alone_another_word_is_no_agreement() -> None:
-    """A synonym or another thing: words do not tell, so it is neither; a name is another one for sure."""
-    assert {label_of(pair, BY_WORDS) for pair in SWAPPED if pair.label == CONTRADICT} == {CONTRADICT, DIFFER}
-    austen, dickens = (Answer(name, f"Emma was written by {name}.") for name in ("Austen", "Dickens"))
-    assert len(measure([austen, dickens])["conflicts"]) == 1
+LIFO = (
+    "A queue is a data structure that follows the Last-In First-Out (LIFO) ordering principle, where the first "
+    "element in the queue is always the last one to be added."
+)
 
 
-def test_words_that_may_be_synonyms_are_asked_for_in_one_go() -> None:
-    asked: list[Sequence[str]] = []
-
-    def noted(texts: Sequence[str]) -> list[list[float]]:
-        asked.append(list(texts))
-        return [[0.85] * len(texts) for _ in texts]
-
-    answers = [
-        Answer("a", "The trip to the coast takes long hours by night."),
-        Answer("b", "The journey to the coast takes long hours by night."),
-        Answer("c", "The voyage to the coast takes long hours by night."),
-    ]
-    found = measure(answers, Likeness("embeddings", 0.7, noted))
-    assert asked[1:] == [["journey", "trip", "voyage"]]
-    assert found["score"] == 1.0, "they are alike by themselves"
-
-
-def test_words_alone_match_less_and_seldom_wrongly() -> None:
-    found = figures(PAIRS, BY_WORDS)
-    assert found.precision[AGREE] >= 0.85, found
-    assert found.recall[AGREE] >= 0.65, found
+@pytest.mark.parametrize(
+    "other",
+    [
+        "A queue is a data structure that stores its elements in a linear order.",
+        "A queue is a linear data structure that keeps elements in a linear order, so that they can be added and "
+        "removed.",
+        "A queue is a data structure that uses a sequence of items, typically of limited capacity, to efficiently "
+        "move items from one position to another.",
+        "A queue is a data structure that follows the First-In First-Out (FIFO) ordering principle.",
+    ],
+)
+def test_d4_another_principle_is_no_agreement(other: str) -> None:
+    """D4: what a queue is, as small models say it, one of them wrongly; with the real model."""
+    found = agreement([Answer("GOKU", LIFO), Answer("VEGETA", other)])
+    assert (found["measured"], found["score"], found["shared"]) == (True, 0.0, [])
 
 
 def test_d4_real_embeddings_see_a_paraphrase() -> None:
@@ -201,13 +196,15 @@ def test_d4_real_embeddings_see_a_paraphrase() -> None:
     assert found["conflicts"][0]["claims"] == ["The bridge was opened in 1932.", "The bridge opened in 1923."]
 
 
-def test_without_the_model_words_are_compared_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_model_it_is_not_measured_and_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     embedding.local_model.cache_clear()
     monkeypatch.setattr(embedding, "_MODEL", ("no_such_package", "model.onnx"))
     try:
         found = agreement(MEMBERS)
-        assert (found["how"], found["score"]) == ("words", 0.5111)
-        assert "matched by words alone: the embedding model's file" in str(found["why"])
+        assert (found["measured"], found["how"], found["score"]) == (False, None, None)
+        assert "the embedding model's file" in str(found["why"])
         assert "penstock-ai[rag]" in str(found["why"])
         assert agreement(MEMBERS[:1])["why"] == "there are fewer than two answers"
     finally:

@@ -8,6 +8,7 @@ from penstock.config.councils import Mode, ModeLimits, Quick
 from penstock.council.plan.agreement import measure
 from penstock.council.plan.texts import Answer
 from penstock.model import Price
+from tests.unit.claim_figures import overlap
 from tests.unit.course_rig import Table, agreed, chat, council, member, question
 
 
@@ -152,7 +153,7 @@ def test_d5_a_pair_that_contradicts_itself_in_one_claim_brings_the_others_whatev
     table.say("B", "The dose is 5 mg. Take it with water.\nCONFIDENCE: 90")
     table.say("C", "The dose is 50 mg. Take it with water.\nCONFIDENCE: 90")
     answers = [Answer(one["name"], one["text"]) for one in table.look().ask[0].payload["answers"]]
-    measured = measure(answers)
+    measured = measure(answers, overlap)
     assert measured["score"] >= Quick().agree_at_least, measured
     table.done("agreement/quick", measured)
     assert table.names() == ["member/A"]

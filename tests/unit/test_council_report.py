@@ -226,10 +226,9 @@ def test_markdown_has_everything() -> None:
         "> It holds, **most** say [1].",
         "- BULMA was to sum up and could not: timed out",
         "- VEGETA: it does not hold",
-        "- GOKU against VEGETA: “it holds” / “it does not hold”",
-        "- whether it holds",
+        "- whether it holds\n- GOKU seems to contradict VEGETA: “it holds” / “it does not hold”",
         "- [1] docs/dam.md",
-        "0.42 of 1, measured by embeddings.",
+        "1 point in dispute. Claims that match: 0.42 of 1, measured by embeddings.",
         "| GOKU |  | 0.42 |",
         "(Kendall's W) is 0.50 of 1",
         "| 1 | GOKU | 3 | 0.90 | 8.5 | 9.0 |",
@@ -245,6 +244,27 @@ def test_markdown_has_everything() -> None:
     ):
         assert said in told, said
     assert told.count("whether it holds") == 1
+
+
+@pytest.mark.parametrize(
+    ("disputes", "said"),
+    [
+        (["whether it holds", "since when"], "2 points in dispute. Claims that match: 1.00 of 1"),
+        (["whether it holds"], "1 point in dispute. Claims that match: 1.00 of 1"),
+        ([], "No dispute found by the chair. Claims that match: 1.00 of 1"),
+        (None, "Contradictions not checked. Claims that match: 1.00 of 1"),
+    ],
+)
+def test_d4_what_the_chair_found_comes_before_the_figure(disputes: list[str] | None, said: str) -> None:
+    """D4: full agreement of claims is never told alone, on any page."""
+    one = record()
+    one["agreement"] |= {"score": 1.0, "disputes": disputes, "conflicts": []}
+    told = read_record(one, "here")
+    assert f"## Agreement\n\n{said}, measured by embeddings." in markdown(told)
+    made = page(told)
+    assert f'<h2>Agreement</h2><p class="told">{said}, measured by embeddings.</p>' in made
+    for dispute in disputes or ():
+        assert made.index("<h2>Agreement</h2>") < made.index(dispute) < made.index("How far each two agree")
 
 
 def test_a_page_has_everything() -> None:

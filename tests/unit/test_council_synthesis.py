@@ -64,7 +64,8 @@ def test_what_small_models_put_round_the_mark_is_put_up_with(reply: str) -> None
 def test_a_trailer_that_cannot_be_read_costs_the_answer_nothing(reply: str, why: str) -> None:
     found = read(reply)
     assert found.text == "The answer."
-    assert (found.disputes, found.dissent) == ((), ())
+    has_list = (MARK in reply and "dissent: " in why) or "an entry" in why
+    assert (found.disputes, found.dissent) == (() if has_list else None, ())
     assert found.problem is not None
     assert why in found.problem
     assert "\n" not in found.problem

@@ -16,7 +16,7 @@ from penstock.diagnosis.whatif.inferred import inferred_plant
 from penstock.diagnosis.why.waiting import of_host
 from penstock.errors import ConfigError, TaskError
 from penstock.model import CALL_KINDS, CHAT_CALL, Host, Lane, OnCrash, Plant, State, Task, TaskRecord
-from penstock.scheduling.messages import Submitted
+from penstock.scheduling.messages import Start, Submitted
 from penstock.scheduling.routes import route_key
 from penstock.scheduling.scheduler import Scheduler
 from penstock.store.base import Snapshot
@@ -121,7 +121,7 @@ def test_a_submitted_chat_waits_for_nobodys_calls() -> None:
     started = {
         (decision.task, decision.host)
         for decision in scheduler.apply(Submitted(tasks), 0.0)
-        if type(decision).__name__ == "Start"
+        if isinstance(decision, Start)
     }
     assert started == {("chat", "fenrir"), ("translate", "surtr")}
     assert scheduler.waiting_reason("call") == "slots:surtr"

@@ -12,7 +12,8 @@ import pytest
 
 from penstock.config import TaskChecker, parse
 from penstock.errors import TaskError
-from penstock.intake.skipping import OutputFiles, left_to_do
+from penstock.intake.plans import Plan, without_outputs_there
+from penstock.intake.skipping import OutputFiles, outputs_there
 from penstock.intake.taskfile import read, read_file
 from penstock.model import Task
 
@@ -279,22 +280,27 @@ def test_a8_outputs_that_are_there_are_skipped(folder: Path) -> None:
         {"kind": "k", "id": "plain", "output": "plain.md", "after": ["r", "outside"]},
         {"kind": "k", "id": "sum", "after": ["r", "plain"]},
     ]
-    tasks, patterns = read_file(written(*entries))
-    plan = left_to_do(tasks, patterns, str(folder))
-    assert (plan.todo, plan.there) == (tasks, [])
+    tasks, patterns, places = read_file(written(*entries))
+    whole = Plan("r", "", tasks, range(len(tasks)), places)
+    assert outputs_there(tasks, patterns, str(folder), ()) == set()
+    assert without_outputs_there(whole, set()) is whole
     (folder / "a.k.1.m.A-_.md").write_text("by another tool")
     (folder / "energy").mkdir()
     (folder / "energy/heat.k.1.m.toolong.md").write_text("no uid")
     (folder / "energy/heat.k.1.m.a.b.md").write_text("no uid")
     (folder / "energy/heat.k.2.m.abc.md").write_text("another repeat")
     (folder / "plain.md").write_text("")
-    plan = left_to_do(tasks, patterns, str(folder))
+    assert outputs_there(tasks, patterns, str(folder), ("plain.md",)) == {0}, (
+        "one that is being made again is not"
+    )
+    plan = without_outputs_there(whole, outputs_there(tasks, patterns, str(folder), ()))
     assert [task.id for task in plan.there] == ["r-1", "plain"]
     assert [(task.id, task.after) for task in plan.todo] == [
         ("r-2", ()),
         ("r-3", ()),
         ("sum", ("r-2", "r-3")),
     ]
+    assert [plan.places.of(number) for number in plan.numbers] == [places.of(n) for n in (1, 2, 4)]
 
 
 def test_only_a_file_is_there(folder: Path) -> None:

@@ -134,7 +134,7 @@ def test_how_far_it_is_comes_as_reasoning_and_only_once() -> None:
         "🥋 VEGETA has not answered: timed out",
         "🥋 GOKU has reviewed the others' answers.",
         "🥋 VEGETA's review cannot be used: no JSON",
-        "Agreement: 0.71 (by embeddings).",
+        "Claims that match: 0.71 of 1.",
         "🥋 SHENRON sums up.",
     ]
     assert [delta for event in events for delta in spoken.heard(event)] == [], "an attempt that is made again"

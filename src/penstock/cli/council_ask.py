@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +111,8 @@ async def detach(config: Config, council: Council, wish: Wish, *, as_json: bool)
     async with opened(config, makes=True) as client:
         asking = client.asking(council.name, wish.query, **wish.options())
         id = await asking.submit()
-        nobody = (await client.snapshot()).epoch is None
+        epoch = (await client.snapshot()).epoch
+        nobody = epoch is None or not epoch.owner.works_on(asking.run)
     if wish.conversation is not None and asking.begins_conversation:
         render.note(begun(wish.conversation))
     if as_json:
@@ -126,6 +127,7 @@ async def detach(config: Config, council: Council, wish: Wish, *, as_json: bool)
 async def ask(config: Config, council: Council, wish: Wish, shown: Shown) -> int:
     from penstock.cli.council_views import choose
     from penstock.cli.logs import telling
+    from penstock.council.conversations import new_conversation
     from penstock.wiring import Dispatching
 
     view = choose(council, as_json=shown.as_json, as_events=shown.as_events)
@@ -134,8 +136,11 @@ async def ask(config: Config, council: Council, wish: Wish, shown: Shown) -> int
         stack.enter_context(telling(view.tell))
         stack.callback(view.close)
         view.open()
-        async with opened(config, dispatching=Dispatching(command="penstock council ask")) as client:
-            asking = client.asking(council.name, wish.query, **wish.options())
+        # Only its own conversation: what others have queued is not for this command to start.
+        run = new_conversation() if wish.conversation is None else wish.conversation
+        ours = Dispatching(command="penstock council ask", only_run=run)
+        async with opened(config, dispatching=ours) as client:
+            asking = client.asking(council.name, wish.query, **replace(wish, conversation=run).options())
             follower = _Follower(client, asking, view, wish.conversation)
             last = await follower.follow(interrupts)
             status = _over(last, asking, view, shown, interrupted=follower.interrupted)

@@ -92,6 +92,7 @@ def _entry(config: Config, record: TaskRecord) -> dict[str, Any]:
 
     from penstock.config.councils import COUNCIL_PREFIX
     from penstock.council.asking import query_in
+    from penstock.council.choosing import disputes_in
     from penstock.council.conversations import conversation_of
 
     task = record.task
@@ -110,6 +111,7 @@ def _entry(config: Config, record: TaskRecord) -> dict[str, Any]:
         "query": query_in(task.payload),
         "success_count": value.get("success_count"),
         "total_fighters": value.get("total_fighters"),
+        "disputes": disputes_in(value),
         "agreement": agreement.get("score") if isinstance(agreement, Mapping) else None,
         "error": record.error,
     }
@@ -120,7 +122,7 @@ def _print_history(entries: list[dict[str, Any]], *, several: bool) -> None:
 
     rows = []
     for entry in entries:
-        score = entry["agreement"]
+        score, disputes = entry["agreement"], entry["disputes"]
         answered = (
             "" if entry["success_count"] is None else f"{entry['success_count']}/{entry['total_fighters']}"
         )
@@ -132,7 +134,11 @@ def _print_history(entries: list[dict[str, Any]], *, several: bool) -> None:
                 entry["state"],
                 entry["mode"] or "",
                 answered,
-                share(score) if isinstance(score, int | float) else "",
+                f"{disputes} in dispute"
+                if disputes
+                else share(score)
+                if isinstance(score, int | float)
+                else "",
                 entry["query"][:_QUERY_LETTERS],
             ]
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.answers import answer_in
 from penstock.cli.render import moment, one_line, percent, print_table, say, seconds, text_of
 from penstock.model import Attempt, Result, TaskRecord, Wait
 from penstock.scheduling.budget import usd
@@ -43,6 +44,8 @@ def print_details(
     _block("payload", record.task.payload)
     if record.error is not None:
         say(f"\nerror\n  {one_line(record.error)}")
+    if not isinstance(record.value, str):
+        _block("answer", answer_in(record.value))
     _block("value", record.value)
     if attempts:
         say()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.config import Config
     from penstock.diagnosis.history import History
     from penstock.diagnosis.why.prediction import Prediction
-    from penstock.intake.skipping import Plan
+    from penstock.intake.plans import Plan
     from penstock.model import Task
 
 _NO_PAST = "nothing has run in this store yet"
@@ -64,7 +64,7 @@ async def _past(config: Config, plan: Plan) -> tuple[list[History], Prediction |
 
 
 def _group(groups: dict[tuple[Any, ...], _Group], config: Config, task: Task) -> _Group:
-    hosts = tuple(host.name for host in config.plant.hosts_for(task.kind, task.host, task.model))
+    hosts = tuple(host.name for host in config.plant.fitting(task))
     key = (task.lane, task.kind, task.model, hosts)
     if key not in groups:
         groups[key] = _Group(*key)

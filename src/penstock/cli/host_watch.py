@@ -142,7 +142,7 @@ def outages(snapshot: Snapshot) -> dict[str, Outage]:
 
 def _able(plant: Plant, task: Task) -> set[str]:
     """The hosts that may take a task; those that lack units for it only where all do."""
-    hosts = plant.hosts_for(task.kind, task.host, task.model)
+    hosts = plant.fitting(task)
     units = {unit: n for unit, n in (task.needs or {}).items() if unit not in ("slots", "tokens")}
     fitting = [h for h in hosts if all(h.units.get(unit, 0.0) >= n for unit, n in units.items())]
     return {host.name for host in fitting or hosts}

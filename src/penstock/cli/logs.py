@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from penstock.cli.render import one_line
-from penstock.model import State, Verdict
+from penstock.model import State, Verdict, name_in_run
 from penstock.scheduling.messages import (
     AllChange,
     GateChange,
@@ -151,7 +151,7 @@ class Log:
         words = [
             _clock(self._last),
             f"{what:<8}",
-            *([task] if task else []),
+            *([name_in_run(task, told.get("run", ""))] if task else []),
             *parts,
             *([one_line(detail)] if detail else []),
         ]

@@ -51,7 +51,7 @@ def choose(run: str, hosts: Sequence[Host], *, quiet: bool, records_on_terminal:
 def failure_line(record: TaskRecord) -> str:
     where = f" on {record.host}" if record.host else ""
     why = one_line(record.error or "no reason was given", _ERROR_WIDTH)
-    return f"{record.state} {record.task.id} {record.task.kind}{where}: {why}"
+    return f"{record.state} {record.task.name or record.task.id} {record.task.kind}{where}: {why}"
 
 
 class Silent:
@@ -198,7 +198,7 @@ def _what_runs(records: Sequence[TaskRecord], now: float, outage: Outage | None)
     oldest = records[0]
     if oldest.started_at is None:
         return f"{text} · waits for a worker"
-    return f"{text} · {oldest.task.id} for {seconds(now - oldest.started_at)}"
+    return f"{text} · {oldest.task.name or oldest.task.id} for {seconds(now - oldest.started_at)}"
 
 
 def _busiest(lanes: list[LaneCount], room: int) -> list[LaneCount]:

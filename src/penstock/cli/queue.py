@@ -11,10 +11,10 @@ import typer
 from penstock.cli import render
 from penstock.cli.session import TASK_HELP, config_of, finish, one_of, opened, whole
 from penstock.errors import UnknownTask, UsageError
-from penstock.model import PRIORITIES
+from penstock.model import PRIORITIES, name_in_run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
 
     from penstock.client import Client
     from penstock.config import Config
@@ -106,10 +106,11 @@ async def _tasks_json(config: Config, asked: TaskFilter) -> int:
     async with opened(config) as client:
         asked = await _named(client, asked)
         start = b"["
-        async for record in _pages(client, asked):
-            told = record.as_record() | {"label": record.task.label}
-            sys.stdout.buffer.write(start + msgspec.json.encode(told))
-            start = b",\n "
+        async for page in client.pages(asked, _PAGE):
+            for record in page:
+                told = record.as_record() | {"label": record.task.label}
+                sys.stdout.buffer.write(start + msgspec.json.encode(told))
+                start = b",\n "
         render.write(b"[]" if start == b"[" else b"]")
     return 0
 
@@ -127,21 +128,6 @@ async def _named(client: Client, asked: TaskFilter) -> TaskFilter:
     return asked
 
 
-async def _pages(client: Client, asked: TaskFilter) -> AsyncIterator[TaskRecord]:
-    from dataclasses import replace
-
-    left = asked.limit
-    while left is None or left > 0:
-        size = _PAGE if left is None else min(left, _PAGE)
-        records = await client.tasks(replace(asked, limit=size))
-        for record in records:
-            yield record
-        if len(records) < size:
-            return
-        left = None if left is None else left - size
-        asked = replace(asked, after=records[-1].number)
-
-
 async def _tasks_table(config: Config, asked: TaskFilter, limit: int) -> int:
     import time
     from dataclasses import replace
@@ -151,7 +137,7 @@ async def _tasks_table(config: Config, asked: TaskFilter, limit: int) -> int:
         records = await client.tasks(replace(asked, limit=limit + 1))
         now = time.time()
         stays = await client.stays(records[:limit])
-        rows = [_task_row(record, stay, now) for record, stay in zip(records, stays, strict=False)]
+        rows = [_task_row(asked.run, record, stay, now) for record, stay in zip(records, stays, strict=False)]
     if not rows:
         chosen = (asked.states, asked.run, asked.kind, asked.lane, asked.host, asked.search, asked.priorities)
         render.note("there are no tasks yet" if not any(chosen) else "no task fits")
@@ -184,7 +170,7 @@ async def _tasks_table(config: Config, asked: TaskFilter, limit: int) -> int:
     return 0
 
 
-def _task_row(record: TaskRecord, stay: Stay, now: float) -> tuple[str, ...]:
+def _task_row(run: str | None, record: TaskRecord, stay: Stay, now: float) -> tuple[str, ...]:
     from penstock.store.keys import known_as
 
     task = record.task
@@ -194,7 +180,7 @@ def _task_row(record: TaskRecord, stay: Stay, now: float) -> tuple[str, ...]:
     ran_s = stay.ran_s + (0.0 if is_queued else goes_on_s)
     has_run = record.started_at is not None and not is_queued
     return (
-        task.id,
+        task.id if run is None else name_in_run(task.id, run),
         "" if task.key is None else render.one_line(known_as(task.key), _NAME_WIDTH),
         str(record.state),
         task.kind,
@@ -333,7 +319,7 @@ async def _ask_tasks(
         render.note(f"run {run} has no task {wanted}")
     else:
         for task, what in said.items():
-            render.say(f"{task} {what}")
+            render.say(f"{task if run is None else name_in_run(task, run)} {what}")
     return 0 if answer.ok else _refused(answer, said)
 
 

@@ -105,6 +105,26 @@ def text_of(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
+def answer(value: Any) -> None:
+    """A task's value for a person: its text, else its data. Nothing in it steers a terminal."""
+    from penstock.answers import answer_in
+
+    text = answer_in(value)
+    if text is None:
+        emit(value)
+    else:
+        say(shown(text))
+
+
+def shown(text: str) -> str:
+    """Lines of anybody's: as they are for a program, fit to be shown on a terminal."""
+    if not sys.stdout.isatty():
+        return text
+    from penstock.council.shown import clean
+
+    return clean(text)
+
+
 # ---- tables
 
 

@@ -118,6 +118,7 @@ async def opened(
         dispatcher=how.dispatcher,
         on_stop=how.on_stop,
         command=how.command,
+        only_run=how.only_run,
         listeners=listeners,
         makes=makes or dispatch,
     )
@@ -128,13 +129,22 @@ async def opened(
             if not stand_in:
                 raise
             client = await stack.enter_async_context(_empty(config, missing))
-        if dispatching is not None and not client.dispatches and (unused := dispatching.options()):
-            import logging
-
-            epoch = (await client.snapshot()).epoch
-            who = "another process" if epoch is None else f"process {epoch.owner.pid} ({epoch.owner.command})"
-            logging.getLogger("penstock.cli").warning("%s dispatches; %s has no effect", who, unused)
+        if dispatching is not None and not client.dispatches:
+            await _tell_who_does(client, dispatching)
         yield client
+
+
+async def _tell_who_does(client: Client, ours: Dispatching) -> None:
+    """What this command wanted of its own dispatcher, and does not get of the one that is there."""
+    import logging
+
+    log = logging.getLogger("penstock.cli")
+    epoch = (await client.snapshot()).epoch
+    if unused := ours.options():
+        who = "another process" if epoch is None else f"process {epoch.owner.pid} ({epoch.owner.command})"
+        log.warning("%s dispatches; %s has no effect", who, unused)
+    if epoch is not None and epoch.owner.only_run not in ("", ours.only_run):
+        log.warning("%s; this command goes on when that has ended", epoch.owner.apart)
 
 
 @asynccontextmanager

@@ -129,6 +129,8 @@ def _who(dispatcher: Mapping[str, Any] | None, standbys: Sequence[Mapping[str, A
     if dispatcher is None:
         return "nobody dispatches; `penstock work` does"
     told = f"dispatched by {_named(dispatcher)} since {render.moment(dispatcher['since'])}"
+    if dispatcher["only_run"] is not None:
+        told += f"; only run {dispatcher['only_run']}: all else waits until it has ended"
     stopping = dispatcher["stopping_since"]
     return (
         told if stopping is None else f"{told}; stopping since {render.moment(stopping)}: it starts nothing"

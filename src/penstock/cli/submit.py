@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -19,16 +20,19 @@ from penstock.errors import UsageError
 from penstock.trace import of_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from penstock.client import Client, Run
     from penstock.config import Config
-    from penstock.intake.skipping import Plan
+    from penstock.intake.plans import Plan
     from penstock.model import Result, Task
 
 app = typer.Typer()
 
 _TASK_FILES = (".json", ".jsonl", ".ndjson", ".toml", ".yaml", ".yml")
+
+# What begins so was meant as JSON: broken JSON is common, and a text that begins so is rare.
+_JSON_BEGINS = ("{", "[", '"')
 
 Command: TypeAlias = "Callable[[str], str]"  # a command line to type next, with the same config
 
@@ -37,7 +41,8 @@ Command: TypeAlias = "Callable[[str], str]"  # a command line to type next, with
     "submit",
     epilog="\b\nExamples:\n"
     '  penstock submit summarize \'{"text": "…"}\' --priority 0\n'
-    "  echo some words | penstock submit summarize - --text --wait\n"
+    '  penstock submit chat "What is a queue?" --wait\n'
+    "  echo some words | penstock submit summarize - --wait\n"
     "  penstock submit train --needs slots=2,vram_gb=8 --after prepare --not-before +30m\n"
     "  penstock submit --file tasks.jsonl --run nightly",
 )
@@ -45,13 +50,14 @@ def submit(
     context: typer.Context,
     kind: Annotated[str | None, typer.Argument(metavar="KIND", help="What sort of work it is.")] = None,
     payload: Annotated[
-        str | None, typer.Argument(metavar="PAYLOAD", help="JSON for the task; - reads it from stdin.")
+        str | None,
+        typer.Argument(metavar="PAYLOAD", help="JSON or text for the task; - reads it from stdin."),
     ] = None,
     file: Annotated[
         str | None,
         typer.Option("--file", "-f", metavar="FILE", help="Submit a task file instead; - is JSONL on stdin."),
     ] = None,
-    text: Annotated[bool, typer.Option("--text", help="PAYLOAD is text, not JSON.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="PAYLOAD is text, whatever it looks like.")] = False,
     priority: Annotated[
         str | None, typer.Option("--priority", "-p", metavar="0-4", help="0 is the most urgent; 2 is usual.")
     ] = None,
@@ -97,6 +103,7 @@ def submit(
         bool, typer.Option("--wait", help="Wait for the result and print it; dispatch if nobody does.")
     ] = False,
     redo: Annotated[bool, typer.Option("--redo", help=planning.REDO)] = False,
+    resume: Annotated[bool, typer.Option("--resume", help=planning.RESUME)] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help=planning.DRY_RUN)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
@@ -126,12 +133,13 @@ def submit(
         if kind is not None or text or given:
             extra = "KIND" if kind is not None else "--text" if text else _option(given[0])
             raise UsageError(f"submit: {extra} cannot be used with --file; write it into {file}")
-        plan = planning.read_plan(config, file, run, redo=redo)
+        plan = planning.read_plan(config, file, run, redo=redo, resume=resume)
         if dry_run:
             return planning.show(config, file, plan, as_json=as_json)
-        return finish(_submit_file(config, plan, run, wait, as_json, context.obj.command))
-    if redo or dry_run:
-        raise UsageError(f"submit: {'--redo' if redo else '--dry-run'} goes with --file; name a task file")
+        return finish(_submit_file(config, plan, wait, as_json, context.obj.command))
+    if redo or resume or dry_run:
+        option = "--redo" if redo else "--resume" if resume else "--dry-run"
+        raise UsageError(f"submit: {option} goes with --file; name a task file")
     if kind is None:
         raise UsageError("submit: name a KIND, or a file with --file; see `penstock submit --help`")
     if payload is None and Path(kind).suffix in _TASK_FILES and Path(kind).is_file():
@@ -173,8 +181,10 @@ def _payload(given: str | None, is_text: bool) -> Any:
     try:
         return msgspec.json.decode(given.encode("utf-8", "surrogateescape"))
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        if not given.lstrip().startswith(_JSON_BEGINS):
+            return given
         what = f"submit: PAYLOAD {render.one_line(given, 40)!r} is not JSON ({error})"
-        raise UsageError(f"{what}; quote it as JSON, or send it as text with --text") from None
+        raise UsageError(f"{what}; correct it, or send it as text with --text") from None
 
 
 async def _submit_one(
@@ -192,21 +202,24 @@ async def _submit_one(
     if problems:
         told = [f"submit: {_option(str(p.path[0]))}: {p.message}" for p in problems]
         raise UsageError("\n".join(told))
+
     # Only now: with --wait a dispatcher may begin here.
-    return await _submit(config, tasks, None, wait, as_json, command)
+    def begin(client: Client, trace: str | None) -> Awaitable[Run]:
+        return client.submit_many(tasks, trace=trace)
+
+    return await _submit(config, tasks, begin, wait, as_json, command)
 
 
-async def _submit_file(
-    config: Config, plan: Plan, run: str | None, wait: bool, as_json: bool, command: Command
-) -> int:
+async def _submit_file(config: Config, plan: Plan, wait: bool, as_json: bool, command: Command) -> int:
     planning.tell_there(plan)
     planning.tell_missing(config, plan)
     skipped = [planning.skipped_record(task) for task in plan.there]
     if as_json and wait:
         for record in skipped:
             render.emit_line(record)
-    if plan.todo:
-        return await _submit(config, plan.todo, run, wait, as_json, command, skipped)
+    if plan.tasks:
+        begin = partial(planning.begin, plan)
+        return await _submit(config, plan.tasks, begin, wait, as_json, command, skipped)
     if as_json and not wait:
         render.emit({"run": None, "task_ids": [], "skipped": skipped})
     return 0
@@ -215,28 +228,24 @@ async def _submit_file(
 async def _submit(
     config: Config,
     tasks: Sequence[Task],
-    run: str | None,
+    begin: Callable[[Client, str | None], Awaitable[Run]],
     wait: bool,
     as_json: bool,
     command: Command,
-    skipped: Sequence[dict[str, Any]] | None = None,
+    skipped: Sequence[dict[str, Any]] = (),
 ) -> int:
-    """`skipped` are the rest of a file, and None for a task from the command line."""
-
-    async def submitted(client: Client) -> Run:
-        trace = of_environment(os.environ)
-        return await client.submit_many(tasks, run=run, trace=trace, join=skipped is not None)
-
+    """`begin` submits `tasks`, with the caller's trace; `skipped` are those of a file that are not."""
+    trace = of_environment(os.environ)
     if not wait:
         async with opened(config, makes=True) as client:
-            return await _submitted(client, await submitted(client), as_json, command, skipped or ())
+            return await _submitted(client, await begin(client, trace), as_json, command, skipped)
     from penstock.cli.logs import telling
     from penstock.wiring import Dispatching
 
     dispatching = Dispatching(command="penstock submit --wait")
     with hearing_interrupts() as interrupts, telling(render.note, of_hosts=False):
         async with opened(config, dispatching=dispatching) as client:
-            return await _wait(client, await submitted(client), tasks, interrupts, as_json, command)
+            return await _wait(client, await begin(client, trace), tasks, interrupts, as_json, command)
 
 
 def _option(field: str) -> str:
@@ -253,8 +262,14 @@ async def _submitted(
         render.emit({**record, "skipped": skipped} if skipped else record)
     else:
         render.say(run.task_ids[0] if len(run.task_ids) == 1 else run.name)
-    if sys.stdout.isatty() and (await client.snapshot()).epoch is None:
-        render.note(f"queued; no dispatcher is running: start one with `{command('work')}`")
+    if sys.stdout.isatty():
+        epoch = (await client.snapshot()).epoch
+        if epoch is None:
+            render.note(f"queued; no dispatcher is running: start one with `{command('work')}`")
+        elif not epoch.owner.works_on(run.name):
+            render.note(
+                f"queued; {epoch.owner.apart}: start another with `{command('work')}` when it has ended"
+            )
     return 0
 
 
@@ -266,6 +281,7 @@ async def _wait(
     as_json: bool,
     command: Command,
 ) -> int:
+    from penstock.answers import answer_in
     from penstock.cli.following import follow
     from penstock.cli.host_watch import HostWatch
     from penstock.cli.results import ResultLines
@@ -280,8 +296,9 @@ async def _wait(
         elif len(run.task_ids) == 1:
             _tell_only(result)
         else:
-            outcome = render.text_of(result.value) if result.ok else f"{result.state}: {result.error}"
-            render.say(f"{result.task_id} {render.one_line(outcome)}")
+            text = answer_in(result.value) or render.text_of(result.value)
+            outcome = text if result.ok else f"{result.state}: {result.error}"
+            render.say(f"{result.name or result.task_id} {render.one_line(outcome)}")
 
     lines = ResultLines(client, run, tell)
     hosts = HostWatch(client, dict(zip(run.task_ids, tasks, strict=True)), render.note)
@@ -303,4 +320,4 @@ def _tell_only(result: Result) -> None:
         why = render.one_line(result.error or "no reason was given")
         render.note(f"task {result.task_id} {result.state}: {why}")
     elif result.value is not None:
-        render.say(render.text_of(result.value))
+        render.answer(result.value)

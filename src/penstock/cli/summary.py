@@ -6,7 +6,7 @@ from rich.table import Table
 
 from penstock.cli.render import console, counted, note, one_line, percent, seconds, show, table
 from penstock.diagnosis.summary import Summary
-from penstock.model import State
+from penstock.model import State, name_in_run
 
 _MOST_REASONS = 5
 
@@ -67,5 +67,8 @@ def _waits(summary: Summary) -> Table:
 
 
 def _failures(summary: Summary) -> Table:
-    rows = [(f.task_id, str(f.state), f.kind, f.host or "", one_line(f.error, 300)) for f in summary.failures]
+    rows = [
+        (name_in_run(f.task_id, summary.run), str(f.state), f.kind, f.host or "", one_line(f.error, 300))
+        for f in summary.failures
+    ]
     return table(("task", "state", "kind", "host", "error"), rows, flexible="error")

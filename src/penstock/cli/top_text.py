@@ -98,6 +98,8 @@ def who(record: Mapping[str, Any]) -> Text:
         told.append(f"  {dispatcher['command']}, process {dispatcher['pid']}, since {since}", _FAINT)
         if dispatcher["stopping_since"] is not None:
             told.append(f"  stopping since {render.moment(dispatcher['stopping_since'])}", _BAD)
+        if dispatcher["only_run"] is not None:
+            told.append(f"  only run {dispatcher['only_run']}", _BAD)
     for one in record["standbys"]:
         told.append(f"  standing by: process {one['pid']} on {one['machine']}", _FAINT)
     if record["interrupted"]:
@@ -272,6 +274,8 @@ def spark(counts: Sequence[int]) -> str:
 
 def _name(task: Task) -> str:
     """What its user calls it, as of those that run."""
+    if task.name is not None:
+        return task.name
     if task.key is not None:
         return known_as(task.key)
     label = task.payload.get("id") if isinstance(task.payload, dict) else None

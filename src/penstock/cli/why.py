@@ -11,7 +11,7 @@ from penstock.cli import render
 from penstock.cli.session import TASK_HELP, config_of, finish, one_of, opened
 from penstock.errors import UsageError
 from penstock.lifecycle import ENDED
-from penstock.model import State
+from penstock.model import State, name_in_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,7 +115,7 @@ def _is_trifle(told: Why) -> bool:
 def in_short(told: Why) -> str:
     """The whole story in a line: what became of it, what it waited for, what comes."""
     record = told.record
-    task, state = record.task.id, record.state
+    task, state = record.task.name or record.task.id, record.state
     waited = _waited(told)
     if state == "queued":
         comes = _comes(told.predicted_start, "starts") + _silence(told)
@@ -354,8 +354,10 @@ def _print_many(told: Waiting) -> None:
         rows = [_reason_row(one) for one in told.reasons]
         render.print_table(("waited for", ">time", ">share", ">tasks", "lanes"), rows, flexible="lanes")
         render.say()
+        run = told.name if told.scope == "run" else ""
         longest = [
-            (one.task_id, str(one.state), render.seconds(one.waited_s), one.reason) for one in told.longest
+            (name_in_run(one.task_id, run), str(one.state), render.seconds(one.waited_s), one.reason)
+            for one in told.longest
         ]
         render.print_table(("longest", "state", ">waited", "mostly for"), longest, flexible="mostly for")
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from penstock.client import Client, Run
     from penstock.config import Config
     from penstock.dispatcher.loop import Dispatcher
-    from penstock.intake.skipping import Plan
+    from penstock.intake.plans import Plan
     from penstock.model import Result, Task, TaskRecord
     from penstock.store.base import Epoch
     from penstock.wiring import Dispatching
@@ -65,6 +65,7 @@ _REST = 10.0  # of the time between two looks at what runs, looking takes at mos
     "  penstock run tasks.jsonl\n"
     "  penstock run tasks.yaml --run nightly --out results.jsonl\n"
     "  penstock run tasks.toml --dry-run\n"
+    "  penstock run tasks.jsonl --resume\n"
     "  make-tasks | penstock run - --json | jq .value",
 )
 def run(
@@ -86,6 +87,7 @@ def run(
         typer.Option("--log-format", metavar="text|json", help="Lines on stderr instead of progress."),
     ] = None,
     redo: Annotated[bool, typer.Option("--redo", help=planning.REDO)] = False,
+    resume: Annotated[bool, typer.Option("--resume", help=planning.RESUME)] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help=planning.DRY_RUN)] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress and no summary, only failures.")
@@ -96,13 +98,14 @@ def run(
     """Submit a task file and work until all of it has ended.
 
     Where another process dispatches, it does the work and this command watches. Ctrl-C once finishes what
-    runs, twice puts it back or blocks it; the rest stays queued. A task whose output is there is skipped. Exit
-    status 1 when a task failed, and when no host can run what is left until somebody fixes one.
+    runs, twice puts it back or blocks it; the rest stays queued. The same file again is
+    a new run; --resume goes on with its newest one. A task whose output is there is skipped. Exit status 1 when
+    a task failed, and when no host can run what is left until somebody fixes one.
     """
     dispatching = dispatching_of("run", dispatcher, on_stop)
     config = config_of(context)
     log = None if log_format is None else _log_of(config, log_format, quiet)
-    plan = planning.read_plan(config, file, name, redo=redo)
+    plan = planning.read_plan(config, file, name, redo=redo, resume=resume)
     if dry_run:
         return planning.show(config, file, plan, as_json=as_json)
     return finish(
@@ -110,7 +113,6 @@ def run(
             config,
             plan,
             file,
-            name,
             Path(out) if out else None,
             log,
             dispatching,
@@ -133,7 +135,6 @@ async def _run(
     config: Config,
     plan: Plan,
     file: str,
-    name: str | None,
     out: Path | None,
     log: Log | None,
     dispatching: Dispatching,
@@ -142,6 +143,7 @@ async def _run(
     as_json: bool,
     quiet: bool,
 ) -> int:
+    from penstock.cli.answers import print_beginnings
     from penstock.cli.files import replacing
     from penstock.cli.logs import telling
     from penstock.cli.progress import Logged, choose
@@ -158,7 +160,9 @@ async def _run(
         for record in map(planning.skipped_record, plan.there) if tells else ():
             for write in tells:
                 write(record)
-        if not plan.todo:
+        if plan.resumed is not None and plan.resumed.done and tells:
+            await _tell_done(config, plan.run, plan.resumed.done, tells)
+        if not plan.tasks:
             return 0
         interrupts = stack.enter_context(hearing_interrupts())
         displays: list[Display] = []
@@ -169,7 +173,7 @@ async def _run(
         stack.enter_context(telling(tell_people, of_hosts=False))
         async with opened(config, dispatching=dispatching, listeners=() if log is None else [log]) as client:
             since = time.time()
-            run = await client.submit_many(plan.todo, run=name, trace=of_environment(os.environ), join=True)
+            run = await planning.begin(plan, client, of_environment(os.environ))
             on_terminal = as_json and sys.stdout.isatty()
             display: Display = (
                 choose(run.name, config.plant.hosts, quiet=quiet, records_on_terminal=on_terminal)
@@ -177,7 +181,7 @@ async def _run(
                 else Logged(log)
             )
             displays.append(display)
-            worker = _RunWorker(client, run, plan.todo, display, tells)
+            worker = _RunWorker(client, run, plan.tasks, display, tells)
             if not await worker.work(interrupts):
                 if worker.hosts.stuck is None:
                     await _say_what_is_left(client, run, worker.tally, command)
@@ -190,7 +194,19 @@ async def _run(
                 )  # leaves the file as it was
             if not quiet and log is None:
                 await _sum_up(client, run, since, stderr=as_json)
+                if sys.stdout.isatty() and not as_json:
+                    await print_beginnings(client, run.name, command)
     return 1 if worker.tally.failed else 0
+
+
+async def _tell_done(config: Config, run: str, done: Sequence[str], tells: Sequence[Tell]) -> None:
+    """The results that a run had before it was gone on with."""
+    async with opened(config) as client:
+        known = {result.task_id: result for result in await client.results(run)}
+        for id in done:
+            record = (known.get(id) or await client.result(id)).as_record()
+            for tell in tells:
+                tell(record)
 
 
 async def _sum_up(client: Client, run: Run, since: float, *, stderr: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +17,14 @@ from penstock.errors import TaskError, UsageError
 from penstock.lifecycle import ENDED
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, OnCrash, Result, Task
 from penstock.store.base import Store
+from penstock.store.ids import new_run
 from penstock.store.joining import joining
 from penstock.telemetry.ambient import current as current_trace
 from penstock.wiring import Dispatching, open_store, read_config
 
 if TYPE_CHECKING:
     from penstock.council.library.ingested import Ingested
+    from penstock.council.live import Hub
     from penstock.questions import Asking
     from penstock.telemetry.facts import Listener
 
@@ -53,9 +55,17 @@ class Client(Explaining, Requesting):
         return run.task_ids[0]
 
     async def submit_many(
-        self, tasks: Iterable[Task], *, run: str | None = None, trace: str | None = None, join: bool = False
+        self,
+        tasks: Iterable[Task],
+        *,
+        run: str | None = None,
+        file: str = "",
+        trace: str | None = None,
+        join: bool = False,
     ) -> Run:
         """Keep these tasks as one run, all or none; they are durable when this returns.
+
+        `file` is the task file they come from: the run is its newest from now on.
 
         Those that bring no trace belong to `trace`, or to the OpenTelemetry span that they are submitted in.
         With `join` an output that a task of the store is about to make is not made twice: that task is waited for.
@@ -68,12 +78,19 @@ class Client(Explaining, Requesting):
             raise TaskError("there is no task to submit; give at least one")
         for task in tasks:
             self._check(task)
+        return await self._keep(tasks, run or tasks[0].run or new_run(), file, join=join)
+
+    async def submit_call(self, task: Task) -> Run:
+        """Keep a call of a model, to be followed: it goes to hosts that have the model, whatever they serve."""
+        TaskChecker(self.config, calls=True).check(task)
+        return await self._keep([task], task.run or new_run())
+
+    async def _keep(self, tasks: list[Task], name: str, file: str = "", *, join: bool = False) -> Run:
         if join:
             tasks = await joining(self._store, tasks)
         if self.config.on_crash is OnCrash.BLOCK:
             tasks = [replace(task, on_crash=OnCrash.BLOCK) for task in tasks]
-        name = run or tasks[0].run or _new_run()
-        ids = await self._store.submit(tasks, name)
+        ids = await self._store.submit(tasks, name, file)
         await self._ensure_if_ours()
         # A key may have led to a task of an older run, and a task may name a run of its own.
         doubtful = [
@@ -85,6 +102,10 @@ class Client(Explaining, Requesting):
 
     # ---- reading
 
+    def run_of(self, run: str, tasks: Mapping[str, str]) -> Run:
+        """Tasks that were submitted before, by their ids with their runs, to be followed as one run."""
+        return Run(self, run, ()).beside(tasks)
+
     async def wait(self, task_id: str) -> Result:
         """The result of one task, when it has ended."""
         async with self.watching() as watch:
@@ -93,6 +114,20 @@ class Client(Explaining, Requesting):
                 if record.state in ENDED:
                     return await self.result(record.task.id)
                 await watch()
+
+    def follow(self, task_id: str) -> AsyncGenerator[Mapping[str, Any], None]:
+        """A task that asks for a stream, while it is worked on: its `text` as it comes, until it has ended.
+
+        An event `attempt` says that an attempt begins, and that what was heard before is void. Where another
+        command dispatches, and does not serve, nothing is heard: the answer is in the store when this ends.
+        """
+        from penstock.client.following import follow
+
+        return follow(self, task_id)
+
+    def hub(self) -> Hub | None:
+        """What our own dispatcher tells live, where this process dispatches."""
+        return self._own.live
 
     # ---- councils
 
@@ -212,6 +247,7 @@ async def open(
     dispatcher: str = "async",
     on_stop: str = "requeue",
     command: str = "a client",
+    only_run: str = "",
     listeners: Sequence[Listener] = (),
     makes: bool = True,
 ) -> AsyncIterator[Client]:
@@ -220,11 +256,12 @@ async def open(
     With `dispatch`, and where no other process does, tasks run in this process, on threads of their own, until
     the client is closed; what is then unfinished stays in the store. `dispatcher` is "async", or "threads" for one
     thread per kind that runs one task at a time; `on_stop` says what becomes of tasks that are stopped before their
-    end: "requeue" or "block". `command` is what `status` says of who dispatches. `listeners` are told, on one of
-    those threads, what happens there. Where there is no store yet one is made; without `makes` that is
+    end: "requeue" or "block". `command` is what `status` says of who dispatches. With `only_run` just that run is
+    worked on here: all else stays queued, what this client submits to other runs too. `listeners` are told, on one
+    of those threads, what happens there. Where there is no store yet one is made; without `makes` that is
     StoreMissing.
     """
-    dispatching = Dispatching(dispatcher, on_stop, command)
+    dispatching = Dispatching(dispatcher, on_stop, command, only_run)
     if not isinstance(config, Config):
         config = read_config(Path(config) if config is not None else None)
     store = open_store(config)
@@ -235,9 +272,3 @@ async def open(
         yield client
     finally:
         await client.aclose()
-
-
-def _new_run() -> str:
-    from penstock.store.ids import new_ids
-
-    return f"r-{new_ids(1)[0]}"

@@ -58,6 +58,13 @@ class Looking:
             raise UnknownTask(f"{task_id!r} could be {', '.join(matches[:5])}; give more of the id")
         raise UnknownTask(f"there is no task {task_id!r}; `penstock tasks` lists them")
 
+    async def task_called(self, name: str) -> TaskRecord | None:
+        """A task by its whole id, or by a name that means one task alone."""
+        record = await self._store.get(name)
+        if record is None and len(called := await self._store.find_called(name)) == 1:
+            record = await self._store.get(called[0])
+        return record
+
     async def ids_like(self, name: str) -> list[str]:
         """At most ten ids of tasks that a name, or the beginning of an id, could mean."""
         return await self._store.find_called(name) or await self._store.find(name)
@@ -141,6 +148,10 @@ class Looking:
         """The newest first, with how many tasks they have."""
         return await self._store.newest_runs(most)
 
+    async def run_of_file(self, file: str) -> str | None:
+        """The newest run of a task file."""
+        return await self._store.run_of_file(file)
+
     async def runs_beginning(self, prefix: str) -> list[str]:
         """Names of runs that begin so, in order; up to ten."""
         return await self._store.find_runs(prefix)
@@ -151,6 +162,19 @@ class Looking:
 
     async def tasks(self, chosen: TaskFilter = TaskFilter()) -> list[TaskRecord]:  # noqa: B008 - frozen
         return await self._store.tasks(chosen)
+
+    async def pages(self, chosen: TaskFilter, size: int) -> AsyncIterator[list[TaskRecord]]:
+        """The tasks that fit, so many at a time: a store may hold millions."""
+        left = chosen.limit
+        while left is None or left > 0:
+            most = size if left is None else min(left, size)
+            records = await self._store.tasks(replace(chosen, limit=most))
+            if records:
+                yield records
+            if len(records) < most:
+                return
+            left = None if left is None else left - most
+            chosen = replace(chosen, after=records[-1].number)
 
     async def page(self, chosen: TaskFilter) -> TaskPage:
         """The next tasks that fit, without payload and value, soon: a page may be short and still have a `next`."""

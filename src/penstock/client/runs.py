@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.errors import StoreError
@@ -28,6 +28,11 @@ class Run:
         self._doubtful = tuple(doubtful)
         self.name = name
         self.task_ids = tuple(task_ids)
+
+    def beside(self, others: Mapping[str, str]) -> Run:
+        """The same run with tasks that were submitted before in front, by their ids with their runs."""
+        doubtful = [id for id, run in others.items() if run != self.name]
+        return Run(self._client, self.name, (*others, *self.task_ids), (*doubtful, *self._doubtful))
 
     async def results(self) -> AsyncGenerator[Result, None]:
         """Each task's result as it ends. Their waits are complete; `Client.results` gives them in order."""

@@ -62,6 +62,6 @@ def step_of(key: str | None) -> StepOf | None:
 
 
 def called(task: Task) -> str:
-    """A step by its member, any other task by its id."""
+    """A step by its member, any other task by its name within its run, or by its id."""
     step = step_of(task.key)
-    return task.id if step is None else step.shown
+    return task.name or task.id if step is None else step.shown

@@ -269,8 +269,11 @@ COMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # of an agent
 COMMAND_RULE = "letters, digits, '_', '.' and '-', at most 128, first a letter, digit or '_'"
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@-]{0,511}")
 CAPABILITY = re.compile(r"[A-Z][A-Z0-9_]{1,63}")
-ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")  # of a task or a run
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")  # of a run, or of a task within its run
 ID_RULE = "letters, digits, '_', '.' and '-', at most 128, first a letter or digit"
+TASK_ID = re.compile(
+    rf"{ID.pattern}(?::{ID.pattern})?"
+)  # of a task in the store: one of its own, or RUN:NAME
 NAME_RULE = "letters, digits, '_', '.' and '-', at most 64, first a letter or digit"
 
 

@@ -21,6 +21,7 @@ from penstock.config.keys import (
     NAME,
     NAME_RULE,
     SECONDS,
+    TASK_ID,
     TOKENS,
     TOLERANCE,
     Bounds,
@@ -115,7 +116,7 @@ class TaskChecker:
             return False
         # The usual fields in line, because a call costs as much as all of them; the rest in full.
         if (
-            (task.id == "" or (task.id.__class__ is str and ID.fullmatch(task.id) is not None))
+            (task.id == "" or (task.id.__class__ is str and TASK_ID.fullmatch(task.id) is not None))
             and (task.run == "" or task.run == self._last_run)
             and (task.timeout_s is None or task.timeout_s == self._last_timeout_s)
             and task.key is None
@@ -187,12 +188,12 @@ def _check_own(task: Task, found: Found) -> None:
         found.append(
             ("priority", f"must be a whole number from 0 (most urgent) to 4, not {kind_of(priority)}")
         )
-    for field, name in (("id", task.id), ("run", task.run)):
+    for field, name, form in (("id", task.id, TASK_ID), ("run", task.run, ID)):
         if name == "":
             continue
         if not isinstance(name, str):
             found.append((field, _text_wanted(name)))
-        elif not ID.fullmatch(name):
+        elif not form.fullmatch(name):
             found.append((field, f"{quoted(name)} cannot be used: {ID_RULE}"))
     if task.key is not None:
         _check_line("key", task.key, MAX_KEY, found)
@@ -233,9 +234,9 @@ def _check_after(after: object, own_id: str, found: Found) -> None:
         found.append(("after", f"{len(after)} tasks to wait for are too many; at most {MAX_AFTER}"))
         return
     for other in after:
-        if not isinstance(other, str) or not ID.fullmatch(other):
+        if not isinstance(other, str) or not TASK_ID.fullmatch(other):
             what = quoted(other) if isinstance(other, str) else kind_of(other)
-            found.append(("after", f"{what} is not the id of a task: {ID_RULE}"))
+            found.append(("after", f"{what} is not the id of a task: {ID_RULE}; or RUN:NAME"))
         elif other == own_id:
             found.append(("after", f"task {quoted(other)} waits for itself; take its own id out"))
 

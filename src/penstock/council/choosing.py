@@ -43,3 +43,10 @@ def must_be_question(record: TaskRecord, councils: Mapping[str, Council]) -> Cou
 
 def is_record(value: Any) -> bool:
     return isinstance(value, Mapping) and "query" in value and "responses" in value
+
+
+def disputes_in(record: Mapping[str, Any]) -> int | None:
+    """How many points the chair found in dispute; None where it gave no list, or there is no such record."""
+    agreement = record.get("agreement")
+    disputes = agreement.get("disputes") if isinstance(agreement, Mapping) else None
+    return len(disputes) if isinstance(disputes, list | tuple) else None

@@ -1,4 +1,4 @@
-"""What is heard of a question while it is answered: numbered events, kept for a while, for those who follow it.
+"""What is heard of a question, or of a task that asks for a stream, while it is answered: numbered events.
 
 The dispatcher tells; clients follow, from its loop or from another thread, and may go on after any number. Memory
 is bounded: of a question only the latest events are kept, and of those that are over only the last few, for a
@@ -25,6 +25,9 @@ import msgspec
 
 from penstock.clock import Clock
 
+# Of a task that asks for a stream: an attempt began, and what was heard before is void; a piece of its answer came;
+# it is over.
+ATTEMPT, TEXT, ENDED = "attempt", "text", "ended"
 MISSED = "missed"  # an event of ours: so many were forgotten before they were read
 _EVENT_BYTES = 300  # what an event costs beside its text
 _LINGER_S = 60.0

@@ -129,6 +129,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
+    disputes: list[Any] | None = None  # what the chair found; None: it gave no list
     measured: bool = False
     how: str | None = None
     score: float | None = None
@@ -136,7 +137,6 @@ class Agreement:
     shared: list[Any] = field(default_factory=list)
     alone: list[Claim] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
-    disputes: list[Any] = field(default_factory=list)
     why: str | None = None
     started: float | None = None
     ended: float | None = None
@@ -296,12 +296,21 @@ def figures(record: Recorded) -> list[str]:
 
 
 def disagreements(record: Recorded) -> list[str]:
-    """What was measured or named as contested, each once."""
-    told: list[str] = []
-    agreement, synthesis = record.agreement, record.synthesis
-    for conflict in () if agreement is None else agreement.conflicts:
+    """What the chair named as contested, then what seems to be by its figures and denials; each once."""
+    agreement = record.agreement
+    if agreement is None:
+        return []
+    told = [text_of(one) for one in agreement.disputes or ()]
+    for conflict in agreement.conflicts:
         said = " / ".join(f"“{claim}”" for claim in conflict.claims)
-        told.append(f"{conflict.a} against {conflict.b}: {said}")
-    named = [] if synthesis is None else [text_of(one) for one in synthesis.disputes]
-    named += [] if agreement is None else [text_of(one) for one in agreement.disputes]
-    return list(dict.fromkeys([*told, *named]))
+        told.append(f"{conflict.a} seems to contradict {conflict.b}: {said}")
+    return list(dict.fromkeys(told))
+
+
+def disputes_told(disputes: Sequence[Any] | None) -> str:
+    """What the chair found, before any figure: likeness of claims does not see every contradiction."""
+    if disputes is None:
+        return "Contradictions not checked"
+    if not disputes:
+        return "No dispute found by the chair"
+    return "1 point in dispute" if len(disputes) == 1 else f"{len(disputes)} points in dispute"

@@ -104,7 +104,6 @@ def _synthesis(record: Recorded, synthesis: Synthesis) -> Iterator[str]:
         yield ""
     yield from _listed("", passed_on(synthesis))
     yield from _listed("### Dissent", [f"{one.name}: {one.claim}" for one in synthesis.dissent])
-    yield from _listed("### In dispute", recorded.disagreements(record))
     yield from _listed("### Sources", [source_line(one) for one in synthesis.sources])
 
 
@@ -122,6 +121,7 @@ def _agreement(record: Recorded, agreement: Agreement) -> Iterator[str]:
     yield ""
     yield _cell(agreement_told(agreement))
     yield ""
+    yield from _listed("### In dispute", recorded.disagreements(record))
     names = [one.name for one in record.answered]
     if agreement.pairs:
         rows = [
@@ -134,11 +134,13 @@ def _agreement(record: Recorded, agreement: Agreement) -> Iterator[str]:
 
 
 def agreement_told(agreement: Agreement) -> str:
+    """The chair's disputes come first: a figure of claims that match is no proof that nothing is contested."""
+    told = recorded.disputes_told(agreement.disputes)
     if not agreement.measured or agreement.score is None:
-        return f"Not measured: {agreement.why or 'no reason was given'}."
+        return f"{told}. Claims not compared: {agreement.why or 'no reason was given'}."
     how = f" by {agreement.how}" if agreement.how else ""
     notes = f" ({agreement.why})" if agreement.why else ""
-    return f"{recorded.share(agreement.score)} of 1, measured{how}{notes}."
+    return f"{told}. Claims that match: {recorded.share(agreement.score)} of 1, measured{how}{notes}."
 
 
 def _review(review: Review) -> Iterator[str]:

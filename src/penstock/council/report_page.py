@@ -75,7 +75,6 @@ def _synthesis(record: Recorded, synthesis: Synthesis) -> str:
         f'<section><h2>Answer</h2><p class="{kind}">{escape(told)}</p>{text}'
         + _listed("", passed_on(synthesis))
         + _listed("Dissent", [f"{one.name}: {one.claim}" for one in synthesis.dissent])
-        + _listed("In dispute", recorded.disagreements(record))
         + _sources(synthesis.sources, record)
         + "</section>"
     )
@@ -104,6 +103,7 @@ def _sources(sources: Sequence[Source], record: Recorded) -> str:
 def _agreement(record: Recorded, agreement: Agreement) -> str:
     return (
         f'<section><h2>Agreement</h2><p class="told">{escape(agreement_told(agreement))}</p>'
+        + _listed("In dispute", recorded.disagreements(record))
         + (_matrix(agreement, [one.name for one in record.answered]) if agreement.pairs else "")
         + _listed("Said by several", [recorded.text_of(one) for one in agreement.shared])
         + _listed("Said by one alone", [f"{one.name}: {one.claim}" for one in agreement.alone])

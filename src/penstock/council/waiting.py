@@ -40,7 +40,7 @@ class Waits:
             if step is None or record.attempts < self._attempts.get(step, 0):
                 continue
             task = record.task
-            why = down(self._plant.hosts_for(task.kind, task.host, task.model), hosts)
+            why = down(self._plant.fitting(task), hosts)
             if self._told.get(step, (0, None)) != (record.attempts, why):
                 self._told[step] = record.attempts, why
                 more = {"state": "queued", "attempts": record.attempts, "why": why}

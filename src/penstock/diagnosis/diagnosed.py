@@ -119,7 +119,7 @@ class Diagnosis:
 def _name(task: Task) -> str:
     """Of a step of a question also who was asked."""
     name = called(task)
-    return name if name == task.id else f"{name} {task.id}"
+    return name if name in (task.id, task.name) else f"{name} {task.id}"
 
 
 def _some(names: Sequence[str]) -> str:

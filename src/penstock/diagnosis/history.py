@@ -31,6 +31,16 @@ class Owner:
     command: str
     answers_only: bool = False  # it answers requests and starts nothing: to tasks nobody is there
     url: str = ""  # where others reach it; "" where it serves nothing
+    only_run: str = ""  # the one run that it works on; "" where it works on all that is queued
+
+    def works_on(self, run: str) -> bool:
+        """Whether tasks of that run have a dispatcher in it."""
+        return not self.answers_only and self.only_run in ("", run)
+
+    @property
+    def apart(self) -> str:
+        """Why tasks of other runs wait although it dispatches."""
+        return f"process {self.pid} ({self.command}) dispatches only run {self.only_run}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,7 +275,7 @@ def _chain_bound(load: _Load, history: History) -> Bound:
         return Bound(0.0, "nothing ran")
     last = max(ends, key=lambda task: ends[task])
     task = load.records[last].task
-    name = called(task) if is_step(task) else f"task {last}"
+    name = called(task) if is_step(task) else f"task {called(task)}"
     return Bound(ends[last], f"{name} and what must be done before it" if task.after else f"{name} alone")
 
 

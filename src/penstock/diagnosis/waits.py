@@ -13,7 +13,7 @@ from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
-from penstock.diagnosis.history import History
+from penstock.diagnosis.history import History, Owner
 from penstock.diagnosis.steps import Span, joined
 from penstock.diagnosis.why.holders import Holder, Holders, held_by
 from penstock.model import Attempt, Result, State, TaskRecord, Wait
@@ -36,6 +36,7 @@ REASONS = (
 )
 
 TAKEN_IN = "the dispatcher was taking it in"
+_NOBODY = "no dispatcher was running"
 _NOT_BEFORE = "not before its time"
 
 _Piece = tuple[str, str, float, float]  # reason, detail, from, to
@@ -103,7 +104,9 @@ class Explainer:
                 pieces.append((span.reason, span.detail, span.start, span.end))
             else:
                 pieces += self._changes_between(span.work_class, span.start, span.end)
-        return tuple(Wait(r, self._detail(r, d, a, b), a, b) for r, d, a, b in _joined(pieces))
+        return tuple(
+            Wait(r, self._detail(r, d, a, b, record.task.run), a, b) for r, d, a, b in _joined(pieces)
+        )
 
     def seconds(self, record: TaskRecord, since: float = -inf) -> dict[str, float]:
         """How long it waited for each reason since then: the sums of `waits`, without cutting every stretch."""
@@ -247,19 +250,22 @@ class Explainer:
     def _ready(self, record: TaskRecord, start: float, end: float) -> Iterator[_Span]:
         """Cut from the class's reasons; where no dispatcher lived, that is the reason."""
         at = start
-        for born, died in self._alive:
+        for born, died, owner in self._alive:
             if died <= at:
                 continue
             if born >= end:
                 break
             if born > at:
-                yield _Span(at, born, "dispatcher-down", "no dispatcher was running")
+                yield _Span(at, born, "dispatcher-down", _NOBODY)
                 at = born
             until = min(died, end)
-            yield from self._in_class(record, at, until, born)
+            if owner.works_on(record.task.run):
+                yield from self._in_class(record, at, until, born)
+            else:
+                yield _Span(at, until, "dispatcher-down", owner.apart)
             at = until
         if at < end:
-            yield _Span(at, end, "dispatcher-down", "no dispatcher was running")
+            yield _Span(at, end, "dispatcher-down", _NOBODY)
 
     def _in_class(self, record: TaskRecord, start: float, end: float, born: float) -> Iterator[_Span]:
         task = record.task
@@ -323,10 +329,10 @@ class Explainer:
         lane = target if name == "lane" else self._gate_lanes.get(target) if name == "gate" else None
         return () if lane is None else self._holders.of(lane, start, end)
 
-    def _detail(self, reason: str, detail: str, start: float, end: float) -> str:
+    def _detail(self, reason: str, detail: str, start: float, end: float, run: str) -> str:
         if reason.partition(":")[0] not in ("slots", "lane"):
             return detail
-        held = held_by(self.holders(reason, start, end))
+        held = held_by(self.holders(reason, start, end), run)
         return "; ".join(part for part in (held, detail) if part)
 
 
@@ -361,13 +367,14 @@ def _upto(held: tuple[list[float], list[float], list[float]], at: float) -> floa
     return 0.0 if place < 0 else before_s[place] + (min(at, ends[place]) - begins[place])
 
 
-def _dispatching(history: History, now: float) -> list[tuple[float, float]]:
+def _dispatching(history: History, now: float) -> list[tuple[float, float, Owner]]:
     """When somebody dispatched. One that only answered a request started nothing: to tasks nobody was there."""
-    return sorted(
-        (e.started_at, now if e.ended_at is None else e.ended_at)
+    lives = [
+        (e.started_at, now if e.ended_at is None else e.ended_at, e.owner)
         for e in history.epochs
         if not e.owner.answers_only
-    )
+    ]
+    return sorted(lives, key=lambda life: life[:2])
 
 
 def _joined(pieces: Iterable[_Piece]) -> Iterator[_Piece]:

@@ -35,6 +35,7 @@ from penstock.dispatcher.health import HealthBook, watch_health
 from penstock.dispatcher.inner import Inner, Ways
 from penstock.dispatcher.launching import Launcher
 from penstock.dispatcher.mailbox import Mailbox, states_of
+from penstock.dispatcher.others import DeskOfOneRun
 from penstock.dispatcher.outcomes import events_of
 from penstock.dispatcher.payloads import Payloads
 from penstock.dispatcher.probes import Probes
@@ -103,7 +104,9 @@ class Dispatcher:
         self._inner = None if desk is None else Inner(config, store, self.live, ways)
         tap = None if self._inner is None else self._inner.tap
         recorded_first = self._engine.detaches or store.elects
-        self._payloads = Payloads(store, tap, traced=traces is not None, recorded_first=recorded_first)
+        self._payloads = Payloads(
+            store, self.live, tap, traced=traces is not None, recorded_first=recorded_first
+        )
         self._ending = Ending()
         self.deposed = self._ending.deposed
         self._steps = Steps(store, self._clock, self._ending, self._act, self._stepped)
@@ -140,8 +143,9 @@ class Dispatcher:
         """
         self._on_decisions = on_decisions
         self._on_tokens = on_tokens
-        # Who only answers does not wait for what it found running; others leave it to one that stands by.
-        self._stopping.leaves = self._answers_only = answer_only
+        # Who only answers, or works one run, does not wait for what outlives it; others leave that to a standby.
+        self._answers_only = answer_only
+        self._stopping.leaves = answer_only or bool(self._owner.only_run)
         owner = replace(self._owner, answers_only=answer_only)
         epoch, before = await self._store.acquire(owner, self._clock.now(), self._config.plant)
         self.epoch = epoch
@@ -163,7 +167,7 @@ class Dispatcher:
                     ("penstock retention", prune(self._store, self._config.keep_days, self._clock)),
                     ("penstock store", watch_store(self._store, self._steps.unwritten.look)),
                 ]
-                if self._engine.detaches and not answer_only:
+                if self._engine.detaches and not self._stopping.leaves:
                     heirs = watch_heirs(
                         self._store, owner, self._ending.asked_to_stop, self._stopping.has_heirs
                     )
@@ -296,26 +300,29 @@ class Dispatcher:
             self._config.plant, first_class=epoch.number * _CLASSES_PER_EPOCH
         )
         store = self._store
-        desk = Desk(
-            store, scheduler, self._config.plant, partial(states_of, store, scheduler), self._on_tokens
+        plant, only_run = self._config.plant, self._owner.only_run
+        make_desk = partial(DeskOfOneRun, only_run, self._act, self._clock.now) if only_run else Desk
+        desk = make_desk(store, scheduler, plant, partial(states_of, store, scheduler), self._on_tokens)
+        self._mailbox = Mailbox(
+            store, scheduler, self._payloads, desk, self._tell_first, self._steps.settled, only_run
         )
-        self._mailbox = Mailbox(store, scheduler, self._payloads, desk, self._tell_first, self._steps.settled)
         await self._engine.open(epoch.number)
         first: list[Event] = [Drain(answering=True)] if answer_only else []
         events, seen = await restore(
-            store, self._engine, self._payloads, self._config.plant, before, self._clock.now()
+            store, self._engine, self._payloads, plant, before, self._clock.now(), only_run
         )
-        first += events
         self.health.down = self._engine.down()
         for host, why in self.health.down.items():
             scheduler.begins_down(host, short(why))
-        if self._inner is not None:
-            first += self._inner.restored([e for e in events if isinstance(e, Restored)])
-        self._steps.tell_first(first)  # what was adopted may have ended already
         if self.story.is_heard:
             live = [record for e in events if isinstance(e, Restored) for record in e.records]
             died_at = None if before is None else before.ended_at
             self.story.took_over(epoch.started_at, died_at, live, answers_only=answer_only)
+        events = [desk.take_over(e) if isinstance(e, Restored) else e for e in events]
+        first += events
+        if self._inner is not None:
+            first += self._inner.restored([e for e in events if isinstance(e, Restored)])
+        self._steps.tell_first(first)  # what was adopted may have ended already
         self._bell = bell = store.wake_bell()
         beside = [str(self._config.path.parent)] if self._config.path is not None else []
         self._probes = Probes(self._config.plant.gates, self._tell, search_path=beside)

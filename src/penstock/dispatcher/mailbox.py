@@ -21,7 +21,10 @@ _PAGE = 10_000  # arrivals taken in at a time
 
 
 class Mailbox:
-    """`tell_first` puts events before all that waits to be stepped over; `settled` waits for what was told."""
+    """`tell_first` puts events before all that waits to be stepped over; `settled` waits for what was told.
+
+    With `only_run` all other tasks are left where they are.
+    """
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class Mailbox:
         desk: Desk,
         tell_first: Callable[[Sequence[Event]], None],
         settled: Callable[[], Awaitable[None]],
+        only_run: str = "",
     ) -> None:
         self.emptied = asyncio.Event()  # no request was left at the last look
         self._store = store
@@ -39,6 +43,7 @@ class Mailbox:
         self._desk = desk
         self._tell_first = tell_first
         self._settled = settled
+        self._only_run = only_run
         self._answering = asyncio.Lock()  # held while a request is acted on
 
     async def read(self, bell: Bell, seen: int) -> None:
@@ -67,6 +72,8 @@ class Mailbox:
     async def _take_in(self, arrivals: Sequence[Arrival]) -> None:
         # A task whose retry was asked for is live again under its old number: the scheduler knows it.
         # A call was told to the scheduler when it came; its row may still look live when it has ended.
+        if self._only_run:
+            arrivals = [a for a in arrivals if a.record.task.run == self._only_run]
         new = [
             a
             for a in arrivals

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from penstock.council.live import ATTEMPT, ENDED, TEXT, Hub
 from penstock.hosts.base import Job
 from penstock.hosts.relay import Relay
 from penstock.model import OnCrash, Task
@@ -27,10 +28,18 @@ _MOST_BYTES = 64 * 1024 * 1024
 
 class Payloads:
     def __init__(
-        self, store: Store, tap: TapOf | None = None, *, traced: bool = False, recorded_first: bool = False
+        self,
+        store: Store,
+        live: Hub,
+        tap: TapOf | None = None,
+        *,
+        traced: bool = False,
+        recorded_first: bool = False,
     ) -> None:
         self._store = store
-        self._tap = tap  # who hears the text of a task's answer as it comes
+        self._live = live
+        self._told: set[str] = set()  # tasks whose answers `live` is told as they come
+        self._tap = tap  # who else hears the text of a task's answer as it comes
         self._traced = (
             traced  # attempts have spans of their own to pass on; else a caller's goes on as it came
         )
@@ -70,6 +79,9 @@ class Payloads:
             self._kept[task] = replace(kept[0], priority=priority), kept[1]
 
     def forget(self, task: str) -> None:
+        if task in self._told:
+            self._told.discard(task)
+            self._live.over(task, {"event": ENDED})
         kept = self._kept.pop(task, None)
         if kept is not None:
             self._bytes -= len(kept[1])
@@ -110,10 +122,21 @@ class Payloads:
                     task.output,
                     task.queued_at,
                     start.at,
-                    None if self._tap is None else self._tap(start.task),
+                    self._heard(start, payload),
                 )
             )
         return jobs, careful, unknown
+
+    def _heard(self, start: Start, payload: Any) -> Callable[[str], None] | None:
+        """Who hears the text of this attempt's answer. Of a task that asks for a stream: whoever follows it."""
+        if self._tap is not None and (tap := self._tap(start.task)) is not None:
+            return tap
+        if type(payload) is not dict or payload.get("stream") is not True:
+            return None
+        task, live = start.task, self._live
+        self._told.add(task)
+        live.tell(task, {"event": ATTEMPT, "number": start.attempt, "host": start.host})
+        return lambda piece: live.tell(task, {"event": TEXT, "text": piece})
 
     async def fetch(self, starts: Sequence[Start]) -> tuple[list[Job], list[Job]]:
         """Read tasks that were not kept, and make their jobs."""

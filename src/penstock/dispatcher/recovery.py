@@ -1,4 +1,8 @@
-"""Taking over a store: what was queued is queued, what ran goes on where it can, or is run again, or blocked."""
+"""Taking over a store: what was queued is queued, what ran goes on where it can, or is run again, or blocked.
+
+A dispatcher that works one run takes over the tasks of that run, and whatever ran: when that ended is what only the
+next dispatcher can tell. All else it leaves as it is.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ from penstock.scheduling.messages import (
     Spent,
     Start,
 )
-from penstock.store.base import Store
+from penstock.store.base import Store, TaskFilter
 
 log = logging.getLogger("penstock.dispatcher")
 
@@ -47,11 +51,21 @@ def unswept() -> Iterator[None]:
 
 
 async def restore(
-    store: Store, engine: Engine, payloads: Payloads, plant: Plant, before: Epoch | None, now: float
+    store: Store,
+    engine: Engine,
+    payloads: Payloads,
+    plant: Plant,
+    before: Epoch | None,
+    now: float,
+    only_run: str = "",
 ) -> tuple[list[Event], int]:
     """The events that bring a new scheduler to where the store is, and the number of the last arrival."""
     with unswept():
-        records, queued, seen = await _live(store, payloads, own_lanes(plant))
+        records, queued, seen = (
+            await _live_in(store, payloads, only_run)
+            if only_run
+            else await _live(store, payloads, own_lanes(plant))
+        )
     running = [r for r in records if r.state is State.RUNNING and r.task.on_crash is not OnCrash.CANCEL]
     adopted = await _adopt(engine, payloads, plant, running)  # first: what nobody awaits may end meanwhile
     needed = {n for r in records for n in r.task.after} - {r.task.id for r in records}
@@ -121,6 +135,20 @@ async def _live(
         for at in range(0, len(more.others), _AT_ONCE):
             records += [arrival.record for arrival in await store.fetch(more.others[at : at + _AT_ONCE])]
     return records, queued, seen
+
+
+async def _live_in(store: Store, payloads: Payloads, run: str) -> tuple[list[TaskRecord], list[Backlog], int]:
+    """What of a run has not ended, whatever else was running, and the number of the last task of all."""
+    newest = await store.bare_tasks(
+        TaskFilter(newest=True, limit=1)
+    )  # first: what comes meanwhile is an arrival
+    live = await store.bare_tasks(TaskFilter(states=(State.QUEUED, State.RUNNING), run=run))
+    ran = await store.bare_tasks(TaskFilter(states=(State.RUNNING,)))
+    arrivals = await store.fetch([record.task.id for record in live])
+    payloads.keep(arrivals)
+    records = [arrival.record for arrival in arrivals]
+    records += [record for record in ran if record.task.run != run]
+    return records, [], newest[0].number if newest else 0
 
 
 async def _adopt(

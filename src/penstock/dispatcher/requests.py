@@ -10,11 +10,19 @@ from penstock.config.own_calls import own_lanes
 from penstock.dispatcher.patience import patiently
 from penstock.lifecycle import ENDED
 from penstock.model import PRIORITIES, OnCrash, Plant, State, Task, TaskRecord
-from penstock.scheduling.messages import CancelAsked, Event, PauseSet, PriorityAsked, RetryAsked, SlotsSet
+from penstock.scheduling.messages import (
+    CancelAsked,
+    Event,
+    PauseSet,
+    PriorityAsked,
+    Restored,
+    RetryAsked,
+    SlotsSet,
+)
 from penstock.scheduling.scheduler import Scheduler
 from penstock.store.base import Answer, Request, Store, TaskFilter
 
-_Handled = tuple[Answer, list[Event]]
+Handled: TypeAlias = tuple[Answer, list[Event]]
 OnTokens: TypeAlias = Callable[[], Awaitable[None]]
 StatesOf: TypeAlias = Callable[[Collection[str]], Awaitable[Mapping[str, State]]]
 _MOST_SLOTS = 100_000
@@ -32,6 +40,7 @@ class Desk:
         on_tokens: OnTokens | None = None,
     ) -> None:
         self._store = store
+        self._plant = plant
         self._on_tokens = on_tokens
         self._states_of = states_of
         self._scheduler = scheduler
@@ -40,17 +49,15 @@ class Desk:
         self._lanes = {lane.name for lane in plant.lanes}
         self._own_lanes = own_lanes(plant)
 
-    async def handle(self, request: Request) -> _Handled:
+    def take_over(self, restored: Restored) -> Restored:
+        """What the scheduler begins with, of what the store has."""
+        return restored
+
+    async def handle(self, request: Request) -> Handled:
         args = request.args
         if request.verb in ("cancel", "retry", "priority"):
             records = await self._named(args)
-            if isinstance(records, Answer):
-                return records, []
-            if request.verb == "cancel":
-                return self._cancel(records)
-            if request.verb == "priority":
-                return self._priority(records, args.get("priority"), of_a_run="run" in args)
-            return await self._retry(records, of_a_run="run" in args)
+            return (records, []) if isinstance(records, Answer) else await self.change(request, records)
         if request.verb in ("pause", "resume"):
             return self._pause(str(args.get("scope")), str(args.get("name", "")), request.verb == "pause")
         if request.verb == "slots":
@@ -62,6 +69,15 @@ class Desk:
                 )  # whoever is refused from now on is refused before this is answered
             return Answer(True, "read again"), []
         return Answer(False, f"the dispatcher does not know {request.verb!r}"), []
+
+    async def change(self, request: Request, records: Sequence[TaskRecord]) -> Handled:
+        """What is asked about these tasks."""
+        args = request.args
+        if request.verb == "cancel":
+            return self._cancel(records)
+        if request.verb == "priority":
+            return self._priority(records, args.get("priority"), of_a_run="run" in args)
+        return await self._retry(records, of_a_run="run" in args)
 
     async def _named(self, args: Mapping[str, Any]) -> list[TaskRecord] | Answer:
         """The tasks named, or those of a run in the states that allow it."""
@@ -76,7 +92,7 @@ class Desk:
                 return Answer(False, f"there is no task {task!r}")
         return [found[task] for task in asked]
 
-    def _cancel(self, records: Sequence[TaskRecord]) -> _Handled:
+    def _cancel(self, records: Sequence[TaskRecord]) -> Handled:
         said: dict[str, str] = {}
         changed: list[str] = []
         for record in records:
@@ -86,10 +102,10 @@ class Desk:
                 continue
             said[task] = "stopping" if self._scheduler.waiting_reason(task) is None else "cancelled"
             changed.append(task)
-        answer = _answer(said, changed, all_done=len(changed) == len(records))
+        answer = answer_about(said, changed, all_done=len(changed) == len(records))
         return answer, [CancelAsked(task) for task in changed]
 
-    def _priority(self, records: Sequence[TaskRecord], asked: Any, *, of_a_run: bool) -> _Handled:
+    def _priority(self, records: Sequence[TaskRecord], asked: Any, *, of_a_run: bool) -> Handled:
         """Any live task may be moved, also a step of a question or a call: it is its place in the order alone."""
         if isinstance(asked, bool) or not isinstance(asked, int) or asked not in PRIORITIES:
             return Answer(False, f"priority is {asked!r}; it must be a whole number from 0 to 4"), []
@@ -110,10 +126,10 @@ class Desk:
                 later = ", from its next attempt on" if runs else ""
                 said[task] = f"has priority {asked} instead of {was}{later}"
                 changed.append(task)
-        answer = _answer(said, changed, all_done=len(changed) + fits == len(records))
+        answer = answer_about(said, changed, all_done=len(changed) + fits == len(records))
         return answer, [PriorityAsked(task, asked) for task in changed]
 
-    async def _retry(self, records: Sequence[TaskRecord], *, of_a_run: bool) -> _Handled:
+    async def _retry(self, records: Sequence[TaskRecord], *, of_a_run: bool) -> Handled:
         said: dict[str, str] = {}
         wanted: list[TaskRecord] = []
         left = 0  # steps of questions, which nobody named
@@ -134,7 +150,7 @@ class Desk:
             said[task] = "queued again"
             wanted.append(record)
         changed = [record.task.id for record in wanted]
-        answer = _answer(said, changed, all_done=len(wanted) + left == len(records))
+        answer = answer_about(said, changed, all_done=len(wanted) + left == len(records))
         if not wanted:
             return answer, []
         return answer, [RetryAsked(wanted, await self._states_of({n for r in wanted for n in r.task.after}))]
@@ -143,13 +159,13 @@ class Desk:
         """Of a question; by itself it would be paid for, and nobody would read its answer."""
         return step_of(task.key) if task.lane in self._own_lanes else None
 
-    def _pause(self, scope: str, name: str, paused: bool) -> _Handled:
+    def _pause(self, scope: str, name: str, paused: bool) -> Handled:
         known = {"host": self._hosts, "lane": self._lanes, "all": {""}}.get(scope)
         if known is None or name not in known:
             return Answer(False, f"there is no {scope} {name!r}; known: {', '.join(sorted(known or ()))}"), []
         return Answer(True, "paused" if paused else "resumed"), [PauseSet(scope, name, paused)]
 
-    def _slots(self, host: str, slots: Any) -> _Handled:
+    def _slots(self, host: str, slots: Any) -> Handled:
         if host not in self._hosts:
             return Answer(False, f"there is no host {host!r}; known: {', '.join(sorted(self._hosts))}"), []
         if not isinstance(slots, int) or isinstance(slots, bool) or not 1 <= slots <= _MOST_SLOTS:
@@ -161,6 +177,6 @@ class Desk:
         return Answer(True, f"{host} has {slots} slots"), [SlotsSet(host, slots)]
 
 
-def _answer(said: Mapping[str, str], changed: Sequence[str], *, all_done: bool) -> Answer:
+def answer_about(said: Mapping[str, str], changed: Sequence[str], *, all_done: bool) -> Answer:
     detail = "; ".join(f"{task}: {text}" for task, text in list(said.items())[:5])
     return Answer(all_done, detail, {"tasks": dict(said), "changed": list(changed)})

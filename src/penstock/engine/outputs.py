@@ -11,13 +11,10 @@ import os
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
+from penstock.answers import text_of
 from penstock.config.outputs import OutputRules
 from penstock.engine.whole_files import WholeFiles
 from penstock.model import Outcome, Verdict
-
-TEXT = "text"  # the field of a table that is saved alone
 
 
 class Outputs:
@@ -48,8 +45,6 @@ class Outputs:
 
 
 def as_bytes(value: Any) -> bytes:
-    """Text as it is; of a table with a `text`, that; anything else as JSON people can read."""
-    text = value.get(TEXT) if isinstance(value, dict) else value
-    if isinstance(text, str):
-        return text.encode("utf-8", "surrogatepass") + (b"" if text.endswith("\n") else b"\n")
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    """Its text; anything that has none as JSON people can read."""
+    text = text_of(value)
+    return text.encode("utf-8", "surrogatepass") + (b"" if text.endswith("\n") else b"\n")

@@ -77,7 +77,7 @@ class Estimates:
         seconds = self._seconds[sort].mean if sort in self._seconds else None
         if sort in self._usd:
             return Estimate(self._usd[sort].mean, PAST, seconds)
-        hosts = self._config.plant.hosts_for(task.kind, task.host, task.model)
+        hosts = self._config.plant.fitting(task)
         most = [self._by_prices(task, host) for host in hosts]
         known = [amount for amount in most if amount is not None]
         if known and len(known) == len(most):  # it may go to any of them

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
 
 from penstock.config import TaskChecker
 from penstock.config.outputs import saved_at
@@ -20,42 +17,18 @@ from penstock.intake.templates import HOLE, IS_UID, UID_LENGTH
 from penstock.model import Task
 
 
-class Plan(NamedTuple):
-    """A file's tasks: those to do, and those whose output is there.
-
-    `joined` has, by output, the id of the task that is about to make it: some of those to do are that one.
-    """
-
-    todo: list[Task]
-    there: list[Task]
-    joined: Mapping[str, str] = MappingProxyType({})
-
-
-def left_to_do(
-    tasks: Sequence[Task], patterns: Mapping[str, str], root: str, joined: Mapping[str, str] | None = None
-) -> Plan:
-    """Waiting for a task that is done already is waiting for nothing. An output that is being made again is not
-    there yet."""
-    joined = joined or {}
+def outputs_there(
+    tasks: Sequence[Task], patterns: Mapping[str, str], root: str, joined: Collection[str]
+) -> set[int]:
+    """The numbers of the tasks whose output is there; one that is being made again (`joined`) is not there yet."""
     files = OutputFiles(root)
-    plan = Plan([], [], joined)
-    for task in tasks:
-        is_there = (
-            task.output is not None
-            and task.output not in joined
-            and files.has(patterns.get(task.output, task.output))
-        )
-        (plan.there if is_there else plan.todo).append(task)
-    done = {task.id for task in plan.there if task.id}
-    if not done:
-        return plan
-    todo = [
-        task
-        if done.isdisjoint(task.after)
-        else replace(task, after=tuple(other for other in task.after if other not in done))
-        for task in plan.todo
-    ]
-    return Plan(todo, plan.there, joined)
+    return {
+        number
+        for number, task in enumerate(tasks)
+        if task.output is not None
+        and task.output not in joined
+        and files.has(patterns.get(task.output, task.output))
+    }
 
 
 class OutputFiles:

@@ -8,7 +8,8 @@ also says what is wrong with it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import replace
 from os.path import dirname, normpath
 from pathlib import Path
@@ -18,8 +19,9 @@ import msgspec
 
 from penstock.clock import SystemClock
 from penstock.config import TaskChecker
+from penstock.config.keys import ID, ID_RULE
 from penstock.config.places import KeyPath, Lines, place
-from penstock.config.problems import Problem, dotted, file_shown, kind_of, meant
+from penstock.config.problems import Problem, dotted, file_shown, kind_of, meant, quoted
 from penstock.config.tasks import MAX_AFTER, find_circle
 from penstock.errors import TaskError
 from penstock.intake import fpf
@@ -39,10 +41,29 @@ Place: TypeAlias = int | KeyPath
 
 
 class TaskFile(NamedTuple):
-    """`patterns` has, by output, what the outputs are known by that have a uid: any will do."""
+    """The tasks of a file, whose ids are names within their run.
+
+    `patterns` has, by output, what the outputs are known by that have a uid: any will do.
+    """
 
     tasks: list[Task]
     patterns: dict[str, str]
+    places: Places
+
+
+class Places:
+    """Where the tasks of a file stand in it."""
+
+    def __init__(self, name: str, places: Sequence[Place], lines: Callable[[], Lines]) -> None:
+        self._name = name
+        self._places = places
+        self._lines = lines
+
+    def of(self, task: int, field: str = "") -> str:
+        """FILE:LINE of that task, or of its field; counted from 0, in the order of the file."""
+        where = self._places[task]
+        line = where if isinstance(where, int) else _line(self._lines(), where, (field,) if field else ())
+        return self._name if line is None else f"{self._name}:{line}"
 
 
 def read(path: Path | str, **options: Any) -> list[Task]:
@@ -126,6 +147,7 @@ class _Reading:
         self.name = name
         self._setting = setting
         self._tasks: list[Task] = []
+        self._where: MutableSequence[Any] = []  # of each task, its entry
         self._patterns: dict[str, str] = {}
         self._found: list[_Found] = []
         self._places: dict[str, Place] = {}  # task id -> its entry
@@ -137,13 +159,14 @@ class _Reading:
     # ---- JSONL
 
     def read_lines(self, file: IO[bytes]) -> TaskFile:
+        self._where = array("L")  # of a file with millions, numbers are all that is kept
         try:
             for number, line in self._lines(file):
                 self._add_line(line, number)
             self._finish()
         except _Enough:
             pass
-        return self._tasks_or_error({})
+        return self._tasks_or_error(dict)
 
     def _lines(self, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
         total = number = 0
@@ -231,7 +254,7 @@ class _Reading:
             self._finish()
         except _Enough:
             pass
-        return self._tasks_or_error(document.lines() if self._found else {})
+        return self._tasks_or_error(document.lines)
 
     def _add_tables(self, data: Mapping[str, Any]) -> None:
         for key in data:
@@ -283,21 +306,26 @@ class _Reading:
             self._keep(copy.task, where)
 
     def _name_copies(self, base: str, tasks: list[Task], where: Place) -> None:
-        if self._is_new(base, where):
+        if self._is_name(base, where):
             self._copies[base] = tuple(task.id for task in tasks)
 
     def _keep(self, task: Task, where: Place) -> None:
-        if task.id and not self._is_new(task.id, where):
+        if task.id and not self._is_name(task.id, where):
             return
         if task.output is not None and not self._is_own(task.output, where):
             return
         if task.after:
             self._waiting = True
         self._tasks.append(task)
+        self._where.append(where)
         if len(self._tasks) > MAX_TASKS:
             raise TaskError(f"{self.name}: has over {MAX_TASKS} tasks; split it")
 
-    def _is_new(self, task_id: str, where: Place) -> bool:
+    def _is_name(self, task_id: str, where: Place) -> bool:
+        """Whether it can be the name of one task in a run."""
+        if ID.fullmatch(task_id) is None:
+            self._refuse(where, Problem(("id",), f"{quoted(task_id)} cannot be used: {ID_RULE}"))
+            return False
         first = self._places.setdefault(task_id, where)
         if first != where:
             self._refuse(where, Problem(("id",), f"{task_id!r} is already the id of a task"), first)
@@ -365,9 +393,10 @@ class _Reading:
         if len(self._found) >= MAX_PROBLEMS:
             raise _Enough
 
-    def _tasks_or_error(self, lines: Lines) -> TaskFile:
+    def _tasks_or_error(self, lines_of: Callable[[], Lines]) -> TaskFile:
         if not self._found:
-            return TaskFile(self._tasks, self._patterns)
+            return TaskFile(self._tasks, self._patterns, Places(self.name, self._where, lines_of))
+        lines = lines_of()
         told = []
         for where, (path, message), other in self._found:
             line = _line(lines, where, path)

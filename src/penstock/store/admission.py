@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from penstock.errors import TaskError
+from penstock.errors import TaskError, TaskRefused
 from penstock.model import PRIORITIES, OnCrash, Task
 from penstock.store.ids import new_ids
 from penstock.store.rows import NOT_JSON, encode, is_text, names_text, units_text
@@ -27,7 +27,7 @@ _ROW_BYTES = 200  # about, of all but payload and lists
 _MAX_INT = 1 << 31
 _HUGE = 1e15  # beyond any time or amount; not-a-number is not below it either
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
 
 # A row is (id, run, kind, lane, priority, queued_at, after, needs, host, model, timeout_s, deadline,
 # not_before, retries, key, on_crash, payload, trace, output).
@@ -39,9 +39,11 @@ ID, RUN, QUEUED_AT, AFTER, KEY, PAYLOAD = 0, 1, 5, 6, 14, 16
 class Batch:
     """Tasks ready to be written, and what the store has yet to ask about them."""
 
-    __slots__ = ("after", "given", "ids", "keyed", "long_payloads", "rows", "size")
+    __slots__ = ("after", "file", "given", "ids", "keyed", "long_payloads", "rows", "run", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, run: str = "", file: str = "") -> None:
+        self.run = run
+        self.file = file  # the task file they come from, whose newest run this is to be
         self.ids: list[str] = []
         self.rows: list[Row] = []
         self.after: dict[int, tuple[str, ...]] = {}  # place in the batch -> ids
@@ -60,7 +62,12 @@ class Admission:
     """Takes tasks in slices, so that a caller's loop can breathe between them."""
 
     def __init__(
-        self, tasks: Sequence[Task], now: float, max_payload_bytes: int = MAX_PAYLOAD_BYTES, run: str = ""
+        self,
+        tasks: Sequence[Task],
+        now: float,
+        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+        run: str = "",
+        file: str = "",
     ) -> None:
         self._tasks = tasks
         self._now = now
@@ -68,7 +75,7 @@ class Admission:
         self._fresh = _fresh_ids(len(tasks) + 1)
         self._run = run  # of tasks that name none
         self._plain: set[tuple[Any, ...]] = set()
-        self._batch = Batch()
+        self._batch = Batch(run, file)
 
     def advance(self, most_tasks: int, most_bytes: int) -> bool:
         """Take in the next tasks, about as many as said; whether there are more."""
@@ -216,7 +223,7 @@ class Admission:
     def _check_id(self, task_id: object) -> None:
         if not isinstance(task_id, str) or not _ID.fullmatch(task_id):
             raise self._refusal(
-                f"id is {str(task_id)[:80]!r}; it must be 1 to 64 letters, digits, '.', '_', ':' or '-',"
+                f"id is {str(task_id)[:80]!r}; it must be 1 to 200 letters, digits, '.', '_', ':' or '-',"
                 " the first a letter or digit"
             )
 
@@ -238,8 +245,9 @@ class Admission:
         """The place is the task's, counted from 1; nothing of the batch is kept."""
         place = len(self._batch.rows)
         task = self._tasks[place]
-        name = f" ({task.id})" if isinstance(task.id, str) and _ID.fullmatch(task.id) else ""
-        return TaskError(f"task {place + 1} of {len(self._tasks)}{name}: {problem}")
+        if isinstance(task.id, str) and _ID.fullmatch(task.id):
+            problem = f"{task.id}: {problem}"
+        return TaskRefused(place, len(self._tasks), problem)
 
 
 def _is_number(value: object) -> bool:

@@ -253,10 +253,11 @@ class Store(Protocol):
 
     # -- clients
 
-    async def submit(self, tasks: Sequence[Task], run: str = "") -> list[str]:
+    async def submit(self, tasks: Sequence[Task], run: str = "", file: str = "") -> list[str]:
         """Keep these tasks, all or none; their ids, in order, once they are durable.
 
-        Those that name no run belong to `run`, or to a new one.
+        Those that name no run belong to `run`, or to a new one. With `file`, the task file they were read from,
+        `run` is that file's newest from then on.
 
         A task with a `key` that is known gives the known task's id and adds nothing; an `after` that names
         it means the known one. Refused with TaskError: an id that exists, an `after` that names no task of
@@ -275,13 +276,19 @@ class Store(Protocol):
         """At most ten ids that start with `prefix`."""
 
     async def find_called(self, name: str) -> list[str]:
-        """At most ten ids of tasks that their users know by this name, the newest first: see `store.keys`."""
+        """At most ten ids of tasks that their users know by this name, the newest first: see `store.keys`.
+
+        A name within a run comes before all keys, and means the task of the newest run that has one.
+        """
 
     async def find_keys(self, prefix: str, most: int) -> list[str]:
         """Keys of tasks that begin so, in order; up to `most`. Nothing else of the tasks is read."""
 
     async def find_runs(self, prefix: str) -> list[str]:
         """Names of runs that begin so, in order; up to ten."""
+
+    async def run_of_file(self, file: str) -> str | None:
+        """The newest run of a task file, by the name that its submit gave."""
 
     async def newest_runs(self, most: int) -> list[RunCount]:
         """By their newest tasks. Small ones that came while a large one was being submitted may be passed over."""

@@ -71,7 +71,9 @@ TABLES = (
     _table("lanes", "lane paused changed_at"),
     _table("gates", "gate open detail changed_at"),
     _table("everything", "one paused changed_at"),
-    _table("epochs", "number pid machine command answers_only started_at seen_at ended_at plant url"),
+    _table(
+        "epochs", "number pid machine command answers_only started_at seen_at ended_at plant url only_run"
+    ),
     _table("imports", "run imported_at lowest_class material"),
     _table("foreign_tasks", "id run state record", key=2),
     _table("tokens", "name id digest scopes lane priority requests_per_min max_queued created_at"),
@@ -79,6 +81,7 @@ TABLES = (
     _table("leases", "name owner note since expires_at"),
     _table("secrets", "name value"),
     _table("ended_sessions", "id expires_at"),
+    _table("task_files", "file run"),
 )
 
 

@@ -68,3 +68,8 @@ _source = IdSource()
 
 def new_ids(count: int) -> list[str]:
     return _source.take(count)
+
+
+def new_run() -> str:
+    """A name for a run that was given none."""
+    return f"r-{new_ids(1)[0]}"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any, NamedTuple
 
-from penstock.model import State
+from penstock.model import State, name_in_run
 from penstock.scheduling.routes import route_key
 from penstock.store.base import Epoch
 from penstock.store.database import Ownership
@@ -114,6 +114,8 @@ def _running(session: Session, seen: Now | None) -> tuple[Running, ...]:
     for id, attempt, host, key, kind, lane, priority, run, started_at, needs in rows:
         label = labels.get(id)
         name = known_as(key) if key is not None else None if label is None else str(label)
+        if (in_run := name_in_run(id, run)) != id:
+            name = in_run
         known[id] = Running(id, attempt, host, name, kind, lane, priority, run, started_at, units_of(needs))
     return tuple(sorted(known.values(), key=lambda one: (one.started_at or inf, one.task)))
 
@@ -181,8 +183,11 @@ def _waits(session: Session, routes: list[str], epoch: Epoch | None) -> dict[str
     if epoch is None or epoch.owner.answers_only:
         return dict.fromkeys(routes, _NOBODY)
     rows = session.rows("now_waits", json_text(routes))
+    owner = epoch.owner
+    others = _NOBODY._replace(detail=owner.apart, since=epoch.started_at)
+    untold = dict.fromkeys(routes, others) if owner.only_run else {}
     # What an earlier dispatcher told does not count; and a class that has just become empty tells of nothing.
-    return {
+    return untold | {
         route: WaitsFor(reason, detail, since)
         for route, reason, detail, since in rows
         if reason is not None and since >= epoch.started_at

@@ -32,8 +32,10 @@ _CLOCKS_S = 30.0  # the clocks of a dispatcher and of who asks may differ by so 
 _IMAGINED = "\1"  # the run of tasks that are only thought of: nobody's own
 
 
-async def present_of(store: Store, plant: Plant, ahead: Ahead, now: float) -> Present:
-    """The present, under the plant that is dispatched with, if one is."""
+async def present_of(
+    store: Store, plant: Plant, ahead: Ahead, now: float, *, run: str | None = None
+) -> Present:
+    """The present, under the plant that is dispatched with; to queued tasks of `run`, where that is told."""
     from penstock.diagnosis.why.prediction import MOST_IN_LANE
 
     snapshot = await store.snapshot(now)
@@ -45,7 +47,7 @@ async def present_of(store: Store, plant: Plant, ahead: Ahead, now: float) -> Pr
         now=now,
         plant=plant,
         queue=queue,
-        dispatched=epoch is not None,
+        dispatched=epoch is not None and (run is None or epoch.owner.works_on(run)),
         heard_at=None if epoch is None else epoch.seen_at,
         paused=snapshot.paused,
         paused_lanes=frozenset(lane for lane, paused in snapshot.lanes_paused.items() if paused),
@@ -69,7 +71,8 @@ async def why_task(
         ahead = Ahead(plant.aging_s, task.lane, place, record.number, (task.id,))
     else:
         ahead = Ahead(plant.aging_s, place=-plant.aging_s)  # what waits does not matter to it
-    present = await present_of(store, plant, ahead, now)  # first: of all that is read it ages most
+    run = task.run if record.state is State.QUEUED else None  # what runs was taken over, whosever it is
+    present = await present_of(store, plant, ahead, now, run=run)  # first: of all that is read it ages most
     if heartbeat_s is None or now - (present.heard_at or now) <= SILENT_BEATS * heartbeat_s + _CLOCKS_S:
         present = replace(present, heard_at=None)
     history = await store.history(task=task.id)
@@ -112,7 +115,7 @@ async def why_run(store: Store, plant: Plant, run: str, now: float, *, most: int
     if not states:
         raise UnknownTask(f"no run {run}; `penstock tasks` lists tasks with their runs")
     live = not LIVE.isdisjoint(states)
-    present = await present_of(store, plant, Ahead(plant.aging_s), now) if live else None
+    present = await present_of(store, plant, Ahead(plant.aging_s), now, run=run) if live else None
     chosen = TaskFilter(run=run, limit=most, newest=True)
     history = await store.history(chosen=chosen, others=False)
     calls = await calls_of(store, plant, run)
@@ -184,7 +187,7 @@ async def foresee_end(
 
     if len(tasks) > MOST_FORESEEN:
         return Prediction(now, unknown=f"over {MOST_FORESEEN} tasks are too many to be played through")
-    present = await present_of(store, plant, Ahead(plant.aging_s), now)
+    present = await present_of(store, plant, Ahead(plant.aging_s), now, run=_IMAGINED)
     unknown = sorted({task.kind for task in tasks} - {ran.kind for ran in present.queue.ran})
     if unknown:
         return Prediction(now, unknown=f"no attempt of kind {', '.join(unknown)} has ended in this store")

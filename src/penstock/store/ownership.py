@@ -74,6 +74,7 @@ def begin_epoch(
     if before is not None and before.stopping_since is not None:  # it did not live to let go of it
         session.run("end_lease", stopping_lease(before.number), str(before.number))
     who = (owner.pid, printable(owner.machine), printable(owner.command), owner.answers_only)
-    row = (*who, now, now, plant_text(plant), printable(owner.url), max(after, int(session.time())))
+    what = (plant_text(plant), printable(owner.url), owner.only_run)
+    row = (*who, now, now, *what, max(after, int(session.time())))
     number = session.add("add_epoch", *row)
     return Epoch(number, owner, now, now, plant=plant), before

@@ -13,7 +13,12 @@ from penstock.store.postgres_link import ERRORS, Link
 from penstock.store.postgres_statements import query
 from penstock.store.queries import sql_file
 
-MIGRATIONS: tuple[str, ...] = ("postgres/0001_store.sql", "postgres/0002_faults.sql")
+MIGRATIONS: tuple[str, ...] = (
+    "postgres/0001_store.sql",
+    "postgres/0002_faults.sql",
+    "postgres/0003_only_run.sql",
+    "postgres/0004_task_files.sql",
+)
 
 _OLDEST_SERVER = 130_000
 _GOING = "57P"  # it ends, or has not begun

@@ -75,6 +75,7 @@ def prune_explanations(session: Session, before: float, oldest: Oldest) -> Kept:
     session.run("drop_spending", day_of(before))
     session.run("drop_imports")
     session.run("drop_foreign_tasks")
+    session.run("drop_task_files")
     return Kept(since, session.row("first_event")[0], last_event)
 
 

@@ -117,8 +117,9 @@ def attempt_of(row: Sequence[Any]) -> Attempt:
 
 def epoch_of(row: Sequence[Any]) -> Epoch:
     """With when it began to stop, where the row has that."""
-    number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url, *stopping = row
-    owner = Owner(pid, machine, command, answers_only=bool(answers_only), url=url)
+    number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, *rest = row
+    url, only_run, *stopping = rest
+    owner = Owner(pid, machine, command, answers_only=bool(answers_only), url=url, only_run=only_run)
     known = None if plant is None else _decode_plant(plant)
     return Epoch(number, owner, started_at, seen_at, ended_at, known, stopping[0] if stopping else None)
 

@@ -38,7 +38,7 @@ from penstock.store.base import (
 )
 from penstock.store.bell import Ring
 from penstock.store.keys import KeyedTask, one_of_them
-from penstock.store.newest_runs import read_newest_runs
+from penstock.store.newest_runs import read_named, read_newest_runs
 from penstock.store.now import Now, WaitsFor
 from penstock.store.owner_store import OwnerStore
 from penstock.store.queries import printable
@@ -60,10 +60,10 @@ from penstock.store.writing import SubmitJob
 class SqlStore(OwnerStore):
     """See `base.Store`."""
 
-    async def submit(self, tasks: Sequence[Task], run: str = "") -> list[str]:
+    async def submit(self, tasks: Sequence[Task], run: str = "", file: str = "") -> list[str]:
         if any(task.on_crash is OnCrash.CANCEL for task in tasks):
             raise TaskError('on_crash = "cancel" is for calls, whose callers wait; use "retry" or "block"')
-        admission = Admission(tuple(tasks), time.time(), self._max_payload_bytes, run)
+        admission = Admission(tuple(tasks), time.time(), self._max_payload_bytes, run, file)
         while admission.advance(SLICE_TASKS, SLICE_BYTES):  # noqa: ASYNC110 - lets the loop go on, waits for nothing
             await asyncio.sleep(0)
         batch = admission.batch()
@@ -100,6 +100,9 @@ class SqlStore(OwnerStore):
         return [id for (id,) in await self._rows("ids_between", prefix, prefix + "\U0010ffff")]
 
     async def find_called(self, name: str) -> list[str]:
+        named = await self._scan(partial(read_named, name=name))
+        if named is not None:
+            return [named]
         found = await self._scan(lambda c: c.rows("keys_like", name))
         return one_of_them([KeyedTask(*row) for row in found], name)[:10]
 
@@ -109,6 +112,10 @@ class SqlStore(OwnerStore):
 
     async def find_runs(self, prefix: str) -> list[str]:
         return [run for (run,) in await self._rows("runs_between", prefix, prefix + "\U0010ffff")]
+
+    async def run_of_file(self, file: str) -> str | None:
+        rows = await self._rows("run_of_file", file)
+        return rows[0][0] if rows else None
 
     async def newest_runs(self, most: int) -> list[RunCount]:
         return await self._scan(partial(read_newest_runs, most=most))

@@ -34,6 +34,8 @@ MIGRATIONS: tuple[str, ...] = (
     "sqlite/0013_next.sql",
     "sqlite/0014_url.sql",
     "sqlite/0015_faults.sql",
+    "sqlite/0016_only_run.sql",
+    "sqlite/0017_task_files.sql",
 )
 
 _OLDEST_SQLITE = (3, 33)  # UPDATE … FROM

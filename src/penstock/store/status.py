@@ -94,6 +94,7 @@ def status_record(plant: Plant, snapshot: Snapshot, standbys: Sequence[Standby] 
             "command": epoch.owner.command,
             "since": epoch.started_at,
             "url": epoch.owner.url or None,
+            "only_run": epoch.owner.only_run or None,
             "stopping_since": epoch.stopping_since,
         },
         "standbys": [one.as_record() for one in standbys],

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from penstock.errors import TaskError
+from penstock.errors import TaskError, TaskRefused
 from penstock.store.admission import AFTER, ID, KEY, QUEUED_AT, ROW_WIDTH, RUN, Batch, Row, refuse_cycles
 from penstock.store.rows import json_text, names_text
 from penstock.store.session import Session
@@ -37,6 +37,7 @@ def write_submits(
     long_payloads: list[tuple[int, str]] = []
     log: list[object] = []
     begins: list[int] = []
+    files: dict[str, str] = {}  # task file -> its newest run
     for batch in batches:
         try:
             rows, ids, places = _let_in(batch, known, check_all)
@@ -49,6 +50,8 @@ def write_submits(
         begins += (number + 1, event + len(log) // _SUBMITTED_WIDTH + 1)
         log += _events(rows, number)
         accepted.append(rows)
+        if batch.file:
+            files[batch.file] = batch.run
         if batch.long_payloads:
             numbers = enumerate(range(len(rows)) if places is None else places, number + 1)
             long_payloads += [
@@ -62,6 +65,8 @@ def write_submits(
             session.many("add_payload_here", long_payloads)
         session.bulk("add_batches_here", 2, begins)
         session.bulk("add_submitted", _SUBMITTED_WIDTH, log)
+        if files:
+            session.many("set_file_run", list(files.items()))
     return results
 
 
@@ -99,9 +104,11 @@ def _let_in(batch: Batch, known: _Known, check_all: bool) -> tuple[list[Row], li
                 continue
             keys[key] = id
         if id in own:
-            raise _refusal(batch, place, f"another task of this submit has the id {id}; give each its own")
+            what = f"another task of this submit has the id {id}; give each its own"
+            raise TaskRefused(place, len(batch.rows), what, "id")
         if id in known.ids and (check_all or id in batch.given):
-            raise _refusal(batch, place, f"the store already has a task {id}; leave the id out, or use a key")
+            what = f"the store already has a task {id}; leave the id out, or use a key"
+            raise TaskRefused(place, len(batch.rows), what, "id")
         own[id] = len(rows)
         rows.append(row)
         places.append(place)
@@ -130,11 +137,8 @@ def _tie(
         names = tuple(aliases.get(name, name) for name in names)
         for name in names:
             if name not in own and name not in known.ids and name not in kept:
-                raise _refusal(
-                    batch,
-                    place,
-                    f"after names {name[:80]!r}, which no task of the store or of this submit has",
-                )
+                what = f"after names {name[:80]!r}, which no task of the store or of this submit has"
+                raise TaskRefused(place, len(batch.rows), what, "after")
         tied[at] = names
         row = rows[at]
         rows[at] = (*row[:AFTER], names_text(names), *row[AFTER + 1 :])
@@ -158,7 +162,3 @@ def _events(rows: list[Row], before: int) -> list[object]:
         row = rows[last - before - 1]
         log += (row[QUEUED_AT], row[ID] if count == 1 else None, json_text(run), count, first, last)
     return log
-
-
-def _refusal(batch: Batch, place: int, problem: str) -> TaskError:
-    return TaskError(f"task {place + 1} of {len(batch.rows)}: {problem}")

@@ -37,6 +37,7 @@ from penstock.web import (
     pages,
     shenron,
     streams,
+    task_stream,
     token_routes,
 )
 from penstock.web.agent_door import AgentDoor
@@ -191,6 +192,7 @@ def framework(parts: Parts) -> FastAPI:
         control.add_routes,
         token_routes.add_routes,
         streams.add_routes,
+        task_stream.add_routes,
         agents.add_routes,
         agent_control.add_routes,
         councils.add_routes,

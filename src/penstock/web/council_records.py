@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.config.councils import MODEL_PREFIX, Council, Member, Mode, ModeLimits
+from penstock.council.choosing import disputes_in
 from penstock.council.conversations import conversation_of
 from penstock.lifecycle import ENDED
 from penstock.model import TaskRecord
@@ -142,6 +143,7 @@ def question_entry(council: Council, record: TaskRecord) -> dict[str, Any]:
         "by": _synthesis(record).get("by"),
         "success_count": value.get("success_count"),
         "total_fighters": value.get("total_fighters"),
+        "disputes": disputes_in(value),
         "agreement": _score(value.get("agreement")),
     }
 

@@ -127,7 +127,8 @@ class QuestionEntry:
     by: str | None
     success_count: int | None
     total_fighters: int | None
-    agreement: float | None
+    disputes: int | None  # that the chair found; None: it gave no list
+    agreement: float | None  # the share of claims that match
 
 
 @dataclass

@@ -134,10 +134,11 @@ def _review(council: Council, event: Mapping[str, Any]) -> str:
 
 
 def _agreement(event: Mapping[str, Any]) -> str:
+    """Before anybody sums up: what is in dispute is not known yet, so no more is said than what was measured."""
     score = event.get("score")
     if event.get("measured") and isinstance(score, int | float):
-        return f"Agreement: {score:.2f} (by {event.get('how') or 'words'})."
-    return f"Agreement: not measured ({str(event.get('why') or 'no reason given')[:_MOST_WHY]})."
+        return f"Claims that match: {score:.2f} of 1."
+    return f"Claims not compared: {str(event.get('why') or 'no reason given')[:_MOST_WHY]}."
 
 
 def _titled(council: Council, name: str) -> str:

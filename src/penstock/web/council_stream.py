@@ -1,4 +1,5 @@
-"""The events of one question as Server-Sent Events: everything so far, then what comes, until it is over.
+"""The events of one question as Server-Sent Events: everything so far, then what comes, until it is over. A task
+that asks for a stream is followed in the same way.
 
 A live question's events are those of the dispatcher's hub. Of one that is over for a while only its record is
 left: its events are made from that. An `id` says of which it is, so that a reader who comes back goes on where he
@@ -51,22 +52,9 @@ def read_place(last_event_id: str | None) -> Place | None:
 
 async def question_stream(parts: Parts, caller: Caller, record: TaskRecord, place: Place | None) -> Response:
     """204 for one who has heard the last of it: a browser would come back for ever."""
-    dispatcher, life = parts.lead(), parts.council_door.life
-    live = dispatcher.live
-    after = place.number if place is not None and place.life == life else 0
-    if record.state not in ENDED or live.knows(record.task.id):
-        follower = live.follow(record.task.id, after)
-        try:
-            # It may have ended, and been forgotten, between our look at it and now.
-            record = await parts.store.get(record.task.id) or record
-        except BaseException:
-            follower.close()
-            raise
-        if record.state not in ENDED or follower.has_more:
-            return LiveStream(parts, caller, follower, life, dispatcher.deposed)
-        follower.close()
-        if place is not None and place.life == life and after:
-            return Response(status_code=204)
+    stream, record = await live_stream(parts, caller, record, place)
+    if stream is not None:
+        return stream
     events = events_of_record(record)
     heard = place.number if place is not None and place.life == _RECORD else 0
     if heard >= len(events):
@@ -74,6 +62,31 @@ async def question_stream(parts: Parts, caller: Caller, record: TaskRecord, plac
     # Who has heard some of it live is told how it ended: the last event holds the whole record.
     first = len(events) - 1 if place is not None and place.life != _RECORD else heard
     return RecordStream(parts, caller, events, first)
+
+
+async def live_stream(
+    parts: Parts, caller: Caller, record: TaskRecord, place: Place | None
+) -> tuple[Response | None, TaskRecord]:
+    """What is heard of a question or a task; None where it has ended and is forgotten. With its newest record.
+
+    204 for one who has heard the last of it.
+    """
+    dispatcher, life = parts.lead(), parts.council_door.life
+    live = dispatcher.live
+    if record.state in ENDED and not live.knows(record.task.id):
+        return None, record
+    after = place.number if place is not None and place.life == life else 0
+    follower = live.follow(record.task.id, after)
+    try:
+        # It may have ended, and been forgotten, between our look at it and now.
+        record = await parts.store.get(record.task.id) or record
+    except BaseException:
+        follower.close()
+        raise
+    if record.state not in ENDED or follower.has_more:
+        return LiveStream(parts, caller, follower, life, dispatcher.deposed), record
+    follower.close()
+    return (Response(status_code=204) if after else None), record
 
 
 class LiveStream(SentEvents):

@@ -13,7 +13,7 @@ import logging
 import socket
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -250,10 +250,8 @@ class Service:
             await lookout.run()
 
     def _told_to_commands(self) -> AbstractContextManager[None]:
-        """`agent call` and `council ask` find us by a note, with a key of its own."""
+        """`ask`, `council ask` and `agent call` find us by a note, with a key of its own."""
         parts = self.parts
-        if not parts.config.agents and not parts.config.councils:
-            return nullcontext()
         address = near_url(self._sockets[0]).removeprefix("http://")
         return serving.told(agents_dir(parts.config), address, parts.tokens.own_key())
 

@@ -95,6 +95,7 @@ StateName = Literal["queued", "running", "done", "failed", "cancelled", "blocked
 class TaskFields:
     number: int
     task_id: str
+    name: str | None
     run: str
     kind: str
     lane: str
@@ -337,6 +338,7 @@ class DispatcherRecord:
 @dataclass
 class LeaderRecord(DispatcherRecord):
     stopping_since: float | None  # from when on it finishes what runs, and starts nothing more
+    only_run: str | None  # the one run that it works on, where it leaves all else queued
 
 
 @dataclass

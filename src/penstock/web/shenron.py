@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from penstock.config.councils import Council, Mode
 from penstock.config.problems import kind_of, meant
+from penstock.council.recorded import disputes_told
 from penstock.lifecycle import ENDED
 from penstock.model import State, TaskRecord
 from penstock.trace import brought
@@ -180,8 +181,9 @@ def _consensus(record: Mapping[str, Any]) -> dict[str, Any]:
     agreement = agreement if isinstance(agreement, Mapping) else {}
     score = agreement.get("score")
     if agreement.get("measured") and isinstance(score, int | float):
-        how = agreement.get("how") or "words"
-        return {"type": "measured", "score": score, "message": f"agreement {score:.2f}, by {how}"}
+        disputes = agreement.get("disputes")
+        told = disputes_told(disputes if isinstance(disputes, list) else None)
+        return {"type": "measured", "score": score, "message": f"{told}; claims that match: {score:.2f} of 1"}
     if record.get("success_count") == 1:
         return {"type": "single_warrior", "score": None, "message": "one answer alone"}
     return {"type": "unknown", "score": None, "message": str(agreement.get("why") or "not measured")}

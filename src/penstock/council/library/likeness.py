@@ -1,4 +1,4 @@
-"""How alike claims are: by what they mean where the local model is installed, else by their words.
+"""How alike claims are, by what they mean; where the local model is not installed that is not measured.
 
 Always the local model, also where a council's passages are found by another: the threshold of likeness is that
 model's, and one of unknown scale would make the figure mean something else.
@@ -10,30 +10,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.council.library.embedding import local_model
-from penstock.council.plan.agreement import measure
-from penstock.council.plan.relations import BY_WORDS, Likeness, by_embeddings
+from penstock.council.plan.agreement import measure, unmeasured
 from penstock.council.plan.texts import Answer
 from penstock.errors import PermanentError
 
 
-def by_meaning() -> Likeness:
+def cosines(texts: Sequence[str]) -> list[list[float]]:
     """PermanentError with the remedy where the model is not installed."""
-    model = local_model()
-
-    def cosines(texts: Sequence[str]) -> list[list[float]]:
-        vectors = model.embed(texts)
-        rows: list[list[float]] = (vectors @ vectors.T).tolist()
-        return rows
-
-    return by_embeddings(cosines)
+    vectors = local_model().embed(texts)
+    rows: list[list[float]] = (vectors @ vectors.T).tolist()
+    return rows
 
 
 def agreement(answers: Sequence[Answer]) -> dict[str, Any]:
-    """The agreement part of a record; it says where it had to do without the model."""
+    """What is measured of agreement, for a record; it says why where the model is not there."""
     try:
-        likeness = by_meaning()
+        return measure(answers, cosines)
     except PermanentError as error:
-        found = measure(answers, BY_WORDS)
-        why = f"matched by words alone: {error}" if found["measured"] else found["why"]
-        return found | {"why": "; ".join(filter(None, (found["why"] if found["measured"] else None, why)))}
-    return measure(answers, likeness)
+        return unmeasured(str(error))

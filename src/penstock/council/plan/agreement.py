@@ -1,65 +1,59 @@
-"""How far answers agree: their claims are matched by likeness, and what matches is counted.
+"""How far answers agree: their claims are matched by what they mean, and what matches is counted.
 
-Two claims agree when they are alike and nothing shows that they are not the same. The agreement of two answers is
-the share of their claims that the other one has too; that of several is the mean of all pairs. It says that answers
-are alike, not that they are right. Where there is nothing to compare it says so, and gives no figure.
+Two claims agree when they are alike and nothing shows that they are not the same (`matching`). The agreement of two
+answers is the share of their claims that the other one has too; that of several is the mean of all pairs. It says
+that answers are alike, not that they are right. Where there is nothing to compare it says so, and gives no figure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import fsum
-from typing import Any
+from typing import Any, TypeAlias
 
 from penstock.council.plan.claims import Claims, claims_of
-from penstock.council.plan.relations import BY_WORDS, Likeness, Relation, Relations
+from penstock.council.plan.matching import Relation, relation
 from penstock.council.plan.texts import Answer
 
+# Of texts: a row for each, with its cosine to every one.
+Cosines: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
+
 MAX_COMPARED = 400  # claims of all answers together: all are compared with all
+EMBEDDINGS = "embeddings"
+LISTS = ("pairs", "shared", "alone", "conflicts")
 _DECIMALS = 4
 
 
-def measure(answers: Sequence[Answer], similarity: Likeness = BY_WORDS) -> dict[str, Any]:
-    """The agreement part of a record. Names of answers are unique; their order makes no difference."""
+def measure(answers: Sequence[Answer], cosines: Cosines) -> dict[str, Any]:
+    """What is measured of agreement, for a record. Names of answers are unique; their order makes no difference."""
     most = max(1, MAX_COMPARED // max(1, len(answers)))
     read = {answer.name: _first(claims_of(answer.text), most) for answer in answers}
     held = [_Claim(name, text) for name, claims in read.items() for text in claims.texts]
     names = [name for name, claims in read.items() if claims.texts]
     if len(names) < 2:
         why = "there are fewer than two answers" if len(answers) < 2 else _without_claims(read, names)
-        return _told(None, similarity, why=why)
-    compared = _Compared(held, similarity)
+        return unmeasured(why)
+    compared = _Compared(held, cosines)
     scores = {(a, b): compared.score(a, b) for a, b in combinations(names, 2)}
-    return _told(
-        round(fsum(scores.values()) / len(scores), _DECIMALS),
-        similarity,
-        pairs=[{"a": a, "b": b, "score": round(score, _DECIMALS)} for (a, b), score in scores.items()],
-        shared=compared.shared(len(names)),
-        alone=[{"name": claim.name, "claim": claim.text} for claim in compared.alone()],
-        conflicts=[
+    return {
+        "measured": True,
+        "how": EMBEDDINGS,
+        "score": round(fsum(scores.values()) / len(scores), _DECIMALS),
+        "pairs": [{"a": a, "b": b, "score": round(score, _DECIMALS)} for (a, b), score in scores.items()],
+        "shared": compared.shared(len(names)),
+        "alone": [{"name": claim.name, "claim": claim.text} for claim in compared.alone()],
+        "conflicts": [
             {"a": one.name, "b": other.name, "claims": [one.text, other.text]}
             for one, other in compared.conflicts()
         ],
-        why="; ".join(_notes(read, names)) or None,
-    )
-
-
-def _told(
-    score: float | None, similarity: Likeness, *, why: str | None, **lists: list[Any]
-) -> dict[str, Any]:
-    return {
-        "measured": score is not None,
-        "how": None if score is None else similarity.how,
-        "score": score,
-        "pairs": lists.get("pairs", []),
-        "shared": lists.get("shared", []),
-        "alone": lists.get("alone", []),
-        "conflicts": lists.get("conflicts", []),
-        "disputes": [],
-        "why": why,
+        "why": "; ".join(_notes(read, names)) or None,
     }
+
+
+def unmeasured(why: str) -> dict[str, Any]:
+    return {"measured": False, "how": None, "score": None, **{name: [] for name in LISTS}, "why": why}
 
 
 def _first(claims: Claims, most: int) -> Claims:
@@ -88,14 +82,15 @@ class _Claim:
 class _Compared:
     """All claims, with who agrees with whom. Places in the list stand for claims."""
 
-    def __init__(self, held: Sequence[_Claim], similarity: Likeness) -> None:
+    def __init__(self, held: Sequence[_Claim], cosines: Cosines) -> None:
         self._held = held
         # Each text is compared once, whoever holds it, and in an order of its own: so that the order of answers
         # changes nothing, not even by rounding.
         texts = sorted({claim.text for claim in held})
         place = {text: number for number, text in enumerate(texts)}
         self._row = [place[claim.text] for claim in held]
-        self._relations = Relations(texts, similarity)
+        self._cosines = cosines(texts)
+        self._nearest: dict[tuple[int, str], float] = {}
         self._agrees: list[set[int]] = [set() for _ in held]
         self._differs: list[set[int]] = [set() for _ in held]
         for one, other in combinations(range(len(held)), 2):
@@ -103,15 +98,21 @@ class _Compared:
                 self._compare(one, other)
 
     def _compare(self, one: int, other: int) -> None:
-        found = self._relations.between(self._row[one], self._row[other])
+        found = self._relation(one, other)
         if found is Relation.NEITHER:
             return
         kind = self._agrees if found is Relation.SAME else self._differs
         kind[one].add(other)
         kind[other].add(one)
 
-    def _likeness(self, one: int, other: int) -> float:
-        return self._relations.likeness(self._row[one], self._row[other])
+    def _relation(self, one: int, other: int) -> Relation:
+        if self._row[one] == self._row[other]:
+            return Relation.SAME
+        return relation(self._held[one].text, self._held[other].text, self._cosine(one, other))
+
+    def _cosine(self, one: int, other: int) -> float:
+        a, b = sorted((self._row[one], self._row[other]))
+        return float(self._cosines[a][b])
 
     def _holders(self, claim: int) -> set[str]:
         return {self._held[claim].name, *(self._held[other].name for other in self._agrees[claim])}
@@ -127,13 +128,9 @@ class _Compared:
         common.sort(key=lambda number: (-len(self._holders(number)), self._held[number].text))
         chosen: list[int] = []
         for number in common:
-            if not any(number == other or self._means(number, other) for other in chosen):
+            if not any(self._relation(number, other) is Relation.SAME for other in chosen):
                 chosen.append(number)
         return list(dict.fromkeys(self._held[number].text for number in chosen))
-
-    def _means(self, one: int, other: int) -> bool:
-        """Whether they say the same, also where one answer says it twice."""
-        return self._relations.between(self._row[one], self._row[other]) is Relation.SAME
 
     def alone(self) -> list[_Claim]:
         """Claims that nobody else makes, nor anybody denies."""
@@ -164,7 +161,11 @@ class _Compared:
         whose = self._held[other].name
         if any(self._held[agreed].name == whose for agreed in self._agrees[one]):
             return False
-        most = max(
-            self._likeness(one, number) for number, claim in enumerate(self._held) if claim.name == whose
-        )
-        return self._likeness(one, other) >= most
+        return self._cosine(one, other) >= self._most(one, whose)
+
+    def _most(self, one: int, whose: str) -> float:
+        """How alike a claim and the nearest one of that answer are."""
+        if (one, whose) not in self._nearest:
+            theirs = (number for number, claim in enumerate(self._held) if claim.name == whose)
+            self._nearest[one, whose] = max(self._cosine(one, number) for number in theirs)
+        return self._nearest[one, whose]

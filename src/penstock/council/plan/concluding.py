@@ -6,6 +6,7 @@ not is named with the reason.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -16,6 +17,7 @@ from penstock.council.plan.citations import cited
 from penstock.council.plan.limits import why_no_synthesis
 from penstock.council.plan.material import digest_of
 from penstock.council.plan.remembered import chair_prompt
+from penstock.council.plan.repeating import repeats
 from penstock.council.plan.replies import Reply, one_line, read_reply
 from penstock.council.plan.so_far import RETRIEVE, SoFar, member_step, synthesis_step
 from penstock.council.plan.steps import Stage, Step, StepEnd
@@ -61,7 +63,7 @@ class Conclusion:
     by: str | None = None
     text: str = ""
     dissent: list[dict[str, Any]] = field(default_factory=list)
-    disputes: list[Any] = field(default_factory=list)
+    disputes: list[Any] | None = None  # None: nobody looked for contradictions, or told of none in a list
     sources: list[dict[str, Any]] = field(default_factory=list)
     passed_on: tuple[dict[str, str], ...] = ()
     notes: tuple[str, ...] = ()
@@ -174,17 +176,28 @@ def _read(so_far: SoFar, who: Member, end: StepEnd, prompt: Prompt, material: Ma
     read = read_synthesis(reply.text, so_far.question.id, [one.name for one in material.answered])
     if not read.text.strip():
         return "an empty synthesis"
+    if repeats(read.text, [one["content"] for one in prompt.messages], _quotable(so_far, material)):
+        return "it repeated its instructions instead of summing up"
     return Conclusion(
         settled=True,
         method=Method.SYNTHESIS,
         by=who.name,
         text=read.text,
         dissent=[{"name": name, "claim": claim} for name, claim in read.dissent],
-        disputes=list(read.disputes),
+        disputes=None if read.disputes is None else list(read.disputes),
         sources=cited(read.text, material.passages, prompt.shown),
         notes=_notes(prompt, reply, read.problem),
         end=end,
     )
+
+
+def _quotable(so_far: SoFar, material: Material) -> Iterator[str]:
+    """What whoever sums up may say again."""
+    question = so_far.question
+    yield from (question.query, question.instructions or "")
+    yield from (text for turn in question.turns for text in (turn.query, turn.answer))
+    yield from (text for one in material.passages for text in (one.source, one.heading, one.text))
+    yield from (one.text for one in material.answered)
 
 
 def _notes(prompt: Prompt, reply: Reply, problem: str | None) -> tuple[str, ...]:

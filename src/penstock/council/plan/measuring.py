@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from penstock.council.plan.agreement import LISTS, unmeasured
 from penstock.council.plan.answering import Response
 from penstock.council.plan.material import digest_of
 from penstock.council.plan.replies import failure_of, one_line
@@ -16,8 +17,6 @@ from penstock.model import State
 MAX_ROWS = 200  # of each list of the record: a thousand claims tell a reader no more than a hundred
 
 TOO_SLOW = f"measuring it was given up: the answer was there {AGREEMENT_PATIENCE_S:g} s before"
-
-_LISTS = ("pairs", "shared", "alone", "conflicts", "disputes")
 
 
 def agreement_ask(so_far: SoFar, name: str, answered: Sequence[Response]) -> tuple[Step, ...]:
@@ -39,10 +38,6 @@ def given_up_at(so_far: SoFar, name: str) -> float:
     return max((so_far.asked.get(name, so_far.now), *others)) + AGREEMENT_PATIENCE_S
 
 
-def unmeasured(why: str) -> dict[str, Any]:
-    return {"measured": False, "how": None, "score": None, **{name: [] for name in _LISTS}, "why": why}
-
-
 def agreement_of(so_far: SoFar, name: str) -> dict[str, Any]:
     """The agreement part of the record, as far as the step has come."""
     end = so_far.ended.get(name)
@@ -61,7 +56,7 @@ def agreement_of(so_far: SoFar, name: str) -> dict[str, Any]:
         why = value.get("why")
         return unmeasured(one_line(why) if isinstance(why, str) and why else "it could not be measured")
     found = unmeasured("") | {"measured": True, "score": score}
-    for name_of_list in _LISTS:
+    for name_of_list in LISTS:
         rows = value.get(name_of_list)
         found[name_of_list] = list(rows[:MAX_ROWS]) if isinstance(rows, list | tuple) else []
     for word in ("how", "why"):

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.council.plan.answering import Response
 from penstock.council.plan.citations import cited
-from penstock.council.plan.concluding import Conclusion, Method
+from penstock.council.plan.concluding import Method
 from penstock.council.plan.measuring import unmeasured
 from penstock.council.plan.reached import Reached
 from penstock.council.plan.remembered import member_prompt
@@ -148,7 +148,7 @@ def _synthesis(so_far: SoFar, reached: Reached) -> dict[str, Any] | None:
         "text": conclusion.text,
         "method": conclusion.method.value if conclusion.method else None,
         "dissent": conclusion.dissent,
-        "disputes": conclusion.disputes,
+        "disputes": conclusion.disputes or [],
         "sources": sources,
         "passed_on": [
             {**one, **moments(so_far, synthesis_step(one["name"]))} for one in conclusion.passed_on
@@ -194,13 +194,9 @@ def _moments(so_far: SoFar, end: StepEnd | None) -> dict[str, float | None]:
 
 
 def _agreement(reached: Reached) -> dict[str, Any]:
-    found = dict(reached.agreement) if reached.agreement else unmeasured("not measured yet")
-    disputes = _disputes(reached.conclusion)
-    return {**found, "disputes": disputes or found["disputes"]}
-
-
-def _disputes(conclusion: Conclusion | None) -> list[Any]:
-    return list(conclusion.disputes) if conclusion else []
+    """What the chair found to be in dispute comes first: likeness does not see every contradiction."""
+    disputes = reached.conclusion.disputes if reached.conclusion else None
+    return {"disputes": disputes, **(reached.agreement or unmeasured("not measured yet"))}
 
 
 def _response_time(so_far: SoFar, response: Response) -> float | None:

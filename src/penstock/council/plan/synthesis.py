@@ -27,7 +27,7 @@ class Synthesis:
     """`text` is empty where the chair said nothing. `problem`: what of the trailer could not be read."""
 
     text: str
-    disputes: tuple[str, ...] = ()
+    disputes: tuple[str, ...] | None = None  # None: it gave no list of them
     dissent: tuple[tuple[str, str], ...] = ()  # (name, claim)
     problem: str | None = None
 
@@ -50,7 +50,7 @@ def read_synthesis(text: str, question_id: str, names: Sequence[str]) -> Synthes
     disputes = _disputes(value.get("disputes", []), problems)
     dissent = _dissent(value.get("dissent", []), names, problems)
     told = "the chair's list of disputes: " + "; ".join(problems[:5]) if problems else None
-    return Synthesis(answer, tuple(disputes), tuple(dissent), told)
+    return Synthesis(answer, None if disputes is None else tuple(disputes), tuple(dissent), told)
 
 
 class Trailer:
@@ -134,10 +134,10 @@ class Trailer:
         return "\n".join(lines).rstrip()
 
 
-def _disputes(value: Any, problems: list[str]) -> list[str]:
+def _disputes(value: Any, problems: list[str]) -> list[str] | None:
     if not isinstance(value, list):
         problems.append("disputes: must be a list of sentences")
-        return []
+        return None
     found = [plain(one, LONGEST_CLAIM) for one in value if isinstance(one, str)]
     if len(found) < len(value):
         problems.append("disputes: an entry is no sentence")

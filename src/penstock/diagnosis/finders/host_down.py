@@ -131,7 +131,7 @@ def _down_spans(scene: Scene) -> Mapping[str, Sequence[Span]]:
 def _to_blame(scene: Scene, task: Task, wait: Span, spans: Mapping[str, Sequence[Span]]) -> tuple[str, ...]:
     """Those of its hosts that are known to have been down meanwhile; where nothing is known, all of them."""
     plant = scene.recording.plant
-    serving = [h.name for h in plant.hosts_for(task.kind, task.host, task.model)] if plant else []
+    serving = [h.name for h in plant.fitting(task)] if plant else []
     down = [h for h in serving if any(a < wait[1] and b > wait[0] for a, b in spans.get(h, ()))]
     if down or serving:
         return tuple(down or serving)

@@ -265,7 +265,8 @@ def _blockers(
 ) -> Iterable[Blocker]:
     name, _, target = reason.partition(":")
     if not present.dispatched and name not in ("dependency", "scheduled"):
-        yield Blocker("dispatcher", "", "nobody dispatches")
+        apart = (e.owner.apart for e in history.epochs if e.ended_at is None and e.owner.only_run)
+        yield Blocker("dispatcher", "", next(apart, "nobody dispatches"))
     elif name == "dependency":
         for needed in record.task.after:
             other = history.dependencies.get(needed)
@@ -284,7 +285,7 @@ def _blockers(
             yield from _running(present, lambda one: one.task.lane == gate.lane)
     elif name == "host-down":
         task = record.task
-        for host in present.plant.hosts_for(task.kind, task.host, task.model):
+        for host in present.plant.fitting(task):
             state = present.hosts.get(host.name)
             yield Blocker("host", host.name, "up" if state is None else state.state)
     elif name == "rate":

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from penstock.model import Attempt
+from penstock.model import Attempt, name_in_run
 
 MOST_NAMED = 4  # tasks; of more, a name says nothing
 _MOST_LANES = 3
@@ -129,19 +129,19 @@ def _sum(parts: Iterable[tuple[str, _Series]], start: float, end: float) -> tupl
     return tuple(sorted(held_by, key=lambda holder: (-holder.average, holder.lane)))
 
 
-def held_by(holders: Sequence[Holder], *, named: bool = True) -> str:
-    """In words that need no explanation."""
+def held_by(holders: Sequence[Holder], run: str = "", *, named: bool = True) -> str:
+    """In words that need no explanation; tasks of that run by their names in it."""
     if not holders:
         return ""
-    told = [_words(holder) if named else _counted(holder) for holder in holders[:_MOST_LANES]]
+    told = [_words(holder, run) if named else _counted(holder) for holder in holders[:_MOST_LANES]]
     if len(holders) > _MOST_LANES:
         told.append(f"those of {len(holders) - _MOST_LANES} more lanes")
     return f"held by {' and '.join(told)}"
 
 
-def _words(holder: Holder) -> str:
+def _words(holder: Holder, run: str) -> str:
     if holder.tasks:
-        return f"{_counted(holder)} ({', '.join(holder.tasks)})"
+        return f"{_counted(holder)} ({', '.join(name_in_run(task, run) for task in holder.tasks)})"
     return f"{_counted(holder)} ({round(holder.average, 1):g} at once on average)"
 
 

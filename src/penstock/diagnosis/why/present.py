@@ -61,7 +61,7 @@ class Present:
         if name == "gate" and target in self.closed_gates:
             return replace(self, closed_gates=self.closed_gates - {target}), f"gate {target} opens"
         if name == "host-down":
-            able = {host.name for host in self.plant.hosts_for(task.kind, task.host, task.model)}
+            able = {host.name for host in self.plant.fitting(task)}
             down = sorted(h for h in able if h in self.hosts and self.hosts[h].state in _DOWN)
             if down:
                 hosts = {**self.hosts, **{h: self.hosts[h]._replace(state="up") for h in down}}

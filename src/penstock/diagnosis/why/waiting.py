@@ -168,8 +168,7 @@ def of_host(host: str, history: History, plant: Plant, now: float, since: float)
         route = task.kind, task.lane, task.host, task.model, task.needs
         key = route_key(*route)
         if key not in known:
-            able = plant.hosts_for(task.kind, task.host, task.model, task.lane, task.needs)
-            known[key] = any(one.name == host for one in able)
+            known[key] = any(one.name == host for one in plant.fitting(task))
         return known[key]
 
     def chosen(record: TaskRecord, waited: Mapping[str, float]) -> bool:

@@ -6,11 +6,11 @@ line.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.answers import text_of
 from penstock.intake.beads.issues import BLOCKED, CLOSED, Issue, stamp
 from penstock.model import State, TaskRecord
 
@@ -72,15 +72,6 @@ def refusal(problem: str, at: float) -> Report:
     return Report(BLOCKED, reason, f"[penstock {stamp(at)}] {reason}", metadata, at)
 
 
-def _result_text(value: Any) -> str:
-    """A text as it is, a table's `text`, anything else as JSON."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping) and isinstance(value.get("text"), str):
-        return str(value["text"])
-    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
-
-
 def one_line(text: str) -> str:
     text = " ".join(text.split())
     text = "".join(c if c.isprintable() else "�" for c in text)
@@ -92,7 +83,7 @@ def appended(notes: str, more: str) -> str:
 
 
 def _text(record: TaskRecord) -> str:
-    text = _result_text(record.value).rstrip()
+    text = text_of(record.value).rstrip()
     if len(text) <= MAX_RESULT:
         return text
     return f"{text[:MAX_RESULT]}…\n(cut here; `penstock show {record.task.id} --json` has all of it)"

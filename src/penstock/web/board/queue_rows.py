@@ -70,6 +70,8 @@ def _lasted(before_s: float, since: float | None) -> Cell:
 
 
 def _name(task: Task) -> str:
+    if task.name is not None:
+        return task.name
     if task.key is not None:
         return known_as(task.key)
     return task.id if task.label is None else str(task.label)

@@ -184,7 +184,7 @@ def _host(record: TaskRecord) -> list[Node]:
 
 
 def _name(task: Task) -> str | None:
-    return None if task.label is None else str(task.label)
+    return task.name if task.label is None else str(task.label)
 
 
 def _ran(seen: Seen) -> Node | None:

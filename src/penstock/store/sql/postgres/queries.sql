@@ -43,6 +43,11 @@ SELECT head.tasks + v.number, v.payload FROM head, unnest($1::bigint[], $2::text
 INSERT INTO batches (first, event)
 SELECT head.tasks + v.first, head.events + v.event FROM head, unnest($1::bigint[], $2::bigint[]) AS v (first, event)
 
+-- name: set_file_run
+INSERT INTO task_files (file, run)
+SELECT v.file, v.run FROM unnest($1::text[], $2::text[]) AS v (file, run)
+ON CONFLICT (file) DO UPDATE SET run = excluded.run
+
 -- name: add_submitted
 INSERT INTO events (number, at, type, task, data)
 SELECT head.events + v.n, v.at, 'submitted', v.task, '{"run":' || v.run || ',"count":' || v.count || ',"first":'
@@ -204,14 +209,15 @@ ON CONFLICT (one) DO UPDATE SET paused = excluded.paused, changed_at = excluded.
 
 -- With since when it is stopping. Nobody else takes that lease, so it holds as long as the epoch, whatever its time.
 -- name: last_epoch
-SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url,
+SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url, only_run,
     (SELECT since FROM leases WHERE name = 'stopping/' || number)
 FROM epochs ORDER BY number DESC LIMIT 1
 
 -- name: add_epoch
-WITH next AS (UPDATE heads SET epoch = greatest(epoch, $9::bigint) + 1 RETURNING epoch)
-INSERT INTO epochs (number, pid, machine, command, answers_only, started_at, seen_at, plant, url)
-SELECT next.epoch, $1::bigint, $2::text, $3::text, $4::bigint, $5::float8, $6::float8, $7::text, $8::text FROM next
+WITH next AS (UPDATE heads SET epoch = greatest(epoch, $10::bigint) + 1 RETURNING epoch)
+INSERT INTO epochs (number, pid, machine, command, answers_only, started_at, seen_at, plant, url, only_run)
+SELECT next.epoch, $1::bigint, $2::text, $3::text, $4::bigint, $5::float8, $6::float8, $7::text, $8::text, $9::text
+FROM next
 RETURNING number
 
 -- name: is_epoch
@@ -255,6 +261,9 @@ SELECT * FROM full_records WHERE id = $1::text
 
 -- name: ids_between
 SELECT id FROM tasks WHERE id >= $1::text AND id < $2::text ORDER BY id LIMIT 10
+
+-- name: run_of_file
+SELECT run FROM task_files WHERE file = $1::text
 
 -- name: runs_backwards
 SELECT number, run FROM tasks WHERE $1::bigint IS NULL OR number < $1::bigint ORDER BY number DESC LIMIT $2::bigint
@@ -744,7 +753,7 @@ WHERE work_class = ANY ($1::bigint[]) AND at <= $3::float8
 ORDER BY at, row
 
 -- name: epochs_between
-SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url
+SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url, only_run
 FROM epochs WHERE started_at <= $2::float8 AND (ended_at IS NULL OR ended_at >= $1::float8) ORDER BY number
 
 -- Those in force when the time begins were told at the beginning of its dispatcher, or since.
@@ -890,6 +899,9 @@ DELETE FROM spending WHERE day < $1::bigint
 
 -- name: drop_imports
 DELETE FROM imports WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.run = imports.run)
+
+-- name: drop_task_files
+DELETE FROM task_files WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.run = task_files.run)
 
 -- name: drop_foreign_tasks
 DELETE FROM foreign_tasks WHERE run NOT IN (SELECT run FROM imports)

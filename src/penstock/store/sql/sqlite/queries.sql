@@ -37,6 +37,9 @@ INSERT INTO events (at, type, task, data)
 SELECT at, 'submitted', task, '{"run":' || run || ',"count":' || count || ',"first":' || first || ',"last":' || last || '}'
 FROM (WITH v (at, task, run, count, first, last) AS (VALUES {rows}) SELECT * FROM v)
 
+-- name: set_file_run
+INSERT INTO task_files (file, run) VALUES (?, ?) ON CONFLICT (file) DO UPDATE SET run = excluded.run
+
 -- name: add_events
 INSERT INTO events (at, type, task, attempt, host, data) VALUES {rows}
 
@@ -142,13 +145,13 @@ INSERT OR REPLACE INTO everything (one, paused, changed_at) VALUES (1, ?, ?)
 
 -- With since when it is stopping. Nobody else takes that lease, so it holds as long as the epoch, whatever its time.
 -- name: last_epoch
-SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url,
+SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url, only_run,
     (SELECT since FROM leases WHERE name = 'stopping/' || number)
 FROM epochs ORDER BY number DESC LIMIT 1
 
 -- name: add_epoch
-INSERT INTO epochs (number, pid, machine, command, answers_only, started_at, seen_at, plant, url)
-SELECT max(coalesce(max(number), 0), ?9) + 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM epochs
+INSERT INTO epochs (number, pid, machine, command, answers_only, started_at, seen_at, plant, url, only_run)
+SELECT max(coalesce(max(number), 0), ?10) + 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 FROM epochs
 
 -- name: is_epoch
 SELECT 1 FROM epochs WHERE number = ? AND ended_at IS NULL
@@ -187,6 +190,9 @@ SELECT * FROM full_records WHERE id = ?
 
 -- name: ids_between
 SELECT id FROM tasks WHERE id >= ? AND id < ? ORDER BY id LIMIT 10
+
+-- name: run_of_file
+SELECT run FROM task_files WHERE file = ?
 
 -- Of the index alone: no row is read.
 -- name: runs_backwards
@@ -661,7 +667,7 @@ WHERE work_class IN (SELECT value FROM json_each(?1)) AND at <= ?3
 ORDER BY at, rowid
 
 -- name: epochs_between
-SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url
+SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_at, plant, url, only_run
 FROM epochs WHERE started_at <= ?2 AND (ended_at IS NULL OR ended_at >= ?1) ORDER BY number
 
 -- Those in force when the time begins were told at the beginning of its dispatcher, or since.
@@ -784,6 +790,9 @@ DELETE FROM spending WHERE day < ?
 
 -- name: drop_imports
 DELETE FROM imports WHERE run NOT IN (SELECT run FROM tasks)
+
+-- name: drop_task_files
+DELETE FROM task_files WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.run = task_files.run)
 
 -- name: drop_foreign_tasks
 DELETE FROM foreign_tasks WHERE run NOT IN (SELECT run FROM imports)

@@ -89,26 +89,31 @@ export function agreement(course) {
   const names = [...course.members.values()].filter((one) => one.response?.success).map((one) => one.name);
   return h("section", { class: "part outcome", "aria-labelledby": "agreement-title" }, [
     h("h2", { id: "agreement-title" }, "Agreement"),
-    h("p", { class: "told" }, agreementTold(found)),
+    h("p", { class: "told" }, agreementTold(found, course.over)),
+    listed("In dispute, by the chair's account", (found.disputes ?? []).map(textOf)),
+    listed("Seem to contradict each other", contradictions(found)),
     found.pairs?.length ? matrix(found.pairs, names) : null,
     listed("Said by several", (found.shared ?? []).map(textOf)),
     listed("Said by one alone", (found.alone ?? []).map((one) => `${one.name}: ${one.claim}`)),
-    listed("Seem to contradict each other", disputes(course)),
   ]);
 }
 
-function agreementTold(found) {
-  if (!found.measured || typeof found.score !== "number") return `Not measured: ${found.why ?? "no reason was given"}.`;
+function agreementTold(found, isOver) {
+  const told = disputesTold(found.disputes, isOver);
+  if (!found.measured || typeof found.score !== "number") return `${told}. Claims not compared: ${found.why ?? "no reason was given"}.`;
   const how = found.how ? ` by ${found.how}` : "";
   const notes = found.why ? ` (${found.why})` : "";
-  return `${share(found.score)} of 1, measured${how}${notes}: how alike the answers are, which is not how right.`;
+  return `${told}. Claims that match: ${share(found.score)} of 1, measured${how}${notes}: how alike the answers are, which is not how right.`;
 }
 
-function disputes(course) {
-  const measured = (course.agreement.conflicts ?? []).map((one) => `${one.a} against ${one.b}: ${(one.claims ?? []).map((claim) => `“${claim}”`).join(" / ")}`);
-  const named = [...(course.synthesis?.disputes ?? []), ...(course.agreement.disputes ?? [])].map((one) => `${textOf(one)} (by the chair's account)`);
-  return [...new Set([...measured, ...named])];
+function disputesTold(disputes, isOver) {
+  if (!disputes) return `Contradictions not checked${isOver ? "" : " yet"}`;
+  if (!disputes.length) return "No dispute found by the chair";
+  return disputes.length === 1 ? "1 point in dispute" : `${disputes.length} points in dispute`;
 }
+
+const contradictions = (found) => (found.conflicts ?? []).map((one) =>
+  `${one.a} against ${one.b}: ${(one.claims ?? []).map((claim) => `“${claim}”`).join(" / ")}`);
 
 function matrix(pairs, names) {
   const between = (a, b) => pairs.find((one) => (one.a === a && one.b === b) || (one.a === b && one.b === a))?.score;

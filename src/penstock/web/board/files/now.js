@@ -62,6 +62,7 @@ export default {
       else if (!who.dispatcher) told.push(["bad", "Nobody dispatches", "Nothing starts until `penstock serve` or `penstock work` runs on this store."]);
       else if (who.dispatcher.stopping_since) told.push(["waiting", "The dispatcher is stopping", `Since ${shortMoment(who.dispatcher.stopping_since)}. What runs goes on; nothing more starts until the next one leads.`]);
       else if (who.answers_only) told.push(["waiting", "The dispatcher only answers requests", "It starts nothing."]);
+      else if (who.dispatcher.only_run) told.push(["waiting", "The dispatcher works on one run", `Only ${who.dispatcher.only_run}: all else waits until it has ended.`]);
       else if (who.silent) told.push(["bad", "The dispatcher has written nothing for a while", "Its store may be full or locked: `/health` says more."]);
       if (who.interrupted) told.push(["waiting", `${whole(who.interrupted)} tasks were running when the last dispatcher was lost`, "The next one runs them again, or blocks them."]);
       if (who.paused) told.push(["waiting", "Everything is paused", `${who.paused_since ? `Since ${shortMoment(who.paused_since)}. ` : ""}What runs goes on; nothing more starts.`]);

@@ -1,0 +1,208 @@
+"""`ask`: one question to a model, through the queue, its answer printed as it comes.
+
+Ctrl-C cancels the task; the second time it does not wait for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli import render
+from penstock.cli.session import APART_S, INTERRUPTED, config_of, finish, hearing_interrupts, opened
+from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    from penstock.cli.session import Interrupts
+    from penstock.client import Client
+    from penstock.config import Config
+    from penstock.model import Result, Task
+
+app = typer.Typer()
+
+_WAIT_S = 3.0  # without an answer, until it is said what it waits for
+_STDIN = "-"
+
+
+@app.command(
+    "ask",
+    epilog="\b\nExamples:\n"
+    '  penstock ask "What is a queue?"\n'
+    '  cat notes.md | penstock ask "Summarize this"\n'
+    "  penstock ask --model qwen2.5-32b --system 'Answer in one word.' 'Is water wet?'",
+)
+def ask(
+    context: typer.Context,
+    prompt: Annotated[
+        str | None, typer.Argument(metavar="PROMPT", help="What to ask; what stdin says goes before it.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="The model, or a name of [models]; any without it.")
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Only there.")] = None,
+    system: Annotated[
+        str | None, typer.Option("--system", "-s", metavar="TEXT", help="What the model is told first.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the record of the task when it has ended.")
+    ] = False,
+) -> int:
+    """Ask a model, and print its answer as it comes.
+
+    It is a task like all others: it waits for its turn, and `penstock why last` says why. Where `serve` or `work`
+    runs, that does it; else this command does it itself. Exit status 1 when there is no answer.
+    """
+    config = config_of(context)
+    task = _task_of(config, _prompt_of(prompt), system, model, host)
+    return finish(_ask(config, task, as_json=as_json))
+
+
+def _prompt_of(given: str | None) -> str:
+    """What stdin says goes before what was typed, as in other such programs. A terminal is read only if asked."""
+    parts = []
+    if given in (None, _STDIN) or not sys.stdin.isatty():
+        parts.append(sys.stdin.buffer.read().decode("utf-8", "replace").strip("\n"))
+    if given not in (None, _STDIN):
+        parts.append(str(given))
+    prompt = "\n\n".join(part for part in parts if part.strip())
+    if not prompt:
+        raise UsageError('ask: nothing was asked; write it: penstock ask "…"')
+    return prompt
+
+
+def _task_of(config: Config, prompt: str, system: str | None, model: str | None, host: str | None) -> Task:
+    """A call of a model as a task: it goes to the hosts that have the model."""
+    from dataclasses import replace
+
+    from penstock.config import TaskChecker
+    from penstock.config.call_tasks import call_task
+    from penstock.config.names import Names
+    from penstock.model import OnCrash
+
+    names = Names(config)
+    asked = names.asked(model)
+    if model is not None and asked is None:
+        raise UsageError(f"ask: --model: {names.unknown(model)}")
+    messages = [] if system is None else [{"role": "system", "content": system}]
+    messages.append({"role": "user", "content": prompt})
+    payload = {"messages": messages, "stream": True}
+    called = call_task("chat/completions", asked or "", payload, host=host)
+    # Whoever asked may wait for the next dispatcher. Without a name any model is meant.
+    task = replace(called, model=None if model is None else asked, on_crash=OnCrash.RETRY)
+    if found := TaskChecker(config, calls=True).problems(task):
+        told = (f"--{field}: {what}" if field in ("host", "model") else what for field, what in found)
+        raise UsageError("\n".join(f"ask: {one}" for one in told))
+    return task
+
+
+async def _ask(config: Config, task: Task, *, as_json: bool) -> int:
+    from penstock.cli.leaving import leave
+    from penstock.wiring import Dispatching
+
+    with hearing_interrupts(APART_S) as interrupts:
+        async with opened(config, dispatching=Dispatching(command="penstock ask")) as client:
+            run = await client.submit_call(task)
+            asker = _Asker(client, run.task_ids[0], quiet=as_json)
+            result = await asker.hear(interrupts)
+            status = _tell(result, asker, as_json=as_json)
+            await leave(client, run.name, interrupts)
+    return status
+
+
+def _tell(result: Result | None, asker: _Asker, *, as_json: bool) -> int:
+    from penstock.answers import text_of
+
+    if asker.interrupted:
+        render.note(f"ask: task {asker.id} is {'being cancelled' if result is None else result.state}")
+        return INTERRUPTED
+    assert result is not None
+    if as_json:
+        text = text_of(result.value) if result.ok else None
+        render.emit(result.as_record() | {"text": text})
+    elif result.ok:
+        asker.finish(result.value)
+    if not result.ok:
+        why = render.one_line(result.error or "no reason was given")
+        render.note(f"ask: {result.state}: {why}; `penstock why {asker.id}` says more")
+        return 1
+    return 0
+
+
+class _Asker:
+    """Prints what is heard of the answer, and cancels it when somebody would not wait."""
+
+    def __init__(self, client: Client, task_id: str, *, quiet: bool) -> None:
+        self.id = task_id
+        self.interrupted = False
+        self._client = client
+        self._quiet = quiet
+        self._heard = ""  # of this attempt
+        self._is_under_way = False
+
+    async def hear(self, interrupts: Interrupts) -> Result | None:
+        """Its result; None where nobody would wait for it."""
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                self._listening = self._group.create_task(self._listen())
+                saying = self._group.create_task(self._say_why())
+                interrupts.tell(self._interrupt)
+                await asyncio.wait([self._listening])
+                saying.cancel()
+                interrupts.tell(lambda _: None)
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        return None if self._listening.cancelled() else await self._client.result(self.id)
+
+    async def _listen(self) -> None:
+        async for event in self._client.follow(self.id):
+            self._is_under_way = True
+            if not self._quiet:
+                self._print(event)
+
+    def _print(self, event: Mapping[str, Any]) -> None:
+        from penstock.client.following import is_void
+
+        if is_void(event):
+            if self._heard:
+                render.say()
+                render.note(f"ask: it is tried again, on {event.get('host')}")
+            self._heard = ""
+        elif text := str(event.get("text") or ""):
+            self._heard += text
+            sys.stdout.write(render.shown(text))
+            sys.stdout.flush()
+
+    def finish(self, value: Any) -> None:
+        """The answer where none of it was heard, or the end of its last line."""
+        if not self._heard:
+            render.answer(value)
+        elif not self._heard.endswith("\n"):
+            render.say()
+
+    async def _say_why(self) -> None:
+        """On a terminal: what it waits for, when that takes a while, and whenever it is something else."""
+        from penstock.cli.why import in_short
+
+        said = ""
+        while sys.stderr.isatty() and not self._is_under_way:
+            await asyncio.sleep(_WAIT_S)
+            told = await self._client.why(self.id)
+            reason = told.parts[-1].wait.reason if told.parts else ""
+            if str(told.record.state) == "queued" and reason != said and not self._is_under_way:
+                said = reason
+                render.note(in_short(told))
+
+    def _interrupt(self, _: int) -> None:
+        if not self.interrupted:
+            self.interrupted = True
+            self._group.create_task(self._client.cancel(self.id))
+        else:
+            self._group.create_task(self._abandon())
+
+    async def _abandon(self) -> None:
+        await self._client.stop_dispatching(put_back=True)
+        self._listening.cancel()
