@@ -157,6 +157,8 @@ _SHAPES = (
     (r"\b(?:r-)?(?=\w*\d)[0-9a-z]{14,}\b", "ID"),
     (r"\b\d\d:\d\d:\d\d(?:\.\d+)?", "TIME"),
     (r"; it waited .*", "; it waited"),  # for what, depends on the machine
+    (r"\bideal [\d.]+ \w+ \(.*\)", "ideal"),
+    (r"\bsuch tasks (run|wait).*", r"such tasks \1"),
     (r"\bby process .*", "by process"),
     (r"\b\d+(?:[.,]\d+)*(?: ?(?:ms|s|m|h|%))?(?: ?\d+ ?s)?(?![\w.])", "N"),
     (r"[─━-]{3,}", "-"),
