@@ -92,6 +92,13 @@ _PORT = 8787
 _PATIENCE_S = 900.0  # for one command, on a machine that has much else to do
 _WIDE = 110
 _STAYS = ("penstock serve", "penstock work")
+# What `python -m asyncio` does with it.
+_AWAITS = """\
+import ast, asyncio, inspect, sys
+made = eval(compile(open(sys.argv[1]).read(), sys.argv[1], "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+if inspect.iscoroutine(made):
+    asyncio.run(made)
+"""
 _ANSWERS = "penstock ask"  # prints what a model says, which nobody can foretell
 _KEPT = re.compile(r"(PIP|UV|SSL)_\w+|\w*CA_BUNDLE|\w+_proxy|\w+_PROXY|LANG|LC_\w+")
 _DOWNLOADS = re.compile(r"(?:Resolved|Prepared|fetched).* in ((?:[\d.]+ ?(?:ms|s|m)\s*)+)$", re.MULTILINE)
@@ -238,7 +245,7 @@ class Newcomer:
                 (self._folder() / name).write_text(text)
             case Python(code):
                 (script := folder / "snippet.py").write_text(code)
-                if not self._run(f"python {script}", 0).strip():
+                if not self._run(f"python -c {shlex.quote(_AWAITS)} {script}", 0).strip():
                     raise Mismatch("it printed nothing")
             case Ends(prints):
                 self.stop()
