@@ -1,6 +1,6 @@
-"""What holds for the whole suite: which skips are allowed, that bytecode is kept, that examples may take long, and
-that what stays for the whole run is not looked through for garbage again and again. What tests measure is told at
-the end (tests/figures.py).
+"""What holds for the whole suite: which skips are allowed, that it does not matter how it was started
+(tests/start.py), that examples may take long, and that what stays for the whole run is not looked through for
+garbage again and again. What tests measure, and what was skipped, is told at the end (tests/figures.py).
 
 With PENSTOCK_REQUIRE_ALL=1 a test that would be skipped fails: CI proves everything or says so.
 """
@@ -16,12 +16,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.figures import pytest_terminal_summary, tell
+from tests.start import forget_the_starter
 
 __all__ = ["pytest_terminal_summary", "tell"]
 
-# Tests start hundreds of processes, as users do: each would compile everything it imports where this is set.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
+forget_the_starter()
 
 # Clusters of tests, and all who join them, are for this machine alone: a user's own token is nothing to them.
 os.environ["RAY_AUTH_MODE"] = "disabled"

@@ -1,4 +1,4 @@
-"""What tests measure, told at the end of the run, whether they pass or fail and in whatever process they ran.
+"""What tests measure and what was skipped, told at the end of the run, in whatever process it was.
 
 What a test prints is shown where it fails only. A figure is no reason to fail: how long something takes is the
 machine's matter too. So it is told, for who wants to compare.
@@ -6,6 +6,7 @@ machine's matter too. So it is told, for who wants to compare.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -28,6 +29,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.line(test)
             for line in lines:
                 terminalreporter.line(f"  {line}")
+
+    skipped = Counter(_reasons(terminalreporter))
+    if skipped:
+        terminalreporter.section("skipped")
+        for reason, count in sorted(skipped.items(), key=lambda one: (-one[1], one[0])):
+            terminalreporter.line(f"{count:>4}  {reason}")
+
+
+def _reasons(terminalreporter: pytest.TerminalReporter) -> Iterator[str]:
+    """Of each skipped test, or of each file that was left out as a whole."""
+    for report in terminalreporter.stats.get("skipped", ()):
+        told = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        yield " ".join(told.removeprefix("Skipped: ").split())
 
 
 def _told(terminalreporter: pytest.TerminalReporter) -> Iterator[tuple[str, list[str]]]:

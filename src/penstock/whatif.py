@@ -17,6 +17,7 @@ from penstock.config.problems import meant
 from penstock.diagnosis.questions import work_of
 from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.timeline.axis import seconds
+from penstock.diagnosis.whatif.changes import Change
 from penstock.diagnosis.whatif.figures import (
     Explanation,
     Figures,
@@ -24,6 +25,7 @@ from penstock.diagnosis.whatif.figures import (
     explain,
     figures_of,
     guesses,
+    is_flat,
     is_still_falling,
     knee_of,
     point_of,
@@ -41,25 +43,9 @@ _WRONG = 0.05  # a replay error that is worth a warning
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    settings: Mapping[str, str] = field(default_factory=dict)
-    unset: tuple[str, ...] = ()
+class Asked(Change):
     sweep: tuple[str, tuple[str, ...]] | None = None
     explain: bool = False
-    dispatcher: str | None = None  # another than it was, perhaps
-
-    @property
-    def changes(self) -> list[str]:
-        """In words, one each."""
-        said = [f"{key} = {value}" for key, value in self.settings.items()]
-        said += [f"without {key}" for key in self.unset]
-        return said + ([] if self.dispatcher is None else [f"dispatcher {self.dispatcher}"])
-
-    def changed(self, plant: Plant) -> Plant:
-        plant = changed_plant(plant, self.settings, self.unset)
-        return (
-            plant if self.dispatcher is None else replace(plant, thread_per_kind=self.dispatcher == "threads")
-        )
 
 
 @dataclass(slots=True)
@@ -79,9 +65,7 @@ class Answer:
         asked = self.asked
         record: dict[str, Any] = {
             "run": self.recording.name,
-            "set": dict(asked.settings),
-            "unset": list(asked.unset),
-            "dispatcher": asked.dispatcher,
+            **asked.change_as_record(),
             "recorded_s": round(self.recording.makespan_s, 3),
             "over": self.is_over,
             "replay_error": None if self.error is None else round(self.error, 5),
@@ -195,7 +179,9 @@ class Plays:
     def told_of(self, points: Sequence[Point]) -> list[str]:
         """What is to be said of a curve."""
         notes = []
-        if is_still_falling(points):
+        if len(points) > 1 and is_flat(points):
+            notes.append(f"flat: from {points[0].value} to {points[-1].value} the run takes about as long")
+        elif is_still_falling(points):
             notes.append(f"still falling at {points[-1].value}: try more")
         beyond = [str(point.value) for point in points if point.is_guess]
         if beyond and self._replay.works.curves:

@@ -344,6 +344,23 @@ async def test_ctrl_c_ends_the_reading_of_stdin(folder: Folder) -> None:
     assert not (folder.path / "penstock.db").exists()
 
 
+async def test_what_ignores_ctrl_c_goes_on_ignoring_it(folder: Folder) -> None:
+    """A job in the background of a script is started so: Ctrl-C is for whoever has the terminal."""
+    process = await folder.start("work", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    await line_with(process.stderr, "ready")
+    process.send_signal(signal.SIGINT)
+    await folder.json("submit", "--file", folder.tasks("one"))
+    await folder.finish("one")
+    assert process.stderr is not None
+    async with asyncio.timeout(PATIENCE_S):
+        said = (await process.stderr.readuntil(b"done     one")).decode()
+    assert "stopping" not in said
+    process.send_signal(signal.SIGTERM)
+    status, _, err = await rest(process)
+    assert status == 0
+    assert "stopping" in err
+
+
 # ---- on a terminal
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.diagnosis.history import History
 from penstock.diagnosis.recording import Recording, recording_of
 from penstock.diagnosis.simulator import Fate, Simulator
 from penstock.diagnosis.whatif.replay import Replay
@@ -142,6 +143,12 @@ def stories(draw: st.DrawFn) -> Story:
 
 def told(story: Story) -> Recording:
     """The run as the record has it."""
+    history, now = played(story)
+    return recording_of(history, story.plant, now)
+
+
+def played(story: Story, until: float = 10_000.0) -> tuple[History, float]:
+    """What a store would tell of it, and when."""
 
     def fate(start: Start, task: Task) -> Fate:
         verdict = story.faults.get((start.task, start.attempt), Verdict.DONE)
@@ -157,8 +164,8 @@ def told(story: Story) -> Recording:
         simulator.at(at, event)
     for task in story.tasks:
         simulator.at(task.queued_at, Submitted([task]))
-    simulator.run(before=10_000.0)
-    return recording_of(simulator.history(), story.plant, simulator.now)
+    simulator.run(before=until)
+    return simulator.history(), simulator.now
 
 
 def lives(recording: Recording) -> dict[tuple[str, int], tuple[str, float, float | None]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock.diagnosis import waits
+from penstock.diagnosis.history import Owner
 from penstock.diagnosis.waits import Explainer
 from penstock.diagnosis.why.holders import Holders
 from penstock.model import TaskRecord
@@ -64,14 +66,16 @@ def no_moves(patch: pytest.MonkeyPatch) -> None:
 
 
 def always_a_dispatcher(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(waits, "_dispatching", lambda history, now: [(0.0, now)])
+    patch.setattr(waits, "_dispatching", lambda history, now: [(0.0, now, Owner(1, "here", "always"))])
 
 
 def answering_is_dispatching(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         waits,
         "_dispatching",
-        lambda history, now: [(e.started_at, e.ended_at or now) for e in history.epochs],
+        lambda history, now: [
+            (e.started_at, e.ended_at or now, replace(e.owner, answers_only=False)) for e in history.epochs
+        ],
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.council_past import _print_history
 from tests.unit.cli_rig import CONFIG, Cli, make_cli
 from tests.unit.council_rig import record
 
@@ -117,7 +118,9 @@ def test_a_report_of_something_else_is_refused(cli: Cli, content: str, told: str
 
 
 def test_a_report_of_nothing_is_refused(cli: Cli) -> None:
-    assert cli.bad("council", "report", "missing.json") == ["missing.json: No such file or directory"]
+    assert cli.bad("council", "report", "missing.json") == [
+        "missing.json: no such file or directory; correct the name"
+    ]
     cli.file("r.json", json.dumps(record()))
     assert (
         "--out: 'r.txt' must end with .md or .html"
@@ -179,3 +182,29 @@ def test_detach_leaves_a_question(cli: Cli) -> None:
     assert "not over yet" in cli.good("council", "show", "last").out
     assert "there is nothing to report" in cli.bad("council", "report", id)[0]
     assert "dams" not in cli.good("council", "history").out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("disputes", "shown"),
+    [(2, "2 in dispute"), (0, "1.00"), (None, "1.00")],
+    ids=["some", "none", "unchecked"],
+)
+def test_d4_disputes_come_before_the_figure_in_the_history(
+    disputes: int | None, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """D4: where there is room for one of them."""
+    entry = {
+        "id": "q",
+        "asked_at": 1.0,
+        "state": "done",
+        "mode": "council",
+        "success_count": 2,
+        "total_fighters": 2,
+        "disputes": disputes,
+        "agreement": 1.0,
+        "query": "Why?",
+    }
+    _print_history([entry], several=False)
+    row = capsys.readouterr().out.splitlines()[1]
+    assert shown in row
+    assert ("1.00" in row) is not bool(disputes)

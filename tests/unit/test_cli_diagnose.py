@@ -52,7 +52,7 @@ def test_e2_a_log_is_diagnosed_as_data(cli: Cli) -> None:
     record = cli.good("diagnose", cli.file("log.csv", SERIAL), "--json").json
     assert (record["run"], record["tasks"], record["makespan_s"]) == ("log", 8, 72.0)
     finding = next(f for f in record["findings"] if f["name"] == "serial-starts")
-    assert set(finding) == {"name", "severity", "cause", "evidence", "remedy", "gain_s", "endless"}
+    assert set(finding) == {"name", "severity", "cause", "evidence", "remedy", "gain_s", "endless", "change"}
     assert finding["severity"] in ("high", "medium", "low")
     assert set(finding["evidence"]) == {"tasks", "lost_s", "hosts", "lanes", "gates", "facts", "spans"}
     spans = finding["evidence"]["spans"]
@@ -95,10 +95,13 @@ def test_that_tasks_failed_is_said_first(cli: Cli) -> None:
         "task,started,ended,state",
         *(f"t{n},{n * 10},{n * 10 + 5},failed" for n in range(3)),
         "t3,40,45,ok",
+        "t4,50,55,cancelled",
+        "t5,50,55,cancelled",
     ]
     log = cli.file("log.csv", "\n".join(rows))
-    assert cli.good("diagnose", log).lines[1] == "3 of 4 tasks failed"
-    assert cli.good("diagnose", log, "--json").json["failed"] == 3
+    assert cli.good("diagnose", log).lines[1] == "of 6 tasks: 3 failed, 2 cancelled"
+    told = cli.good("diagnose", log, "--json").json
+    assert (told["failed"], told["cancelled"], told["blocked"]) == (3, 2, 0)
 
 
 def test_an_export_is_diagnosed_as_its_run(ran: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock.diagnosis.history import Epoch, Owner
-from penstock.diagnosis.why.remedies import BUDGET_STARTS, STARTS, remedy, starts_when
+from penstock.diagnosis.why.remedies import BUDGET_STARTS, STARTS, remedies, starts_when
 from penstock.model import Fallback, Host, Plant
 from penstock.store.base import Snapshot
 from penstock.store.status import status_record
@@ -106,7 +106,7 @@ def test_the_remedy_for_a_spent_budget() -> None:
         ("gate:budget:lane:web", "lanes.web.budget_usd_per_day"),
     ):
         assert starts_when(reason) == BUDGET_STARTS
-        assert remedy(reason, Plant()) == f"a larger {key}"
+        assert [one.text for one in remedies(reason, Plant())] == [f"a larger {key}"]
     assert starts_when("gate:budgets") == STARTS["gate"]
 
 

@@ -164,8 +164,10 @@ def test_a_run_is_counted() -> None:
             record(TASKS["t0"], State.RUNNING, start=0.0),  # it ended after this was read
         ]
     )
-    assert (tally.total, tally.done, tally.failed, tally.running, tally.queued) == (6, 1, 1, 2, 2)
-    assert tally.lanes() == [("left", 4, 1, 1, 1), ("right", 2, 0, 0, 1)]
+    assert (tally.total, tally.done, tally.left, tally.running, tally.queued) == (6, 1, 4, 2, 2)
+    none = {State.FAILED: 0, State.CANCELLED: 0, State.BLOCKED: 0}
+    assert tally.unwell == {**none, State.CANCELLED: 1}
+    assert tally.lanes() == [("left", 4, 1, {**none, State.CANCELLED: 1}, 1), ("right", 2, 0, none, 1)]
     assert [count.queued for count in tally.lanes()] == [1, 1]
     on_hosts = {host: [r.task.id for r in records] for host, records in tally.on_hosts().items()}
     assert on_hosts == {"here": ["other", "t2"], "there": ["t4"]}
@@ -243,6 +245,19 @@ def test_a_board_says_which_hosts_are_down_instead_of_idle() -> None:
         tally, [Host("dead", "simulated", slots=1)], width=60
     )
     assert "t2 for" in text, "who still works shows what it does"
+
+
+def test_the_board_counts_what_failed_and_what_was_cancelled_apart() -> None:
+    """E9: a cancelled task has not failed; who was cancelled or is blocked has a column where there is any."""
+    tally = Tally(TASKS)
+    ends = [State.FAILED, State.CANCELLED, State.CANCELLED, State.DONE, State.BLOCKED]
+    tally.add_ended(record(TASKS[f"t{n}"], state, end=1.0) for n, state in enumerate(ends))
+    text = drawn(tally, [])
+    assert "1 of 6 done, 1 failed, 2 cancelled, 1 blocked, 0 running, 1 queued" in text
+    rows = {line.split()[0]: line.split() for line in text.splitlines() if line.split()}
+    assert rows["lane"] == ["lane", "done", "failed", "cancelled", "blocked", "running", "queued"]
+    assert rows["left"][-6:] == ["1", "1", "2", "0", "0", "0"]
+    assert rows["right"][-6:] == ["0", "0", "0", "1", "0", "1"]
 
 
 def drawn(tally: Tally, hosts: list[Host], width: int = 100, height: int = 24) -> str:

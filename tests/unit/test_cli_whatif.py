@@ -72,6 +72,25 @@ def test_c8_the_other_dispatcher(ran: Cli) -> None:
     assert line == "--dispatcher: there is no 'thread'; did you mean 'threads'?"
 
 
+def test_what_failed_and_what_was_cancelled_are_counted_apart(cli: Cli) -> None:
+    """E9: 17 that failed and 9 that were cancelled are not 26 that failed, in a table, a sweep or JSON."""
+    rows = ["task,queued,started,ended,state"]
+    rows += [f"f{n},0,{n},{n + 1},failed" for n in range(17)]
+    rows += [f"c{n},0,{n},{n + 1},cancelled" for n in range(9)]
+    rows += ["d,0,20,30,done"]
+    log = cli.file("log.csv", "\n".join(rows))
+    told = cli.good("whatif", log, "--json").json
+    counts = [(told[at]["failed"], told[at]["cancelled"], told[at]["blocked"]) for at in ("before", "after")]
+    assert counts == [(17, 9, 0)] * 2
+    said = [line.split() for line in cli.good("whatif", log).lines]
+    assert ["tasks", "failed", "17", "17"] in said
+    assert ["tasks", "cancelled", "9", "9"] in said
+    swept = cli.good("whatif", log, "--sweep", "hosts.unknown.slots=1,4")
+    assert ["hosts.unknown.slots", "makespan", "mean", "wait", "failed", "cancelled"] in [
+        line.split() for line in swept.lines
+    ]
+
+
 def test_tables_for_people(ran: Cli) -> None:
     said = ran.good("whatif", "last", "--set", "hosts.large.slots=6", "--explain")
     assert said.lines[0].endswith("12 tasks; hosts.large.slots = 6")

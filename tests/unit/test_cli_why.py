@@ -16,7 +16,7 @@ from penstock.diagnosis.why import waiting
 from penstock.diagnosis.why.answer import HostDown, Part, Typical, Why
 from penstock.diagnosis.why.holders import Holder
 from penstock.diagnosis.why.prediction import NO_DURATIONS, Prediction
-from penstock.diagnosis.why.remedies import Case, remedy
+from penstock.diagnosis.why.remedies import Case, Remedy, remedies
 from penstock.diagnosis.why.waiting import ReasonSum, Waiting, with_calls
 from penstock.model import Gate, Host, Plant, State, Task, TaskRecord, Verdict, Wait
 from tests.unit.cli_rig import Cli, make_cli
@@ -118,8 +118,9 @@ def test_a_store_and_a_node_that_are_not_there_in_short() -> None:
 def test_the_remedy_for_a_failed_reading() -> None:
     """E1: another limit would not open a gate that cannot be read."""
     plant = Plant(gates=(Gate("g", probe="psutil:cpu_percent", max=2),))
-    assert remedy("gate:g", plant, Case("psutil:cpu_percent = 3 > 2")) == "gates.g.max above 2"
-    assert remedy("gate:g", plant, Case("psutil:cpu_percent failed: nothing there; on_error = closed")) == (
+    assert remedies("gate:g", plant, Case("psutil:cpu_percent = 3 > 2"))[0].text == "gates.g.max above 2"
+    failed = Case("psutil:cpu_percent failed: nothing there; on_error = closed")
+    assert remedies("gate:g", plant, failed)[0].text == (
         '`penstock check` tries what it reads; gates.g.on_error = "open" goes on without'
     )
 
@@ -166,8 +167,9 @@ def test_a_run_whose_attempts_wait_for_their_calls() -> None:
     both = Counter({State.DONE: 20})
 
     def waiting(name: str, reason: str, remedy: str | None) -> Waiting:
+        helps = None if remedy is None else Remedy(remedy)
         summed = ReasonSum(reason, 30.0, 1.0, 20, {"calls": 30.0})
-        return Waiting("run", name, 0.0, 60.0, both, (summed,), (), remedy, 10.0)
+        return Waiting("run", name, 0.0, 60.0, both, (summed,), (), helps, 10.0)
 
     run, calls = (
         waiting("r", "slots:prompts", "more prompts"),
@@ -178,10 +180,10 @@ def test_a_run_whose_attempts_wait_for_their_calls() -> None:
     assert calls_text(told) == (
         "20 calls of models waited 30 s together, 100 % for slots:m; would help hosts.m.slots = 4"
     )
-    assert with_calls(waiting("r", "lane:x", "more of x"), calls, plant).remedy == "more of x"
+    assert with_calls(waiting("r", "lane:x", "more of x"), calls, plant).remedy == Remedy("more of x")
     at_ease = waiting("v1-r", "slots:m", None)
-    assert with_calls(run, at_ease, plant).remedy == "more prompts", "its calls do not hold it up"
-    assert (calls_text(run), told.as_record()["calls"]["remedy"]) == ("", "hosts.m.slots = 4")
+    assert with_calls(run, at_ease, plant).remedy == Remedy("more prompts"), "its calls do not hold it up"
+    assert (calls_text(run), told.as_record()["calls"]["remedy"]["text"]) == ("", "hosts.m.slots = 4")
 
 
 def test_a_prediction_in_words() -> None:
@@ -258,6 +260,7 @@ FIELDS = [
     "blocked_by",
     "starts_when",
     "remedy",
+    "in_vain",
     "predicted_start",
     "predicted_end",
     "typical_wait",
@@ -356,7 +359,8 @@ def test_why_of_a_lane_and_a_host(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
     assert said["states"] == {"done": 4, "queued": 1}, "one could run there and waits for a dispatcher"
     assert said["host"] == cli.good("status", "--json").json["hosts"]["large"]
     assert [one["reason"] for one in said["reasons"]] == ["slots:large"]
-    assert said["remedy"].startswith("hosts.large.slots = 2")
+    assert said["remedy"]["set"] == {"hosts.large.slots": "2"}
+    assert said["remedy"]["gain_s"] > 0
     assert said["busy_s"] > 0.03
     assert cli.good("why", "--host", "small").lines == [
         "host small in the last 1h00m: 1 task (1 queued), none waited for it",
@@ -430,8 +434,8 @@ async def test_what_waits_while_nothing_is_written_says_so(tmp_path: Path) -> No
 
         silent = await at(60.0)
         assert silent.silent_since == heard_at
-        assert "slots" not in (silent.remedy or "")
-        assert "a store that can be written" in (silent.remedy or "")
+        assert "slots" not in str(silent.remedy)
+        assert "a store that can be written" in str(silent.remedy)
         assert silent.predicted_start is None
         assert [one.what for one in silent.blocked_by] == ["dispatcher"]
         assert f"its dispatcher has written nothing since {render.moment(heard_at)}" in in_short(silent)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.diagnosis.why.remedies import Case, remedy
+from penstock.diagnosis.why.remedies import Case, remedies
 from penstock.engine.cluster.remote import RemoteHost, fits_nowhere
 from penstock.model import Host, Plant, RayNodes
 
@@ -60,9 +60,9 @@ def test_what_would_help_is_known_from_those_words() -> None:
     """And `penstock check`, which would say the same, need not be asked."""
     asking = remote(RayNodes({"GPU": 1.0}, {"pool": "in(a; b)"}))
     for nodes in (1, 3):
-        told = remedy("host-down", Plant(), Case(fits_nowhere(asking, nodes)))
+        told = remedies("host-down", Plant(), Case(fits_nowhere(asking, nodes)))[0].text
         assert told == "a Ray node with GPU = 1, label pool = in(a; b), or less asked by hosts.h.ray"
-    told = remedy("host-down", Plant(), Case(fits_nowhere(asking, 0)))
+    told = remedies("host-down", Plant(), Case(fits_nowhere(asking, 0)))[0].text
     assert told.startswith("a node of the Ray cluster")
     for detail in ("refused", "waits for a Ray node with GPU = 1; none of", ""):
-        assert "penstock check" in remedy("host-down", Plant(), Case(detail))
+        assert "penstock check" in remedies("host-down", Plant(), Case(detail))[0].text

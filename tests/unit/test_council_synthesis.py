@@ -78,6 +78,7 @@ def test_what_can_be_read_of_a_trailer_counts() -> None:
         {"name": "GOKU", "claim": "z"},
     ]
     found = read(trailer(disputes=["a", "a", 7, "", *map(str, range(200))], dissent=many))
+    assert found.disputes is not None
     assert found.disputes[:2] == ("a", "0")
     assert len(found.disputes) == 50
     assert [(name, len(claim)) for name, claim in found.dissent] == [("GOKU", 500), ("GOKU", 1)]

@@ -42,7 +42,7 @@ async def test_what_waits_for_a_worker_says_so_as_it_does(tmp_path: Path) -> Non
         why = await why_task(store, plant, record, time.time())
         assert why.parts[-1].wait.reason == "worker:far"
         assert why.ran_s is None
-        assert "hosts.far.ray" in (why.remedy or "")
+        assert "hosts.far.ray" in str(why.remedy)
         assert [(one.what, one.name) for one in why.blocked_by] == [("host", "far")]
         assert in_short(why).startswith("b has its slot on far and waits for a worker; it has waited ")
 

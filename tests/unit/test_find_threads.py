@@ -11,8 +11,9 @@ from penstock.config.plants import changed_plant
 from penstock.diagnosis.finders import find
 from penstock.diagnosis.recording import Recording, recording_of
 from penstock.diagnosis.simulator import Fate, Simulator
+from penstock.diagnosis.whatif.changes import Change
 from penstock.diagnosis.whatif.replay import Replay
-from penstock.diagnosis.why.remedies import remedy, starts_when
+from penstock.diagnosis.why.remedies import starts_when
 from penstock.diagnosis.why.waiting import of_run
 from penstock.model import CHAT_CALL, Gate, Host, Lane, Plant, Task
 from penstock.scheduling.messages import GateChange, GateRead, Submitted
@@ -71,8 +72,11 @@ def test_why_says_what_ends_the_wait_and_what_would_help() -> None:
     simulator = played(plant, tasks("reasoning", 4))
     summed = of_run("r", simulator.history(), plant, simulator.now, None)
     assert summed.reasons[0].reason == "gate:thread:reasoning"
-    assert summed.remedy == "a dispatcher without --dispatcher threads, which starts what has a free slot"
-    assert remedy("gate:thread:reasoning", plant) == summed.remedy
+    assert summed.remedy is not None
+    assert (
+        summed.remedy.text == "a dispatcher without --dispatcher threads, which starts what has a free slot"
+    )
+    assert summed.remedy.change == Change(dispatcher="async")
     assert starts_when("gate:thread:k") == "when the attempt that the thread of its kind runs has ended"
 
 

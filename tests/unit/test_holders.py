@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.diagnosis.waits import REASONS
 from penstock.diagnosis.why.holders import Holder, Holders, held_by
-from penstock.diagnosis.why.remedies import STARTS, Case, remedy, starts_when
+from penstock.diagnosis.why.remedies import STARTS, Case, remedies, starts_when
 from penstock.model import Attempt, AutoSlots, Gate, Host, Lane, Plant
 from penstock.scheduling.details import Detail
 
@@ -93,19 +93,24 @@ PLANT = Plant(
 )
 
 
+def helps(reason: str, plant: Plant, case: Case = Case()) -> str:  # noqa: B008 - frozen
+    """All that may help, the least first."""
+    return " | ".join(one.text for one in remedies(reason, plant, case))
+
+
 def test_every_reason_has_an_end_and_a_remedy() -> None:
     """E1: what lets a task start is known for every reason it may wait for, and what would help."""
     assert {reason.partition(":")[0] for reason in REASONS} == set(STARTS)
     for reason in REASONS:
         assert starts_when(reason).startswith("when ")
-        assert remedy(reason, PLANT)
+        assert helps(reason, PLANT)
 
 
 def test_what_waits_for_a_dispatcher_that_stops_is_not_resumed() -> None:
     """E1: `penstock resume` does nothing there: the next one goes on by itself."""
     assert "resume" in starts_when("paused", "everything is paused")
     assert starts_when("paused", Detail.STOPPING.value).startswith("when the next dispatcher leads")
-    assert "resume" not in remedy("paused", PLANT, Case(Detail.STOPPING.value))
+    assert "resume" not in helps("paused", PLANT, Case(Detail.STOPPING.value))
 
 
 @pytest.mark.parametrize(
@@ -128,9 +133,9 @@ def test_what_waits_for_a_dispatcher_that_stops_is_not_resumed() -> None:
     ],
 )
 def test_a_remedy_names_the_key_or_the_command(reason: str, line: str) -> None:
-    assert line in remedy(reason, PLANT)
+    assert line in helps(reason, PLANT)
 
 
 def test_who_waited_for_its_own_start_to_be_recorded_needs_no_priority() -> None:
-    assert "store" in remedy("order", PLANT, Case(Detail.RECORDED_FIRST.value))
-    assert "priority" in remedy("order", PLANT)
+    assert "store" in helps("order", PLANT, Case(Detail.RECORDED_FIRST.value))
+    assert "priority" in helps("order", PLANT)

@@ -68,6 +68,34 @@ def test_an_epoch_that_only_answered_is_part_of_the_time_without_a_dispatcher() 
     assert (wait.reason, wait.start, wait.end) == ("dispatcher-down", 0.0, 9.0)
 
 
+def test_an_epoch_that_worked_one_run_is_a_dispatcher_to_that_one_alone() -> None:
+    """The same class in both: to tasks of other runs it told nothing, and that is said with its name."""
+    own, other = Task("k", id="a", run="own", queued_at=1.0), Task("k", id="b", run="other", queued_at=1.0)
+    history = History(
+        records=[TaskRecord(own, 1, State.QUEUED), TaskRecord(other, 2, State.QUEUED)],
+        attempts=(),
+        others=(),
+        dependencies={},
+        routes=[m.Route('["k","default",null,null,null]', 7, 2.0, "")],
+        moves=(),
+        stretches=[m.WaitChange(7, 0.0, "host-down", "h")],
+        epochs=[Epoch(1, replace(NOBODY, only_run="own"), 2.0, 5.0, 5.0)],
+    )
+    told = [
+        [(wait.reason, wait.detail, wait.start, wait.end) for wait in Explainer(history, 9.0).waits(record)]
+        for record in history.records
+    ]
+    nobody, apart = "no dispatcher was running", "process 1 (test) dispatches only run own"
+    assert [[wait[2:] for wait in waits] for waits in told] == [[(1.0, 2.0), (2.0, 5.0), (5.0, 9.0)]] * 2
+    assert [wait[:2] for wait in told[0]] == [
+        ("dispatcher-down", nobody),
+        ("host-down", "h"),
+        ("dispatcher-down", nobody),
+    ]
+    assert [wait[1] for wait in told[1]] == [nobody, apart, nobody]
+    assert {wait[0] for wait in told[1]} == {"dispatcher-down"}
+
+
 def test_a_task_that_is_yet_to_be_taken_in_waits_with_its_class() -> None:
     """Whether or not it is the first of its kind in that class."""
     task = Task("k", id="a", queued_at=1.0)

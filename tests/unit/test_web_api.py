@@ -185,7 +185,7 @@ async def test_why_tells_the_reasons_and_they_add_up(web: Web) -> None:
     assert (told["state"], [wait["reason"] for wait in told["waits"]][-1]) == ("queued", "paused")
     assert (told["predicted_start"]["unknown"], told["predicted_start"]["in_s"]) == (None, 0.0)
     assert told["predicted_start"]["provided"] == ["what is paused is resumed"]
-    assert told["remedy"] == "`penstock resume`"
+    assert told["remedy"]["text"] == "`penstock resume`"
     await web.post("/api/resume", {"scope": "lane", "name": "fast"})
     task = await web.ended(id)
     told = await web.get(f"/api/tasks/{id}/why")

@@ -10,7 +10,7 @@ from penstock.cli.why import in_short
 from penstock.cli.why_question import facts
 from penstock.config import load
 from penstock.diagnosis.why.prediction import predict_end
-from penstock.diagnosis.why.remedies import remedy
+from penstock.diagnosis.why.remedies import remedies
 from penstock.model import Host, Plant, State
 from penstock.store.base import Ahead
 from penstock.store.outlook import present_of, why_run, why_task
@@ -74,7 +74,7 @@ def test_what_steps_waited_for_and_who_held_it(cli: Cli) -> None:
     assert [step["name"] for step in members["steps"]] == list(MEMBERS)
     assert members["last"] == "FRIEZA"
     assert next(iter(course["waited_s"])) == "slots:lmstudio"
-    assert "hosts.lmstudio.slots" in course["remedy"]
+    assert "hosts.lmstudio.slots" in course["remedy"]["set"]
     step = cli.good("why", members["steps"][2]["task_id"])
     assert "slots:lmstudio" in step.lines[0], "a step is a task like any other"
 
@@ -116,6 +116,6 @@ async def test_a_question_that_runs(tmp_path: Path) -> None:
 
 def test_slots_of_a_council_are_its_own() -> None:
     plant = Plant(hosts=(Host("council-sages", type="council", slots=2, serves=("council-sages",)),))
-    helps = remedy("slots:council-sages", plant)
+    helps = remedies("slots:council-sages", plant)[0].text
     assert helps.startswith("councils.sages.slots = 3")
     assert "hosts.council-sages" not in helps

@@ -25,6 +25,17 @@ from penstock.errors import PenstockError, UsageError
 PROGRAM = "penstock"
 _OUTPUT_FAULTS = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
 
+_REMEDIES = {
+    errno.ENOENT: "correct the name",
+    errno.ENOTDIR: "correct the name",
+    errno.EISDIR: "name a file",
+    errno.EACCES: "give yourself the permission, or name another",
+    errno.EPERM: "give yourself the permission, or name another",
+    errno.EROFS: "name one on a file system that can be written",
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+}
+
 # In the order of --help: the module that has the command.
 COMMANDS = {
     "demo": "demo",
@@ -269,7 +280,10 @@ def main(arguments: Sequence[str]) -> int:
         if error.filename is None and error.errno not in _OUTPUT_FAULTS:
             raise
         place = "output" if error.filename is None else os.fsdecode(error.filename)
-        return _told([f"{place}: {error.strerror}"], 2)
+        number = error.errno or 0
+        if error.strerror and error.strerror != os.strerror(number):
+            return _told([f"{place}: {error.strerror}"], 2)  # said by us, with what to do
+        return _told([f"{place}: {os.strerror(number).lower()}; {_REMEDIES.get(number, 'name another')}"], 2)
     return int(status or 0)
 
 

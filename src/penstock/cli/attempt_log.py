@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ async def follow_log(config: Config, task_id: str) -> int:
             record = await client.get(task_id)
             attempts = await client.attempts(record.task.id)
             followed.print_on(attempts)
+            sys.stdout.flush()  # a pipe would be told in blocks
             if record.state not in (State.QUEUED, State.RUNNING):
                 return _ending(record, followed.found)
             if attempts and not followed.found and record.state is State.RUNNING:

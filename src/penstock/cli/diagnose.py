@@ -45,6 +45,8 @@ def diagnose(
 
 
 def _tell(diagnosis: Diagnosis, as_json: bool) -> int:
+    from penstock.diagnosis.words import name_unwell
+
     if as_json:
         render.emit(diagnosis.as_record())
         return 0
@@ -53,9 +55,11 @@ def _tell(diagnosis: Diagnosis, as_json: bool) -> int:
     render.say(
         f"{render.one_line(recording.name, 80)}: {render.counted(len(recording.tasks), 'task')}, {span}"
     )
-    if failed := diagnosis.failed:
-        where = f"; `penstock tasks --run {recording.name} --state failed` lists them" * recording.is_ours
-        render.say(f"{failed} of {render.counted(len(recording.tasks), 'task')} failed{where}")
+    unwell = diagnosis.unwell
+    if any(unwell.values()):
+        states = " ".join(f"--state {state}" for state, count in unwell.items() if count)
+        where = f"; `penstock tasks --run {recording.name} {states}` lists them" * recording.is_ours
+        render.say(f"of {render.counted(len(recording.tasks), 'task')}: {name_unwell(unwell)}{where}")
     for finding in diagnosis.findings:
         render.say()
         _print_finding(diagnosis, finding)

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.cli.render import console, note, one_line, seconds
-from penstock.model import Host, TaskRecord
+from penstock.diagnosis.words import name_unwell
+from penstock.lifecycle import UNWELL
+from penstock.model import Host, State, TaskRecord
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -125,8 +127,9 @@ class Lines:
 
 
 def _counts(tally: Tally) -> str:
-    failed = f", {tally.failed} failed" if tally.failed else ""
-    return f"{tally.done} of {tally.total} done{failed}, {tally.running} running, {tally.queued} queued"
+    unwell = name_unwell(tally.unwell)
+    ended = f", {unwell}" if unwell else ""
+    return f"{tally.done} of {tally.total} done{ended}, {tally.running} running, {tally.queued} queued"
 
 
 class Board:
@@ -211,18 +214,19 @@ def _lane_table(lanes: Sequence[LaneCount], total: int) -> Table:
     from rich.progress_bar import ProgressBar
     from rich.text import Text
 
-    table = _table("lane", "", ">done", ">failed", ">running", ">queued")
+    # Failures always have their column; who was cancelled or is blocked has one where there is any.
+    states = [s for s in UNWELL if s is State.FAILED or any(count.unwell[s] for count in lanes)]
+    table = _table("lane", "", ">done", *(f">{state}" for state in states), ">running", ">queued")
     for count in lanes:
-        ended = count.done + count.failed
         bar = ProgressBar(
             total=max(1, count.total),
-            completed=ended,
+            completed=count.ended,
             width=_BAR_WIDTH,
             complete_style="green",
             finished_style="green",
         )
-        failed = Text(str(count.failed), style="red" if count.failed else "")
-        cells = (str(count.done), failed, str(count.running), str(count.queued))
+        unwell = (Text(str(n), style="red" if n else "") for n in (count.unwell[state] for state in states))
+        cells = (str(count.done), *unwell, str(count.running), str(count.queued))
         table.add_row(Text(one_line(count.lane)), bar, *cells)
     if total > len(lanes):
         table.add_row(f"and {total - len(lanes)} more")

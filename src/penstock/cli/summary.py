@@ -6,6 +6,7 @@ from rich.table import Table
 
 from penstock.cli.render import console, counted, note, one_line, percent, seconds, show, table
 from penstock.diagnosis.summary import Summary
+from penstock.diagnosis.words import name_unwell
 from penstock.model import State, name_in_run
 
 _MOST_REASONS = 5
@@ -32,10 +33,10 @@ def print_summary(summary: Summary, *, stderr: bool) -> None:
     if summary.failures:
         out.print()
         show(out, _failures(summary))
-        told = len(summary.failures)
-        bad = summary.states.get(State.FAILED, 0) + summary.states.get(State.BLOCKED, 0)
-        if bad > told:
-            note(f"{bad - told} more failed; `penstock tasks --run {summary.run} --state failed` lists them")
+        bad = {state: summary.states.get(state, 0) for state in (State.FAILED, State.BLOCKED)}
+        if sum(bad.values()) > len(summary.failures):
+            states = " ".join(f"--state {state}" for state, count in bad.items() if count)
+            note(f"{name_unwell(bad)}; `penstock tasks --run {summary.run} {states}` lists them all")
 
 
 def _exact(amount: float) -> str:

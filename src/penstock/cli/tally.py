@@ -8,6 +8,7 @@ from math import inf
 from typing import NamedTuple
 
 from penstock.cli.host_watch import Outage
+from penstock.lifecycle import UNWELL
 from penstock.model import State, Task, TaskRecord
 
 _SAMPLES = 3  # ended tasks of a kind before its duration is believed
@@ -17,12 +18,16 @@ class LaneCount(NamedTuple):
     lane: str
     total: int
     done: int
-    failed: int  # or cancelled, or blocked
+    unwell: Mapping[State, int]  # failed, cancelled, blocked
     running: int
 
     @property
     def queued(self) -> int:
-        return max(0, self.total - self.done - self.failed - self.running)
+        return max(0, self.total - self.ended - self.running)
+
+    @property
+    def ended(self) -> int:
+        return self.done + sum(self.unwell.values())
 
 
 class Tally:
@@ -31,8 +36,7 @@ class Tally:
     def __init__(self, tasks: Mapping[str, Task]) -> None:
         self._tasks = tasks
         self._total = Counter(task.lane for task in tasks.values())
-        self._done: Counter[str] = Counter()
-        self._failed: Counter[str] = Counter()
+        self._ends: dict[str, Counter[State]] = {lane: Counter() for lane in self._total}
         self._left = Counter(task.kind for task in tasks.values())
         self._spent: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])  # kind -> attempts, seconds
         self._ended: set[str] = set()
@@ -43,7 +47,7 @@ class Tally:
     def add_ended(self, records: Iterable[TaskRecord]) -> None:
         for record in records:
             task = self._tasks[record.task.id]
-            (self._done if record.state is State.DONE else self._failed)[task.lane] += 1
+            self._ends[task.lane][record.state] += 1
             self._left[task.kind] -= 1
             self._ended.add(record.task.id)
             if record.started_at is not None and record.ended_at is not None:
@@ -61,11 +65,17 @@ class Tally:
 
     @property
     def done(self) -> int:
-        return self._done.total()
+        return sum(ends[State.DONE] for ends in self._ends.values())
 
     @property
-    def failed(self) -> int:
-        return self._failed.total()
+    def unwell(self) -> dict[State, int]:
+        """How many failed, were cancelled, are blocked."""
+        return {state: sum(ends[state] for ends in self._ends.values()) for state in UNWELL}
+
+    @property
+    def left(self) -> int:
+        """How many have not ended."""
+        return self.total - len(self._ended)
 
     @property
     def running(self) -> int:
@@ -73,13 +83,14 @@ class Tally:
 
     @property
     def queued(self) -> int:
-        return max(0, self.total - self.done - self.failed - self.running)
+        return max(0, self.left - self.running)
 
     def lanes(self) -> list[LaneCount]:
         running = Counter(r.task.lane for r in self._running if r.task.id in self._tasks)
         return [
-            LaneCount(lane, total, self._done[lane], self._failed[lane], running[lane])
+            LaneCount(lane, total, ends[State.DONE], {state: ends[state] for state in UNWELL}, running[lane])
             for lane, total in sorted(self._total.items())
+            for ends in (self._ends[lane],)
         ]
 
     def on_hosts(self) -> dict[str, list[TaskRecord]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.cli import render
 from penstock.cli.curve import drawn
 from penstock.diagnosis.whatif.figures import knee_of
-from penstock.diagnosis.whatif.rows import MOST_REASONS, figure_rows, host_rows, lane_rows, long
+from penstock.diagnosis.whatif.rows import MOST_REASONS, NOT_DONE, figure_rows, host_rows, lane_rows, long
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,13 +46,13 @@ def show(answer: Answer) -> None:
 def _print_sweep(key: str, points: Sequence[Point]) -> None:
     knee = knee_of(points)
     has_cost = any(point.cost_usd for point in points)
-    has_bad = any(point.failed or point.left for point in points)
+    not_done = [name for name in NOT_DONE if any(getattr(point, name) for point in points)]
     columns = [key, ">makespan", ">mean wait"]
-    columns += [">cost"] * has_cost + [">failed or left"] * has_bad + [""]
+    columns += [">cost"] * has_cost + [f">{name}" for name in not_done] + [""]
     rows = []
     for point in points:
         row = [render.one_line(str(point.value), 30), long(point.makespan_s), long(point.waited_s)]
-        row += [f"${point.cost_usd:.4g}"] * has_cost + [str(point.failed + point.left)] * has_bad
+        row += [f"${point.cost_usd:.4g}"] * has_cost + [str(getattr(point, name)) for name in not_done]
         marks = ["◀ the knee"] * (point is knee) + ["a guess"] * point.is_guess
         rows.append([*row, ", ".join(marks)])
     render.say()

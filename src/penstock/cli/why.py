@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.config import Config
     from penstock.diagnosis.why.answer import Blocker, Typical, Why
     from penstock.diagnosis.why.prediction import Prediction
+    from penstock.diagnosis.why.remedies import Remedy
     from penstock.diagnosis.why.waiting import ReasonSum, Waiting
 
 app = typer.Typer()
@@ -219,7 +220,8 @@ def _facts(told: Why) -> list[tuple[str, str]]:
         ("its dispatcher", _undispatched(told)),
         ("blocked by", _blockers(told.blocked_by)),
         ("starts", told.starts_when or ""),
-        ("would help", told.remedy or ""),
+        ("would help", _words(told.remedy)),
+        ("would not help", ", ".join(told.in_vain)),
         ("predicted start", predicted_text(told.predicted_start)),
         ("predicted end", predicted_text(told.predicted_end)),
         ("such tasks run", _usual(told.typical_run)),
@@ -230,6 +232,10 @@ def _facts(told: Why) -> list[tuple[str, str]]:
             0, ("starts", "again when a dispatcher runs: `penstock work`; or is blocked, if on_crash says so")
         )
     return [(name, text) for name, text in facts if text]
+
+
+def _words(remedy: Remedy | None) -> str:
+    return "" if remedy is None else remedy.words
 
 
 def _host_down(told: Why) -> str:
@@ -341,7 +347,8 @@ def _print_many(told: Waiting) -> None:
     render.say("\n".join(_folded(many_in_short(told))))
     facts = [
         *_of_host(told),
-        ("would help", told.remedy or ""),
+        ("would help", _words(told.remedy)),
+        ("would not help", ", ".join(told.in_vain)),
         ("its calls", calls_text(told)),
         ("predicted end", predicted_text(told.predicted_end)),
         ("looked at", f"the newest {told.tasks} tasks; there were more" if told.cut_short else ""),
@@ -376,7 +383,7 @@ def calls_text(told: Waiting) -> str:
     if told.calls is None or not told.calls.reasons:
         return ""
     first = told.calls.reasons[0]
-    helps = f"; would help {told.calls.remedy}" if told.calls.remedy else ""
+    helps = f"; would help {told.calls.remedy.words}" if told.calls.remedy else ""
     waited = (
         f"{render.seconds(told.calls.waited_s)} together, {render.percent(first.share)} for {first.reason}"
     )

@@ -59,8 +59,8 @@ def facts(course: Course) -> list[tuple[str, str]]:
     found = course.findings[0] if course.findings else None
     if found is not None:
         told.append(("because", found.cause))
-    helps = found.remedy if found is not None else course.remedy
-    told.append(("would help", helps or ""))
+    helps = course.remedy.words if course.remedy is not None else ""
+    told.append(("would help", helps if found is None else found.remedy))
     if len(course.findings) > 1:
         told.append(("also found", ", ".join(one.name for one in course.findings[1:])))
     return told

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -24,6 +24,7 @@ from penstock.cli.dispatching import (
     dispatching_of,
     last_word,
     tell_standby,
+    warn_of_config,
 )
 from penstock.cli.session import (
     INTERRUPTED,
@@ -196,7 +197,7 @@ async def _run(
                 await _sum_up(client, run, since, stderr=as_json)
                 if sys.stdout.isatty() and not as_json:
                     await print_beginnings(client, run.name, command)
-    return 1 if worker.tally.failed else 0
+    return 1 if any(worker.tally.unwell.values()) else 0
 
 
 async def _tell_done(config: Config, run: str, done: Sequence[str], tells: Sequence[Tell]) -> None:
@@ -334,10 +335,9 @@ class _RunWorker:
 
 
 async def _say_what_is_left(client: Client, run: Run, tally: Tally, command: Callable[[str], str]) -> None:
-    left = tally.total - tally.done - tally.failed
     dispatched = (await client.snapshot()).epoch is not None
     how = "another dispatcher goes on with it" if dispatched else f"go on with `{command('work --drain')}`"
-    render.note(f"interrupted; {render.counted(left, 'task')} of run {run.name} left; {how}")
+    render.note(f"interrupted; {render.counted(tally.left, 'task')} of run {run.name} left; {how}")
 
 
 def _say_not_written(run: Run, out: Path | None, command: Callable[[str], str]) -> None:
@@ -391,7 +391,7 @@ def read_options(
 async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: bool, quiet: bool) -> int:
     from penstock.cli.logs import Log, telling
     from penstock.client import Client
-    from penstock.config.budgets import blind_budgets
+    from penstock.client.config_watch import ConfigEdits, watching
     from penstock.dispatcher.leadership import Heard, Leadership
     from penstock.intake.agent_queues import AgentQueues
     from penstock.wiring import are_traced, end_forsaken, make_dispatcher, open_store
@@ -405,9 +405,9 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
         dispatcher.story.listen(log)
         return dispatcher
 
-    def stands_by(leader: Epoch | None) -> None:
+    def stands_by(leader: Epoch | None, recorded: str | None) -> None:
         interrupts.tell(stop)
-        tell_standby(log, store, leader)
+        tell_standby(log, store, config, leader, recorded)
 
     def term(dispatcher: Dispatcher, begun: Callable[[], None]) -> Awaitable[None]:
         def on_ready() -> None:
@@ -434,8 +434,7 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
         hosts = render.counted(len(config.plant.hosts), "host")
         detail = f"dispatching {store.name} to {hosts} with {render.counted(slots, 'slot')}"
         log.line("ready", detail=detail + (", one thread per kind" if dispatching.has_threads else ""))
-        for blind in blind_budgets(config.plant):
-            log.warning(f"{blind.place} {blind.detail}")
+        warn_of_config(log, config)
 
     await store.open()
     with hearing_interrupts() as interrupts, telling(log.warning):
@@ -443,7 +442,8 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
             interrupts.tell(stop)
         try:
             async with queues.watched():
-                await leadership.run(term)
+                with nullcontext() if drain else watching(ConfigEdits(config), config, log.warning):
+                    await leadership.run(term)
             left = await last_word(stop, store)
         finally:
             interrupts.tell(stop.heard.append)  # it is as good as stopped

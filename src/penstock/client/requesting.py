@@ -10,6 +10,7 @@ from penstock.client.looking import Looking
 from penstock.client.own_dispatcher import OwnDispatcher
 from penstock.config import Config
 from penstock.errors import Unreachable
+from penstock.lifecycle import UNWELL
 from penstock.model import State
 from penstock.store.base import Answer, Request, Store, Token
 
@@ -37,7 +38,7 @@ class Requesting(Looking):
 
     async def retry_run(self, run: str) -> Answer:
         """Queue again whatever of a run failed, was cancelled or is blocked."""
-        states = [str(s) for s in (State.FAILED, State.CANCELLED, State.BLOCKED)]
+        states = [*map(str, UNWELL)]
         return await self._ask("retry", {"run": run, "states": states})
 
     async def set_priority(self, *task_ids: str, priority: int) -> Answer:

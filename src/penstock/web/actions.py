@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
-from penstock.lifecycle import LIVE
+from penstock.lifecycle import LIVE, UNWELL
 from penstock.model import PRIORITIES, State, TaskRecord
 from penstock.store.base import TaskFilter
 from penstock.web.api import WRITE
@@ -37,8 +37,7 @@ _UNKNOWN = "there is no such task"
 _OTHERS = "is of another lane than the token's own"
 _FIELDS = ("do", "task_ids", "filter", "priority", "after", "until")
 _NARROWS = ("state", "kind", "lane", "host", "run", "search", "priority")
-_REVIVABLE = frozenset({State.FAILED, State.CANCELLED, State.BLOCKED})
-_FIT: Mapping[str, frozenset[State]] = {"cancel": LIVE, "priority": LIVE, "retry": _REVIVABLE}
+_FIT: Mapping[str, frozenset[State]] = {"cancel": LIVE, "priority": LIVE, "retry": frozenset(UNWELL)}
 
 
 @dataclass(slots=True)

@@ -66,6 +66,11 @@ class Rests:
 _RESTS = Rests()
 
 
+def has_board() -> bool:
+    """Whether what its pages are made with is installed."""
+    return find_spec("nicegui") is not None
+
+
 class BoardProcess:
     def __init__(
         self,
@@ -97,7 +102,7 @@ class BoardProcess:
                 return self._link
             if self._failure is not None:
                 raise self._failure
-            if self._command is COMMAND and find_spec("nicegui") is None:
+            if self._command is COMMAND and not has_board():
                 raise Refused(
                     503,
                     "board_missing",

@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.config.councils import Council, Mode
+from penstock.council.plan.agreement import unmeasured
 from penstock.council.plan.answering import Circle, answering, not_asked, quorum
 from penstock.council.plan.concluding import listed, single, synthesis
 from penstock.council.plan.limits import COST_LIMIT, refusal, why_no_escalation
-from penstock.council.plan.measuring import agreement_ask, agreement_of, given_up_at, unmeasured
+from penstock.council.plan.measuring import agreement_ask, agreement_of, given_up_at
 from penstock.council.plan.quick import best_of, quick_look
 from penstock.council.plan.reached import Reached
 from penstock.council.plan.record import error_of, record_of

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from penstock.council.plan.agreement import unmeasured
 from penstock.council.plan.answering import Response
 from penstock.council.plan.citations import cited
 from penstock.council.plan.concluding import Method
-from penstock.council.plan.measuring import unmeasured
 from penstock.council.plan.reached import Reached
 from penstock.council.plan.remembered import member_prompt
 from penstock.council.plan.replies import one_line

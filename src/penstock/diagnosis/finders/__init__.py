@@ -6,6 +6,7 @@ They are asked in the order of `FINDERS`; a later one leaves alone what an earli
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from penstock.diagnosis.finders import (
@@ -26,9 +27,11 @@ from penstock.diagnosis.finders import (
     wrong_slots,
 )
 from penstock.diagnosis.finders.scene import Scene
-from penstock.diagnosis.findings import Finding
+from penstock.diagnosis.findings import Finding, severity_of
 from penstock.diagnosis.questions import work_of
 from penstock.diagnosis.recording import Recording
+from penstock.diagnosis.whatif.gains import Gains
+from penstock.errors import UsageError
 
 
 class Finder(NamedTuple):
@@ -103,4 +106,23 @@ def find(recording: Recording, told: Callable[[str], None] = unheard) -> list[Fi
         told(name)
         if scene.by_host or name in (host_down.NAME, stuck_gate.NAME):  # where nothing ran, that may be why
             found += finder.find(scene, tuple(found))
+    if any(finding.change for finding in found):
+        told("what the remedies gain")
+        found = _played(found, scene)
     return sorted(found, key=lambda f: (-f.gain_s, f.name, f.cause))
+
+
+def _played(found: list[Finding], scene: Scene) -> list[Finding]:
+    """Those whose remedy is a change of the plant with the gain that `whatif` answers for it."""
+    try:
+        gains = Gains(scene.recording)
+    except UsageError:  # the record does not tell enough
+        return found
+    return [_with_gain(finding, gains, scene.makespan_s) for finding in found]
+
+
+def _with_gain(finding: Finding, gains: Gains, makespan_s: float) -> Finding:
+    if finding.change is None or finding.is_endless or (gain := gains.of(finding.change)) is None:
+        return finding
+    gain_s = min(max(0.0, gain.sooner_s), makespan_s)
+    return replace(finding, gain_s=gain_s, severity=severity_of(gain_s, makespan_s), is_played=True)

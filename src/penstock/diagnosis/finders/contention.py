@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from penstock.diagnosis.finders.one_at_a_time_server import serves_one
-from penstock.diagnosis.finders.report import called, finding, host_table, seconds
+from penstock.diagnosis.finders.report import called, finding, host_table, seconds, set_slots
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.finders.stalled_loop import seen_late
 from penstock.diagnosis.findings import Finding
@@ -40,6 +40,7 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
             remedy=f"{host_table(host)} slots = {knee}"
             if knee is not None
             else f"{host_table(host)} slots = {high}  # more pays less and less: penstock whatif --sweep shows it",
+            change=set_slots(host, high if knee is None else knee),
             lost=lost,
             gain_s=busy_s - sum(alone) / best,
             spans=spans_of(scene.load[host], scene.end, 2),

@@ -101,6 +101,7 @@ def _limited(scene: Scene) -> Iterator[Finding]:
             f"lane {lane.name} was at its limit of {lane.limit} for {seconds(lane.idle_for_s)} with tasks in line, "
             f"beside free slots on {', '.join(called(h) for h in lane.hosts[:4])}",
             remedy=lane.remedy,
+            change=lane.change,
             lost=[(t.wait_s, t.task.id) for t in lane.turns],
             lost_s=lane.idle_s,
             gain_s=lane.gain_s,

@@ -9,6 +9,7 @@ from penstock.diagnosis.finders.report import key
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.finders.turns import Turn
 from penstock.diagnosis.steps import Span, Steps, combined, spans_of
+from penstock.diagnosis.whatif.changes import Change
 
 _FAR_BELOW = 0.5  # of the slots that the lane could have used: a limit above that is a matter of taste
 _SHARE = 0.3  # of the slots that it had and could have had, left free
@@ -32,6 +33,10 @@ class LaneLimit(NamedTuple):
     @property
     def remedy(self) -> str:
         return f"[lanes.{key(self.name)}] max_running = {self.slots}"
+
+    @property
+    def change(self) -> Change:
+        return Change({f"lanes.{self.name}.max_running": str(self.slots)})
 
 
 def lane_limits(scene: Scene) -> Iterator[LaneLimit]:

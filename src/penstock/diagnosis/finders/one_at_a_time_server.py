@@ -42,8 +42,8 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
             NAME,
             f"{called(host)} was given up to {curve.observed[1]} at once and works on one at a time: "
             f"an attempt takes about {seconds(usual)} alone, and as many times that as there are beside it",
-            remedy=f"{host_table(host)} slots = 1; or let the server take several at once "
-            "(OLLAMA_NUM_PARALLEL, --parallel, Max Concurrent Predictions)",
+            remedy="let the server take several at once (OLLAMA_NUM_PARALLEL, --parallel, Max Concurrent "
+            f"Predictions); until it does, {host_table(host)} slots = 1 is as fast",
             lost=lost,
             gain_s=_gain_s(scene.presumed, host),
             spans=spans_of(scene.load[host], scene.end, 2),

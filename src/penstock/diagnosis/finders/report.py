@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.findings import Evidence, Finding, Severity, severity_of
 from penstock.diagnosis.steps import Span, joined
+from penstock.diagnosis.whatif.changes import Change
+from penstock.diagnosis.whatif.inferred import UNKNOWN
 
 MOST_TASKS = 20
 MOST_SPANS = 50
@@ -27,6 +29,7 @@ def finding(
     facts: Iterable[str] = (),
     lost_s: float | None = None,
     is_endless: bool = False,
+    change: Change | None = None,
 ) -> Finding:
     """`lost` are seconds and the task that lost them; all of them count, the greatest are named.
 
@@ -50,7 +53,12 @@ def finding(
         remedy=remedy,
         gain_s=gain_s,
         is_endless=is_endless,
+        change=change,
     )
+
+
+def set_slots(host: str, slots: int) -> Change:
+    return Change({f"hosts.{host or UNKNOWN}.slots": str(slots)})
 
 
 def _telling(lost: Iterable[tuple[float, str]]) -> tuple[str, ...]:

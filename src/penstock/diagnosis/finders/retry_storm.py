@@ -46,8 +46,8 @@ def find(scene: Scene, found: Sequence[Finding]) -> Iterator[Finding]:
         f"{len(repeats)} of {len(lives)} attempts on {where} were repeats, of which "
         f"{sum(a.has_failed for a in repeats)} failed again after about "
         f"{seconds(median(a.seconds for a in failures))}",
-        remedy=f"{table} breaker = {{ failures = 3, reset_s = 30 }}; or [retry] base_s = "
-        f"{max(2.0, 2 * median(a.seconds for a in failures)):.0f}",
+        remedy=f"mend what fails; until then {table} breaker = {{ failures = 3, reset_s = 30 }}, "
+        f"or [retry] base_s = {max(2.0, 2 * median(a.seconds for a in failures)):.0f}, spares the slots",
         lost=lost,
         gain_s=_gain_s(scene.presumed, {(a.task, a.number) for a in failures}),
         spans=[(a.start, a.end) for a in failures],

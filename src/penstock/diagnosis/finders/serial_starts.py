@@ -16,6 +16,7 @@ from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.finders.turns import Turn
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.steps import Span, Steps, joined
+from penstock.diagnosis.whatif.changes import Change
 from penstock.scheduling.gates import THREAD
 
 NAME = "serial-starts"
@@ -89,6 +90,7 @@ def _threaded(scene: Scene) -> Iterator[Finding]:
             f"each kind has one thread, which ran one task at a time beside free slots: "
             f"{', '.join(kinds[:_MOST_KINDS])}{more}",
             remedy="leave out --dispatcher threads: what has a free slot then starts at once",
+            change=Change(dispatcher="async"),
             lost=threads.lost,
             lost_s=threads.idle_s,
             gain_s=threads.gain_s,
@@ -109,6 +111,7 @@ def _limited(scene: Scene) -> Iterator[Finding]:
                 f"lane {lane.name} ran one at a time for {seconds(lane.idle_for_s)} because of its limit, with "
                 "tasks in line beside free slots",
                 remedy=lane.remedy,
+                change=lane.change,
                 lost=[(t.wait_s, t.task.id) for t in lane.turns],
                 lost_s=lane.idle_s,
                 gain_s=ideal.gain_s(scene, ideal.pieces(scene), lifted=[lane.name]),

@@ -15,6 +15,7 @@ from penstock.diagnosis.finders.report import finding, key, seconds
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.steps import Span, Steps, joined
+from penstock.diagnosis.whatif.changes import Change
 from penstock.model import Gate, State
 from penstock.scheduling.gates import THREAD
 
@@ -90,6 +91,7 @@ def _judge(
         NAME,
         f"gate {name} stayed closed for {seconds(closed_s)} while up to {tasks} tasks waited for it: {what}",
         remedy=_remedy(name, gate, readings),
+        change=_change(name, gate, readings),
         lost=lost,
         gain_s=stretches[-1][1] - stretches[-1][0] if is_endless else _gain_s(scene, held),
         is_endless=is_endless,
@@ -150,6 +152,17 @@ def _remedy(name: str, gate: Gate | None, readings: Sequence[float]) -> str:
     if gate is not None and gate.max_running is not None:
         return f"{table} max_running = {gate.max_running + 1}"
     return f"remove {table}, or give it a condition that can come true"
+
+
+def _change(name: str, gate: Gate | None, readings: Sequence[float]) -> Change | None:
+    """The remedy as it can be played; of a log nothing tells what a gate would let through."""
+    if gate is None:
+        return None
+    if gate.probe is not None:
+        return Change(unset=(f"gates.{name}",))
+    return (
+        None if gate.max_running is None else Change({f"gates.{name}.max_running": str(gate.max_running + 1)})
+    )
 
 
 def _range(readings: Sequence[float]) -> str:

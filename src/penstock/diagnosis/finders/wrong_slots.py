@@ -9,7 +9,7 @@ from statistics import fmean, pstdev
 from penstock.diagnosis.attempts import Lived, Sort
 from penstock.diagnosis.finders import ideal
 from penstock.diagnosis.finders.one_at_a_time_server import serves_one
-from penstock.diagnosis.finders.report import called, finding, host_table, seconds
+from penstock.diagnosis.finders.report import called, finding, host_table, seconds, set_slots
 from penstock.diagnosis.finders.scene import Scene
 from penstock.diagnosis.finders.stalled_loop import seen_late
 from penstock.diagnosis.findings import Finding
@@ -61,6 +61,7 @@ def _too_many(scene: Scene, host: str) -> Iterator[Finding]:
         f"{called(host)} gets through as much with {knee} at once as with {used}: the other slots only make "
         "each attempt slower",
         remedy=f"{host_table(host)} slots = {knee}",
+        change=set_slots(host, knee),
         lost=lost,
         gain_s=busy_s - alone_s / rates[knee - 1],
         spans=spans_of(scene.load[host], scene.end, knee + 1),
@@ -93,11 +94,13 @@ def _too_few(scene: Scene, host: str) -> Iterator[Finding]:
     if more <= slots:
         return
     lost = [(full.area(t.since, t.start), t.task.id) for t in turns]
+    configured = scene.plant_hosts.get(host)
     yield finding(
         scene,
         NAME,
         f"{called(host)} was full for {seconds(full_s)} with tasks in line for it, and {why}",
         remedy=f"{host_table(host)} slots = {more}",
+        change=None if configured is not None and configured.slots == more else set_slots(host, more),
         lost=lost,
         gain_s=ideal.gain_s(scene, ideal.pieces(scene), slots={host: more}),
         spans=spans_of(full, scene.end),

@@ -18,7 +18,8 @@ from penstock.diagnosis.history import Stalled
 from penstock.diagnosis.questions import asking_hosts, question_kinds
 from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.timeline.outliers import far_beyond
-from penstock.model import Attempt, State, TaskRecord, Wait
+from penstock.lifecycle import UNWELL
+from penstock.model import Attempt, TaskRecord, Wait
 from penstock.scheduling.messages import HostChange
 
 INTERRUPTED = "interrupted"  # an attempt that ended without a verdict: its dispatcher died, or put it back
@@ -378,4 +379,4 @@ def _waits(bar: Bar) -> Iterator[Wait]:
 
 
 def went_wrong(bar: Bar) -> bool:
-    return bar.record.state in (State.FAILED, State.CANCELLED, State.BLOCKED)
+    return bar.record.state in UNWELL

@@ -14,8 +14,9 @@ from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.steps import Steps
 from penstock.diagnosis.summary import Bound, bound_of
 from penstock.diagnosis.whatif.replay import Played, Replay
+from penstock.diagnosis.words import count_unwell
 from penstock.lifecycle import ENDED
-from penstock.model import Attempt, Host, Plant, State, TaskRecord
+from penstock.model import Attempt, Host, Plant, TaskRecord
 from penstock.scheduling.messages import HostChange
 
 KNEE = 0.05  # the knee is the least value whose makespan is within this of the best
@@ -48,6 +49,8 @@ class Figures:
     hosts: tuple[HostBusy, ...]
     cost_usd: float
     failed: int
+    cancelled: int
+    blocked: int
     left: int  # tasks that do not end
 
     @property
@@ -64,6 +67,8 @@ class Figures:
             "waited_mean_s": _rounded(self.waited_s),
             "cost_usd": round(self.cost_usd, 6),
             "failed": self.failed,
+            "cancelled": self.cancelled,
+            "blocked": self.blocked,
             "left": self.left,
             "lanes": {
                 lane.lane: {
@@ -106,8 +111,8 @@ def figures_of(recording: Recording, plant: Plant) -> Figures:
         lanes=_lanes(recording),
         hosts=tuple(hosts),
         cost_usd=sum(recording.costs.values()),
-        failed=sum(r.state in (State.FAILED, State.CANCELLED, State.BLOCKED) for r in recording.tasks),
         left=left,
+        **count_unwell(recording.tasks),
     )
 
 
@@ -221,6 +226,8 @@ class Point(NamedTuple):
     waited_s: float  # by a task, on average
     cost_usd: float
     failed: int
+    cancelled: int
+    blocked: int
     left: int
     is_guess: bool  # a host runs more at once than the record has seen
 
@@ -232,25 +239,25 @@ class Point(NamedTuple):
 def point_of(value: Any, played: Played, replay: Replay) -> Point:
     records = played.records
     seen = replay.works.most_at_once
-    queue_s = sum((r.ended_at or played.now) - r.task.queued_at for r in records) - played.busy_s
     return Point(
         value,
         played.makespan_s,
-        queue_s / len(records) if records else 0.0,
+        played.waited_s,
         played.cost_usd,
-        sum(r.state in (State.FAILED, State.CANCELLED, State.BLOCKED) for r in records),
-        sum(r.state not in ENDED for r in records),
-        any(most > seen(host) for host, most in played.most_at_once().items()),
+        left=sum(r.state not in ENDED for r in records),
+        is_guess=any(most > seen(host) for host, most in played.most_at_once().items()),
+        **count_unwell(records),
     )
 
 
 def knee_of(points: Sequence[Point]) -> Point | None:
     """The first value, in the order of the sweep, whose makespan is within 5 % of the best.
 
-    None when that is the last of them: what comes after it may be better still.
+    None when that is the last of them, since what comes after it may be better still; and on a flat line, which has
+    no knee.
     """
     enough = _enough(points)
-    return None if is_still_falling(points) else enough
+    return None if is_still_falling(points) or is_flat(points) else enough
 
 
 def is_still_falling(points: Sequence[Point]) -> bool:
@@ -258,11 +265,19 @@ def is_still_falling(points: Sequence[Point]) -> bool:
     return len(points) > 1 and _enough(points) is points[-1]
 
 
+def is_flat(points: Sequence[Point]) -> bool:
+    """Whether no value makes a difference worth naming."""
+    return _enough(points) is not None and max(p.makespan_s for p in points) <= _near(points)
+
+
+def _near(points: Sequence[Point]) -> float:
+    """What is as good as the best."""
+    return min((point.makespan_s for point in points), default=inf) * (1 + KNEE)
+
+
 def _enough(points: Sequence[Point]) -> Point | None:
-    best = min((point.makespan_s for point in points), default=inf)
-    if not isfinite(best):
-        return None
-    return next(point for point in points if point.makespan_s <= best * (1 + KNEE))
+    near_s = _near(points)
+    return next((p for p in points if p.makespan_s <= near_s), None) if isfinite(near_s) else None
 
 
 # ---- who gains and who loses

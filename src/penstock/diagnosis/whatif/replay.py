@@ -211,6 +211,13 @@ class Played:
         own = (a for a in attempts if not a.task.startswith(OTHER))
         return sum((self.now if a.ended_at is None else a.ended_at) - a.started_at for a in own)
 
+    @property
+    def waited_s(self) -> float:
+        """How long a task of the run was in the queue, on average."""
+        records = self.records
+        stayed_s = sum((self.now if r.ended_at is None else r.ended_at) - r.task.queued_at for r in records)
+        return (stayed_s - self.busy_s) / len(records) if records else 0.0
+
     def most_at_once(self) -> dict[str, int]:
         """On each host, of all runs."""
         spans: dict[str, list[Span]] = defaultdict(list)

@@ -9,8 +9,10 @@ from typing import NamedTuple
 from penstock.diagnosis.timeline.axis import seconds
 from penstock.diagnosis.whatif.figures import Figures, LaneWaits
 from penstock.diagnosis.words import percent
+from penstock.lifecycle import UNWELL
 
 MOST_REASONS = 3
+NOT_DONE = (*map(str, UNWELL), "left")  # figures of a replay, each shown where there are any
 
 
 class Rows(NamedTuple):
@@ -31,10 +33,10 @@ def figure_rows(before: Figures, after: Figures, words: tuple[str, str]) -> Rows
     if before.cost_usd or after.cost_usd:
         cost = (f"${before.cost_usd:.4g}", f"${after.cost_usd:.4g}")
         rows.append(("cost", *cost, _change(before.cost_usd, after.cost_usd)))
-    if before.failed or after.failed:
-        rows.append(("failed tasks", str(before.failed), str(after.failed), ""))
-    if before.left or after.left:
-        rows.append(("tasks left", str(before.left), str(after.left), ""))
+    for name in NOT_DONE:
+        counts = getattr(before, name), getattr(after, name)
+        if any(counts):
+            rows.append((f"tasks {name}", *map(str, counts), ""))
     return Rows(("", *(f">{word}" for word in words), ">change"), rows)
 
 

@@ -10,17 +10,19 @@ from typing import Any, NamedTuple
 from penstock.diagnosis.history import History, Ran
 from penstock.diagnosis.waits import Explainer
 from penstock.diagnosis.why.durations import Durations, quantile
+from penstock.diagnosis.why.helping import find_help, foreseen
 from penstock.diagnosis.why.holders import Holder, held_by
 from penstock.diagnosis.why.prediction import Prediction, predict_end_of_attempt, predict_start
 from penstock.diagnosis.why.present import Present
 from penstock.diagnosis.why.question import Course, course_of
-from penstock.diagnosis.why.remedies import Case, remedy, starts_when
+from penstock.diagnosis.why.remedies import Case, Remedy, remedies, starts_when
 from penstock.model import State, TaskRecord, Wait
 from penstock.scheduling.gates import THREAD
 from penstock.scheduling.messages import HostChange
 from penstock.scheduling.reasons import STORE_DOWN
 
 _MOST_BLOCKERS = 10
+_MOST_TRIED = 2  # changes that are played
 
 
 class Part(NamedTuple):
@@ -89,7 +91,8 @@ class Why:
     silent_since: float | None = None  # it waits, and whoever dispatches has written nothing since then
     blocked_by: tuple[Blocker, ...] = ()
     starts_when: str | None = None
-    remedy: str | None = None
+    remedy: Remedy | None = None
+    in_vain: tuple[str, ...] = ()  # changes that were played and would not help
     predicted_start: Prediction | None = None
     predicted_end: Prediction | None = None
     typical_wait: Typical | None = None  # of tasks of its lane and kind
@@ -144,7 +147,8 @@ class Why:
             "waits": [part.as_record() for part in self.parts],
             "blocked_by": [blocker.as_record() for blocker in self.blocked_by],
             "starts_when": self.starts_when,
-            "remedy": self.remedy,
+            "remedy": None if self.remedy is None else self.remedy.as_record(),
+            "in_vain": list(self.in_vain),
             "predicted_start": None if self.predicted_start is None else self.predicted_start.as_record(),
             "predicted_end": None if self.predicted_end is None else self.predicted_end.as_record(),
             "typical_wait": None if self.typical_wait is None else self.typical_wait.as_record(),
@@ -189,17 +193,21 @@ def explain(record: TaskRecord, history: History, present: Present) -> Why:
                     Blocker("dispatcher", "", f"has written nothing for {now - present.heard_at:.0f} s"),
                 ),
                 starts_when=starts_when(STORE_DOWN),
-                remedy=remedy(STORE_DOWN, present.plant),
+                remedy=remedies(STORE_DOWN, present.plant)[0],
                 typical_wait=usual,
             )
+        starts = None if record.is_delayed else predict_start(present, record)
+        options = remedies(reason, present.plant, _case(record, reason, waits, present))
+        helps, in_vain = _help(present, record, starts, options)
         return Why(
             record,
             now,
             parts,
             blocked_by=tuple(_blockers(record, reason, waits, history, present))[:_MOST_BLOCKERS],
             starts_when=starts_when(reason, detail),
-            remedy=remedy(reason, present.plant, _case(record, reason, waits, present)),
-            predicted_start=None if record.is_delayed else predict_start(present, record),
+            remedy=helps,
+            in_vain=in_vain,
+            predicted_start=starts,
             typical_wait=usual,
         )
     lengths = Durations(present.queue.ran).of(record.host or "", record.task)
@@ -215,6 +223,19 @@ def explain(record: TaskRecord, history: History, present: Present) -> Why:
     )  # else its end is heard of when its host is back
     ends = predict_end_of_attempt(present, record) if foreseen else None
     return Why(record, now, parts, host_down=down, predicted_end=ends, typical_wait=usual, typical_run=runs)
+
+
+def _help(
+    present: Present, record: TaskRecord, starts: Prediction | None, options: Sequence[Remedy]
+) -> tuple[Remedy | None, tuple[str, ...]]:
+    """What lets it start sooner, found by playing the present on under the changed plant."""
+    if starts is None or options[0].change is None:
+        return find_help(options, lambda change: None)
+
+    def predict(present: Present, whatever_s: float | None) -> Prediction:
+        return predict_start(present, record, whatever_s)
+
+    return find_help(options[:_MOST_TRIED], foreseen(present, starts, predict, "it would start"))
 
 
 def _undispatched_since(history: History, now: float) -> float:

@@ -80,23 +80,23 @@ class _Goal(NamedTuple):
     factor: float = 1.0  # how much farther it is than can be played
 
 
-def predict_start(present: Present, record: TaskRecord) -> Prediction:
-    """When a queued task starts."""
+def predict_start(present: Present, record: TaskRecord, whatever_s: float | None = None) -> Prediction:
+    """When a queued task starts. `whatever_s`: what attempts take of which nobody knows how long they take."""
     lane = record.task.lane
     left_out = present.queue.left_out.get(lane, 0)
     own = [r for r in present.queue.queued if r.task.lane == lane]
     here = any(r.task.id == record.task.id for r in present.queue.queued)
     if here and not left_out:
-        return _predict(present, record, _Goal((record.task.id,), "started"))
+        return _predict(present, record, _Goal((record.task.id,), "started"), whatever_s)
     if not own:
         return Prediction(present.now, unknown="it is not in the queue any more")
     aging_s = present.plant.aging_s
     last = max(own, key=lambda r: (r.task.queued_at + r.task.priority * aging_s, r.number))
     factor = (len(own) + left_out) / len(own)
-    return _predict(present, last, _Goal((last.task.id,), "started", factor))
+    return _predict(present, last, _Goal((last.task.id,), "started", factor), whatever_s)
 
 
-def predict_end(present: Present, run: str) -> Prediction:
+def predict_end(present: Present, run: str, whatever_s: float | None = None) -> Prediction:
     """When the last task of a run ends."""
     live = [r for r in (*present.queue.running, *present.queue.queued) if r.task.run == run]
     if not live:
@@ -108,7 +108,7 @@ def predict_end(present: Present, run: str) -> Prediction:
     shown = [r for r in present.queue.queued if r.task.lane in lanes]
     left_out = sum(present.queue.left_out.get(lane, 0) for lane in lanes)
     factor = (len(shown) + left_out) / len(shown) if shown else 1.0
-    return _predict(present, live[-1], _Goal({r.task.id for r in live}, "ended", factor))
+    return _predict(present, live[-1], _Goal({r.task.id for r in live}, "ended", factor), whatever_s)
 
 
 def predict_end_of_attempt(present: Present, record: TaskRecord) -> Prediction:
@@ -127,17 +127,19 @@ def predict_end_of_attempt(present: Present, record: TaskRecord) -> Prediction:
 # ---- playing
 
 
-def _predict(present: Present, record: TaskRecord, goal: _Goal) -> Prediction:
+def _predict(
+    present: Present, record: TaskRecord, goal: _Goal, whatever_s: float | None = None
+) -> Prediction:
     durations = Durations(present.queue.ran)
     size = len(present.queue.running) + len(present.queue.queued) + 1
     samples = max(1, min(MOST_SAMPLES, MOST_PLAYED // size))
     provided: list[str] = [] if present.dispatched else ["a dispatcher runs"]
-    first = _first(present, durations, goal, samples)
+    first = _first(present, durations, goal, samples, whatever_s)
     if provided and first.reached_s and _waits_for_money(present, record):
         # Midnight comes at its time, not so long after somebody dispatches.
         present = replace(present, spent=())
         provided.append("it is 00:00 UTC, when a new day's money is there")
-        first = _first(present, durations, goal, samples)
+        first = _first(present, durations, goal, samples, whatever_s)
     while first.reached_s is None and not first.unknown:
         lifted = _lift(present, first, record)
         if isinstance(lifted, str) or len(provided) >= _MOST_LIFTED:
@@ -145,7 +147,7 @@ def _predict(present: Present, record: TaskRecord, goal: _Goal) -> Prediction:
             return Prediction(present.now, provided=tuple(provided), unknown=unknown)
         present, words = lifted
         provided.append(words)
-        first = _first(present, durations, goal, samples)
+        first = _first(present, durations, goal, samples, whatever_s)
     if first.unknown:
         return Prediction(present.now, provided=tuple(provided), unknown=first.unknown)
     more = 1 if first.whatever else samples
@@ -169,9 +171,11 @@ def _predict(present: Present, record: TaskRecord, goal: _Goal) -> Prediction:
     )
 
 
-def _first(present: Present, durations: Durations, goal: _Goal, samples: int) -> _Sample:
+def _first(
+    present: Present, durations: Durations, goal: _Goal, samples: int, whatever_s: float | None
+) -> _Sample:
     """The first play. Where nobody knows how long anything takes, one that comes out whatever it takes, if any."""
-    first = _Sample(present, durations, goal, 0, samples)
+    first = _Sample(present, durations, goal, 0, samples, whatever_s=whatever_s)
     if not first.unknown:
         return first
     at_once, forever = (

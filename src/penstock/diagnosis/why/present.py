@@ -68,6 +68,17 @@ class Present:
                 return replace(self, hosts=hosts), f"{' or '.join(down)} is healthy again"
         return None
 
+    def under(self, plant: Plant) -> Present:
+        """The same under another plant, whose hosts have as many slots more as it gives them."""
+        was = {host.name: _most_slots(host) for host in self.plant.hosts}
+        more = {h.name: _most_slots(h) - was[h.name] for h in plant.hosts if h.name in was}
+        hosts = {
+            name: now._replace(slots=max(0, now.slots + more.get(name, 0)))
+            for name, now in self.hosts.items()
+        }
+        gates = {gate.name for gate in plant.gates}
+        return replace(self, plant=plant, hosts=hosts, closed_gates=self.closed_gates & gates)
+
     def held(self) -> dict[str, dict[str, float]]:
         """The units of each host that what runs there holds."""
         held: dict[str, dict[str, float]] = {}
@@ -86,6 +97,10 @@ class Present:
     @property
     def _is_paused(self) -> bool:
         return self.paused or bool(self.paused_lanes) or any(h.state == "paused" for h in self.hosts.values())
+
+
+def _most_slots(host: Host) -> int:
+    return host.slots if host.auto is None else host.auto.max
 
 
 _DOWN = ("down", "probing", "half-open")

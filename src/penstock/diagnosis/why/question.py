@@ -18,6 +18,7 @@ from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.history import History
 from penstock.diagnosis.recording import recording_of
 from penstock.diagnosis.waits import Explainer
+from penstock.diagnosis.why.remedies import Remedy
 from penstock.diagnosis.why.waiting import of_run
 from penstock.lifecycle import ENDED
 from penstock.model import Plant, State, TaskRecord, Wait
@@ -108,7 +109,7 @@ class Course:
     is_over: bool
     next: str | None = None  # of one that runs
     findings: tuple[Finding, ...] = ()  # of the hosts of its steps, the greatest gain first
-    remedy: str | None = None  # for what its steps waited for most
+    remedy: Remedy | None = None  # for what its steps waited for most
 
     @property
     def steps(self) -> list[StepTold]:
@@ -139,7 +140,7 @@ class Course:
             "waited_s": {reason: round(seconds, 6) for reason, seconds in self.waited.items()},
             "next": self.next,
             "findings": [finding.as_record() for finding in self.findings],
-            "remedy": self.remedy,
+            "remedy": None if self.remedy is None else self.remedy.as_record(),
         }
 
 

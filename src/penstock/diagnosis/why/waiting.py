@@ -1,28 +1,44 @@
-"""Where the waiting of many tasks went: of a run, of a lane, or for a host; what would help most, and the end."""
+"""Where the waiting of many tasks went: of a run, of a lane, or for a host; what would help, and the end.
+
+What would help is found by playing the same tasks again, as `whatif` does.
+"""
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any, NamedTuple, Self
+from functools import cache, partial
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from penstock.config.own_calls import calls_through_us
 from penstock.diagnosis.history import History
 from penstock.diagnosis.questions import asking_hosts
+from penstock.diagnosis.recording import recording_of
 from penstock.diagnosis.steps import joined
 from penstock.diagnosis.waits import Explainer
+from penstock.diagnosis.whatif.changes import Change
+from penstock.diagnosis.whatif.gains import Gain, Gains
+from penstock.diagnosis.why.helping import Helps, Play, find_help, less_waiting, sooner
 from penstock.diagnosis.why.prediction import Prediction
-from penstock.diagnosis.why.remedies import Case, remedy
+from penstock.diagnosis.why.remedies import Case, Remedy, remedies
+from penstock.errors import UsageError
 from penstock.lifecycle import LIVE
 from penstock.model import Plant, State, Task, TaskRecord
 from penstock.scheduling.messages import GateChange
 from penstock.scheduling.routes import route_key
 
 MOST_LONGEST = 5
+MOST_PLAYED = 2_000  # tasks: about a second's work
+_MOST_REASONS = 3  # that something is tried for
+_LEAST_SHARE = 0.1  # of the wait
 _TRIFLE_S = 1.0  # so little waiting, less than there was work, needs no remedy
+
+
+Judge: TypeAlias = Callable[[Gain | None], Helps | None]
+_EACH: Judge = partial(less_waiting, what="a task")
 
 
 class ReasonSum(NamedTuple):
@@ -62,13 +78,12 @@ class Waiting:
     states: Counter[State]
     reasons: tuple[ReasonSum, ...]  # the largest first
     longest: tuple[LongWait, ...]
-    remedy: (
-        str | None
-    )  # for the largest reason, unless a trifle; in a live run, of those that tasks wait for still
+    remedy: Remedy | None  # none for a trifle; in a live run it is for what tasks wait for still
     busy_s: float  # slot-seconds that its attempts held
     slots: int | None = None  # of a host
     wanted_s: float | None = None  # in which something waited for a host or ran there
     predicted_end: Prediction | None = None  # of a live run
+    in_vain: tuple[str, ...] = ()  # changes that were played and would not help
     cut_short: bool = False  # there were more tasks than were looked at
     host: Mapping[str, Any] | None = None  # how a host is now, as `status` tells it
     calls: Waiting | None = (
@@ -104,7 +119,8 @@ class Waiting:
             "wanted_s": None if self.wanted_s is None else round(self.wanted_s, 3),
             "reasons": [one.as_record() for one in self.reasons],
             "longest": [one.as_record() for one in self.longest],
-            "remedy": self.remedy,
+            "remedy": None if self.remedy is None else self.remedy.as_record(),
+            "in_vain": list(self.in_vain),
             "predicted_end": None if self.predicted_end is None else self.predicted_end.as_record(),
             "cut_short": self.cut_short,
             **({} if self.host is None else {"host": self.host}),
@@ -113,14 +129,27 @@ class Waiting:
 
 
 def of_run(
-    run: str, history: History, plant: Plant, now: float, predicted_end: Prediction | None = None
+    run: str,
+    history: History,
+    plant: Plant,
+    now: float,
+    predicted_end: Prediction | None = None,
+    foresee: Play | None = None,
 ) -> Waiting:
+    """`foresee` tells what a change brings to a live run of which nothing has ended: there is nothing to replay."""
     begin = min((record.task.queued_at for record in history.records), default=now)
     summed = _Sum(history, now, begin)
     waiting = replace(summed.waiting("run", run, plant), predicted_end=predicted_end)
-    if LIVE.isdisjoint(waiting.states):
-        return waiting
-    return replace(waiting, remedy=summed.remedy_now(plant))
+    is_over = LIVE.isdisjoint(waiting.states)
+
+    return summed.with_help(waiting, plant, partial(sooner, is_over=is_over), foresee)
+
+
+def of_calls(run: str, history: History, plant: Plant, now: float) -> Waiting:
+    """Of the calls of models that the attempts of a run make."""
+    begin = min((record.task.queued_at for record in history.records), default=now)
+    summed = _Sum(history, now, begin)
+    return summed.with_help(summed.waiting("run", run, plant), plant, partial(less_waiting, what="a call"))
 
 
 def with_calls(waiting: Waiting, calls: Waiting, plant: Plant) -> Waiting:
@@ -142,12 +171,14 @@ def _by_callers(reason: str, plant: Plant) -> bool:
 
 def of_lane(lane: str, history: History, plant: Plant, now: float, since: float) -> Waiting:
     """Of the tasks of a lane that lived since then."""
-    return _Sum(history, now, since).waiting("lane", lane, plant)
+    summed = _Sum(history, now, since)
+    return summed.with_help(summed.waiting("lane", lane, plant), plant, _EACH)
 
 
 def of_all(history: History, plant: Plant, now: float, since: float) -> Waiting:
     """Of all tasks that lived since then."""
-    return _Sum(history, now, since).waiting("all", "", plant)
+    summed = _Sum(history, now, since)
+    return summed.with_help(summed.waiting("all", "", plant), plant, _EACH)
 
 
 def of_host(host: str, history: History, plant: Plant, now: float, since: float) -> Waiting:
@@ -185,7 +216,9 @@ def of_host(host: str, history: History, plant: Plant, now: float, since: float)
 
     summed = _Sum(history, now, since).only(chosen, counts)
     wanted_s = summed.wanted_s(host, counts)
-    return replace(summed.waiting("host", host, plant, only_host=host), slots=slots, wanted_s=wanted_s)
+    waiting = summed.waiting("host", host, plant, only_host=host)
+    waiting = replace(waiting, slots=slots, wanted_s=wanted_s)
+    return summed.with_help(waiting, plant, _EACH)
 
 
 class _Sum:
@@ -221,28 +254,65 @@ class _Sum:
             Counter(record.state for record, _ in self._waited),
             reasons,
             self._longest(),
-            self._remedy(reasons[0].reason, plant) if _matters(reasons, busy_s) else None,
+            None,
             busy_s,
         )
 
-    def remedy_now(self, plant: Plant) -> str | None:
-        """For what most tasks wait for still. What waits for other tasks waits for what those wait for."""
+    def with_help(self, waiting: Waiting, plant: Plant, judge: Judge, foresee: Play | None = None) -> Waiting:
+        """With the remedy that helps, as far as there is one; of a live run for what it waits for still."""
+        is_run = waiting.scope == "run"
+        still = is_run and not LIVE.isdisjoint(waiting.states)
+        if not still and not _matters(waiting.reasons, waiting.busy_s):
+            return waiting
+        recording = recording_of(self._part(None if is_run else MOST_PLAYED), plant, self._now)
+        plant = recording.plant or plant
+        cases = self._cases_now() if still else self._cases(waiting.reasons)
+        options = list(_options(cases, plant))
+        if len(recording.tasks) > MOST_PLAYED:
+            return replace(waiting, remedy=_to_ask(waiting.name, options))
+        play = foresee or _nothing
+        if any(option.change for option in options) and any(a.ended_at for a in recording.attempts):
+            with suppress(UsageError):  # the record does not tell enough
+                gains = Gains(recording)
+
+                def play(change: Change) -> Helps | None:
+                    return judge(gains.of(change))
+
+        remedy, in_vain = find_help(options, play)
+        return replace(waiting, remedy=remedy, in_vain=in_vain)
+
+    def _part(self, most: int | None) -> History:
+        """The history of the tasks that are summed up, or of so many of the newest; all others only held room."""
+        records = [record for record, _ in self._waited]
+        records = records if most is None else records[-most:]
+        own = {record.task.id for record in records}
+        history = self._history
+        attempts = {(a.task, a.number): a for a in (*history.others, *history.attempts)}
+        return replace(
+            history,
+            records=records,
+            attempts=[a for a in history.attempts if a.task in own],
+            others=[a for a in attempts.values() if a.task not in own],
+        )
+
+    def _cases_now(self) -> list[tuple[str, Case]]:
+        """What tasks wait for still, what most do first."""
         waiting: dict[str, list[Case]] = defaultdict(list)
         for record, _ in self._waited:
             waits = record.state is State.QUEUED or record.is_delayed
             if waits and (last := self._explainer.last(record)) is not None:
                 waiting[last[0]].append(Case(self._detail(*last), record.task.needs))
-        if not waiting:
-            return None
-        reason = max(waiting, key=lambda one: (one != "dependency", len(waiting[one])))
-        return remedy(reason, plant, waiting[reason][0])
+        return [(one, waiting[one][0]) for one in sorted(waiting, key=lambda one: -len(waiting[one]))]
 
-    def _remedy(self, reason: str, plant: Plant) -> str:
-        """As the task needs it that waited for this longest."""
+    def _cases(self, reasons: Sequence[ReasonSum]) -> list[tuple[str, Case]]:
+        return [(one.reason, self._case(one.reason)) for one in reasons if one.share >= _LEAST_SHARE]
+
+    def _case(self, reason: str) -> Case:
+        """That of the task that waited for this longest."""
         longest, _ = max(self._waited, key=lambda one: one[1].get(reason, 0.0))
         waits = [wait for wait in self._explainer.waits(longest) if wait.reason == reason]
         told = max(waits, key=lambda wait: wait.seconds).detail if waits else ""
-        return remedy(reason, plant, Case(self._detail(reason, told), longest.task.needs))
+        return Case(self._detail(reason, told), longest.task.needs)
 
     def _detail(self, reason: str, told: str) -> str:
         """With what a gate said when it was last closed: that is no news to a wait that has begun."""
@@ -301,6 +371,38 @@ class _Sum:
                 end = self._now if attempt.ended_at is None else attempt.ended_at
                 busy += needs[attempt.task] * max(0.0, end - max(attempt.started_at, self._since))
         return busy
+
+
+def _options(cases: Sequence[tuple[str, Case]], plant: Plant) -> Iterator[Remedy]:
+    """What may help, for the greatest reason first.
+
+    What waits for other tasks waits for what those wait for, and in the order among tasks one gains what another
+    loses. What is no change of the config helps only where it is the greatest reason.
+    """
+    chosen = [
+        (reason, found)
+        for reason, case in cases
+        if reason != "dependency" and (reason != "order" or case.detail)
+        for found in (remedies(reason, plant, case),)
+    ]
+    for place, (_, found) in enumerate(chosen[:_MOST_REASONS]):
+        yield from (one for one in found if one.change is not None or place == 0)
+
+
+def _nothing(change: Change) -> Helps | None:
+    """What cannot be played is not promised."""
+    return None
+
+
+def _to_ask(run: str, options: Sequence[Remedy]) -> Remedy | None:
+    """How to find out whether it helps, where it would take long to play it here."""
+    for option in options:
+        if option.change is None:
+            return option
+        if run:
+            what = " and ".join(option.change.changes)
+            return Remedy(f"`penstock whatif {run} {option.change.arguments}` tells what {what} would bring")
+    return None
 
 
 def _matters(reasons: tuple[ReasonSum, ...], busy_s: float) -> bool:

@@ -15,6 +15,7 @@ from penstock.diagnosis.timeline.bars import timeline_of
 from penstock.diagnosis.timeline.page import page_data
 from penstock.diagnosis.whatif.figures import Point, knee_of
 from penstock.diagnosis.whatif.rows import figure_rows, host_rows, lane_rows, long
+from penstock.diagnosis.words import name_unwell
 from penstock.errors import UsageError
 from penstock.intake.logs.file import LogFile, understood
 from penstock.intake.logs.hosts import Source
@@ -83,7 +84,7 @@ def shown(diagnosis: Diagnosis, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         "run": recording.name,
         "tasks": len(recording.tasks),
         "makespan": seconds(recording.makespan_s),
-        "failed": diagnosis.failed,
+        "unwell": name_unwell(diagnosis.unwell),
         "has_run": bool(recording.attempts),
         "waited": diagnosis.waited,
         "findings": [_finding(diagnosis, finding) for finding in diagnosis.findings],

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
+from penstock.lifecycle import UNWELL
 from penstock.model import PRIORITIES, State
 from penstock.store.base import TaskFilter
 
@@ -14,7 +15,7 @@ ROWS = 50
 # What a choice of states is called in the address; each state by its own name too.
 _STATES: Mapping[str, tuple[State, ...]] = {
     "live": (State.QUEUED, State.RUNNING),
-    "unwell": (State.FAILED, State.CANCELLED, State.BLOCKED),
+    "unwell": UNWELL,
     **{str(state): (state,) for state in State},
 }
 STATES = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from urllib.parse import quote
 
-from penstock.lifecycle import LIVE
+from penstock.lifecycle import LIVE, UNWELL
 from penstock.model import DEFAULT_PRIORITY, PRIORITIES, State, Task, TaskRecord
 from penstock.web.board.buttons import button
 from penstock.web.board.elements import tag
@@ -65,7 +65,7 @@ class Actions:
         self._cancel.enable(None if is_live else over)
         self._move.enable(None if is_live else over)
         self._priority.enable(is_live)
-        can_retry = record.state in (State.FAILED, State.CANCELLED, State.BLOCKED)
+        can_retry = record.state in UNWELL
         not_yet = "Only what failed, was cancelled or is blocked can be queued again."
         self._retry.enable(None if can_retry else not_yet)
         self._why_not.show(node("p", not_yet if is_live else over, class_="soft"))

@@ -150,12 +150,13 @@ def _held(holders: Sequence[Holder]) -> list[Node]:
 
 def _outlook(seen: Seen) -> Node:
     told = seen.why
-    helps = told.remedy or (told.course.remedy if told.course is not None else None)
+    remedy = told.remedy or (told.course.remedy if told.course is not None else None)
     return facts(
         [
             ("Blocked by", _blockers(told.blocked_by)),
             ("Starts", prose(told.starts_when)),
-            ("Would help", node("code", helps) if helps else None),
+            ("Would help", node("code", remedy.words) if remedy is not None else None),
+            ("Would not help", node("code", ", ".join(told.in_vain)) if told.in_vain else None),
             ("Predicted start", _predicted(told.predicted_start)),
             ("Predicted end", _predicted(told.predicted_end)),
             ("Such tasks wait", _usual(told.typical_wait)),

@@ -115,18 +115,19 @@ function nearest(event, values, x, width) {
 
 function asTable(knob, points, knee) {
   const cost = points.some((point) => point.cost_usd);
+  const notDone = ["failed", "cancelled", "blocked", "left"].filter((name) => points.some((point) => point[name]));
   return h("details", [
     h("summary", "As a table"),
     h("div", { class: "table tall", tabindex: "0", role: "region", "aria-label": "The curve as a table" }, [
       h("table", [
         h("caption", { class: "unseen" }, `Makespan by ${knob.label} of ${knob.group}`),
-        h("thead", [h("tr", [knob.label, "makespan", "mean wait", ...(cost ? ["cost"] : []), "failed or left", ""].map((name) => h("th", { scope: "col", class: name ? "num" : undefined }, name)))]),
+        h("thead", [h("tr", [knob.label, "makespan", "mean wait", ...(cost ? ["cost"] : []), ...notDone, ""].map((name) => h("th", { scope: "col", class: name ? "num" : undefined }, name)))]),
         h("tbody", points.map((point) => h("tr", { key: point.value }, [
           h("th", { scope: "row", class: "num" }, point.value),
           h("td", { class: "num" }, point.makespan),
           h("td", { class: "num" }, point.waited),
           ...(cost ? [h("td", { class: "num" }, `$${point.cost_usd.toPrecision(4)}`)] : []),
-          h("td", { class: "num" }, point.failed + point.left),
+          ...notDone.map((name) => h("td", { class: "num" }, point[name])),
           h("td", [Number(point.value) === knee ? "◀ the knee" : "", point.is_guess ? " a guess" : ""]),
         ]))),
       ]),

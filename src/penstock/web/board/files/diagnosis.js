@@ -90,8 +90,8 @@ export default {
     },
     told() {
       const found = this.found;
-      const failed = found.failed ? `; ${found.failed} of them failed` : "";
-      return `${found.run}: ${found.tasks} task${found.tasks === 1 ? "" : "s"}, ${found.makespan}${failed}`;
+      const unwell = found.unwell ? `; ${found.unwell}` : "";
+      return `${found.run}: ${found.tasks} task${found.tasks === 1 ? "" : "s"}, ${found.makespan}${unwell}`;
     },
   },
   render() {
