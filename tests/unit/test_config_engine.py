@@ -132,7 +132,7 @@ def test_keys_of_the_database_stay_out_of_it_too(tmp_path: Path) -> None:
 
 def test_ray_that_is_not_installed_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install penstock\[ray\]"):
+    with pytest.raises(UsageError, match=r"pip install 'penstock-ai\[ray\]'"):
         wiring._cluster(parse(RAY), wiring.NO_WAYS, None)  # type: ignore[arg-type]
 
 

@@ -43,7 +43,7 @@ def test_a_store_whose_driver_is_not_installed_says_so(
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     for module in [name for name in sys.modules if name.startswith("penstock.store.postgres_")]:
         monkeypatch.delitem(sys.modules, module)
-    with pytest.raises(UsageError, match=r"pip install 'penstock\[postgres\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'penstock-ai\[postgres\]'"):
         open_store(read_config(path))
 
 
@@ -88,7 +88,7 @@ def test_without_opentelemetry_a_collector_in_the_config_is_an_error_with_its_re
     """One in the environment may be meant for other programs."""
     environment.delitem(sys.modules, "penstock.telemetry.traces", raising=False)
     environment.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    with pytest.raises(UsageError, match=r"pip install penstock\[otel\]"):
+    with pytest.raises(UsageError, match=r"pip install 'penstock-ai\[otel\]'"):
         make_traces(parse(TRACED))
     environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318")
     assert make_traces(parse("")) is None

