@@ -119,6 +119,7 @@ async def _ask(config: Config, task: Task, *, as_json: bool) -> int:
 def _tell(result: Result | None, asker: _Asker, *, as_json: bool) -> int:
     from penstock.answers import text_of
 
+    asker.end_line()
     if asker.interrupted:
         render.note(f"ask: task {asker.id} is {'being cancelled' if result is None else result.state}")
         return INTERRUPTED
@@ -127,7 +128,7 @@ def _tell(result: Result | None, asker: _Asker, *, as_json: bool) -> int:
         text = text_of(result.value) if result.ok else None
         render.emit(result.as_record() | {"text": text})
     elif result.ok:
-        asker.finish(result.value)
+        asker.answer(result.value)
     if not result.ok:
         why = render.one_line(result.error or "no reason was given")
         render.note(f"ask: {result.state}: {why}; `penstock why {asker.id}` says more")
@@ -171,7 +172,7 @@ class _Asker:
 
         if is_void(event):
             if self._heard:
-                render.say()
+                self.end_line()
                 render.note(f"ask: it is tried again, on {event.get('host')}")
             self._heard = ""
         elif text := str(event.get("text") or ""):
@@ -179,12 +180,16 @@ class _Asker:
             sys.stdout.write(render.shown(text))
             sys.stdout.flush()
 
-    def finish(self, value: Any) -> None:
-        """The answer where none of it was heard, or the end of its last line."""
+    def end_line(self) -> None:
+        """The end of the last line that was heard."""
+        if self._heard and not self._heard.endswith("\n"):
+            render.say()
+            sys.stdout.flush()
+
+    def answer(self, value: Any) -> None:
+        """The answer, where none of it was heard."""
         if not self._heard:
             render.answer(value)
-        elif not self._heard.endswith("\n"):
-            render.say()
 
     async def _say_why(self) -> None:
         """On a terminal: what it waits for, when that takes a while, and whenever it is something else."""
