@@ -255,10 +255,14 @@ def main(arguments: Sequence[str]) -> int:
     """Run a command line; its exit status."""
     _ready_streams()
     try:
-        status = get_command(app).main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
-        sys.stdout.flush()
+        status = int(get_command(app).main(list(arguments), prog_name=PROGRAM, standalone_mode=False) or 0)
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _drop_output()
     except (_ReaderLeft, BrokenPipeError):
-        return _reader_left()
+        _drop_output()
+        return 0
     except (_Interrupted, KeyboardInterrupt):
         return _told(["interrupted"], INTERRUPTED)
     except PenstockError as error:
@@ -270,7 +274,7 @@ def main(arguments: Sequence[str]) -> int:
             raise
         place = "output" if error.filename is None else os.fsdecode(error.filename)
         return _told([f"{place}: {error.strerror}"], 2)
-    return int(status or 0)
+    return status
 
 
 def _ready_streams() -> None:
@@ -294,10 +298,9 @@ def _told(lines: Sequence[str], status: int) -> int:
     return status
 
 
-def _reader_left() -> int:
+def _drop_output() -> None:
     """Whoever read our output has seen enough. Python must not try to write the rest when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
 
 
 def _wrong_use(error: Any) -> str:

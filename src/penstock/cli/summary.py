@@ -35,8 +35,8 @@ def print_summary(summary: Summary, *, stderr: bool) -> None:
         show(out, _failures(summary))
         bad = {state: summary.states.get(state, 0) for state in (State.FAILED, State.BLOCKED)}
         if sum(bad.values()) > len(summary.failures):
-            states = " ".join(f"--state {state}" for state, count in bad.items() if count)
-            note(f"{name_unwell(bad)}; `penstock tasks --run {summary.run} {states}` lists them all")
+            chosen = " ".join(f"--state {state}" for state, count in bad.items() if count)
+            note(f"{name_unwell(bad)}; `penstock tasks --run {summary.run} {chosen}` lists them all")
 
 
 def _exact(amount: float) -> str:
