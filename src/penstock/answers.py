@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 _DATA = "data:"
+# What is kept of a call of the front door. A record of somebody else may have an `answer` too, and more beside it.
+_KEPT = frozenset({"answer", "answer_cut", "model", "usage"})
 
 
 def text_of(value: Any) -> str:
@@ -87,6 +89,8 @@ def _of_council(value: Mapping[str, Any]) -> str | None:
 
 def _kept(value: Mapping[str, Any]) -> str | None:
     """A call of the front door whose answer is kept: whole, or as the stream that it was."""
+    if not value.keys() <= _KEPT:
+        return None
     answer = value.get("answer")
     if not isinstance(answer, str):
         return answer_in(answer)

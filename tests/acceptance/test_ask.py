@@ -35,6 +35,8 @@ class Model:
             return web.json_response(
                 {"error": {"message": "no such thing", "type": "invalid_request_error"}}, status=400
             )
+        if not self.asked[-1].get("stream"):
+            return web.json_response({"choices": [{"index": 0, "message": {"content": "Hello."}}]})
         reply = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await reply.prepare(request)
         try:
@@ -112,7 +114,7 @@ async def folder(tmp_path: Path) -> AsyncIterator[Folder]:
     async with served(model) as port:
         (tmp_path / "penstock.toml").write_text(
             f'store = "penstock.db"\n\n[server]\nport = 0\n\n[hosts.surtr]\ntype = "openai"\n'
-            f'url = "http://127.0.0.1:{port}/v1"\nmodel = "{MODEL}"\n\n[retry]\nretries = 0\n'
+            f'url = "http://127.0.0.1:{port}/v1"\nmodel = "{MODEL}"\nserves = ["chat"]\n\n[retry]\nretries = 0\n'
         )
         made = Folder(tmp_path, model)
         try:
@@ -130,7 +132,7 @@ async def read(process: Process, count: int) -> bytes:
 
 @pytest.mark.parametrize("dispatcher", ["", "serve"])
 async def test_e9_an_answer_comes_piece_by_piece(folder: Folder, dispatcher: str) -> None:
-    """Its own dispatcher does it, or the `serve` that runs."""
+    """Its own dispatcher does it, or the `serve` that runs; it is a call, and goes by model."""
     if dispatcher:
         await folder.dispatched_by(dispatcher)
     process = await folder.start("ask", "What is it?", "--system", "Be brief.")
@@ -146,11 +148,28 @@ async def test_e9_an_answer_comes_piece_by_piece(folder: Folder, dispatcher: str
     assert (task["state"], task["value"]["text"]) == ("done", "Hello.")
 
 
+async def test_e9_without_a_dispatcher_only_the_question_is_worked_on(folder: Folder) -> None:
+    folder.model.go_on.set()
+    other = await folder.json("submit", "chat", '{"prompt": "of somebody else"}')
+    process = await folder.start("ask", "What is it?")
+    assert (await process.communicate(), process.returncode) == ((b"Hello.\n", b""), 0)
+    states = {task["task_id"]: task["state"] for task in await folder.json("tasks")}
+    assert states.pop(other["task_ids"][0]) == "queued"
+    assert [*states.values()] == ["done"]
+
+
 async def test_e9_where_work_dispatches_the_answer_comes_at_its_end(folder: Folder) -> None:
     folder.model.go_on.set()
     await folder.dispatched_by("work")
     process = await folder.start("ask", "What is it?")
     assert (await process.communicate(), process.returncode) == ((b"Hello.\n", b""), 0)
+
+
+async def test_e9_a_plain_text_is_a_task_for_a_model(folder: Folder) -> None:
+    folder.model.go_on.set()
+    process = await folder.start("submit", "chat", "Hello there", "--wait")
+    assert (await process.communicate(), process.returncode) == ((b"Hello.\n", b""), 0)
+    assert folder.model.asked[0]["messages"] == [{"role": "user", "content": "Hello there"}]
 
 
 async def test_e9_what_is_piped_in_goes_before_what_is_asked(folder: Folder) -> None:

@@ -103,14 +103,15 @@ model = "m"
         ("run", "tasks.jsonl", "--json"),
         ("run", "tasks.jsonl", "--quiet"),
         ("submit", "chat", '"hello"', "--wait"),
+        ("ask", "who are you?"),
         ("council", "ask", "who are you?"),
     ],
-    ids=["run-json", "run-quiet", "submit", "council"],
+    ids=["run-json", "run-quiet", "submit", "ask", "council"],
 )
 async def test_a_model_server_that_refuses_ends_whatever_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, command: tuple[str, ...]
 ) -> None:
-    """The tasks of a question end with it; others stay queued."""
+    """A question ends with its tasks; others stay queued."""
     monkeypatch.setenv("TEST_KEY", "a-key-nobody-knows")
     models, answer, told = WRONG[what]
 
@@ -126,7 +127,7 @@ async def test_a_model_server_that_refuses_ends_whatever_waits(
         assert "a-key" not in err
         _, out, _ = await penstock(tmp_path, "tasks", "--json")
         waiting = {task["state"] for task in json.loads(out)} & {"queued", "running"}
-        assert waiting == (set() if command[0] == "council" else {"queued"})
+        assert waiting == (set() if "ask" in command else {"queued"})
 
 
 async def test_the_next_dispatcher_names_what_ran_when_one_crashed(tmp_path: Path) -> None:
@@ -136,16 +137,18 @@ async def test_the_next_dispatcher_names_what_ran_when_one_crashed(tmp_path: Pat
     assert status == -11
     _, out, _ = await penstock(tmp_path, "tasks", "--json")
     (task,) = json.loads(out)
-    told = "1 task was running when the last dispatcher was lost (process "
+    told = "the last dispatcher was lost (process "
     named = f": {task['task_id']} (chat on h, runs again); if that happens again, suspect {task['task_id']}: "
-    for again in (
+    again = (
         ["work", "--drain"],
         ["submit", "chat", "1", "--wait"],
         ["run", "tasks.jsonl", "--run", "r2"],
-    ):
-        _, _, err = await penstock(tmp_path, *again)
+    )
+    for number, command in enumerate(again):
+        _, _, err = await penstock(tmp_path, *command)
         (line,) = [line for line in err.splitlines() if told in line]
-        assert named in line
+        # The first of all may have crashed it before anything was recorded; then nobody is named yet.
+        assert named in line or (number == 0 and "is named if that happens again" in line)
         assert 'isolation = "process" in [hosts.h]' in line
 
 

@@ -28,7 +28,7 @@ STREAM = (
         {"output": [{"type": "reasoning"}, {"type": "message", "role": "assistant", "content": PARTS}]},
         {"output_text": "Hello.", "output": []},
         {"synthesis": {"text": "Hello.", "by": "SHENRON"}, "responses": []},
-        {"answer": CHAT},
+        {"answer": CHAT, "model": "m", "usage": {}},
         {"answer": STREAM},
         {"answer": "Hello.", "answer_cut": True},
     ],
@@ -52,6 +52,7 @@ def test_the_text_of_an_answer(value: Any) -> None:
         {"content": "of no message"},
         {"embeddings": [[0.5]], "model": "m"},
         {"synthesis": None, "responses": []},
+        {"answer": "yes", "confidence": 0.9},
     ],
 )
 def test_what_has_no_text_is_json(value: Any) -> None:

@@ -81,7 +81,7 @@ def test_a_contended_host_gains_nothing_by_more_slots() -> None:
 
 def test_the_knee_is_the_first_that_is_nearly_the_best() -> None:
     def point(value: int, makespan_s: float) -> Point:
-        return Point(value, makespan_s, 0.0, 0.0, 0, 0, 0, 0, False)
+        return Point(value, makespan_s, 0.0, 0.0, failed=0, cancelled=0, blocked=0, left=0, is_guess=False)
 
     points = [point(1, 100.0), point(2, 52.0), point(3, 50.5), point(4, 50.0)]
     knee = knee_of(points)

@@ -25,6 +25,17 @@ from penstock.errors import PenstockError, UsageError
 PROGRAM = "penstock"
 _OUTPUT_FAULTS = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
 
+_REMEDIES = {
+    errno.ENOENT: "correct the name",
+    errno.ENOTDIR: "correct the name",
+    errno.EISDIR: "name a file",
+    errno.EACCES: "give yourself the permission, or name another",
+    errno.EPERM: "give yourself the permission, or name another",
+    errno.EROFS: "name one on a file system that can be written",
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+}
+
 # In the order of --help: the module that has the command.
 COMMANDS = {
     "demo": "demo",
@@ -254,15 +265,12 @@ def _options(
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; its exit status."""
     _ready_streams()
+    status: int | None = 0
     try:
-        status = int(get_command(app).main(list(arguments), prog_name=PROGRAM, standalone_mode=False) or 0)
-        try:
-            sys.stdout.flush()
-        except BrokenPipeError:
-            _drop_output()
+        status = get_command(app).main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
     except (_ReaderLeft, BrokenPipeError):
-        _drop_output()
-        return 0
+        return _reader_left(status or 0)
     except (_Interrupted, KeyboardInterrupt):
         return _told(["interrupted"], INTERRUPTED)
     except PenstockError as error:
@@ -273,8 +281,11 @@ def main(arguments: Sequence[str]) -> int:
         if error.filename is None and error.errno not in _OUTPUT_FAULTS:
             raise
         place = "output" if error.filename is None else os.fsdecode(error.filename)
-        return _told([f"{place}: {error.strerror}"], 2)
-    return status
+        number = error.errno or 0
+        if error.strerror and error.strerror != os.strerror(number):
+            return _told([f"{place}: {error.strerror}"], 2)  # said by us, with what to do
+        return _told([f"{place}: {os.strerror(number).lower()}; {_REMEDIES.get(number, 'name another')}"], 2)
+    return int(status or 0)
 
 
 def _ready_streams() -> None:
@@ -298,9 +309,10 @@ def _told(lines: Sequence[str], status: int) -> int:
     return status
 
 
-def _drop_output() -> None:
+def _reader_left(status: int) -> int:
     """Whoever read our output has seen enough. Python must not try to write the rest when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
 
 
 def _wrong_use(error: Any) -> str:

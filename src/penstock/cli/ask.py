@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 _WAIT_S = 3.0  # without an answer, until it is said what it waits for
+_HOST_DOWN = "host-down"
 _STDIN = "-"
 
 
@@ -54,7 +55,8 @@ def ask(
     """Ask a model, and print its answer as it comes.
 
     It is a task like all others: it waits for its turn, and `penstock why last` says why. Where `serve` or `work`
-    runs, that does it; else this command does it itself. Exit status 1 when there is no answer.
+    runs, that does it; else this command does it itself, and leaves all other tasks queued. Exit status 1 when
+    there is no answer.
     """
     config = config_of(context)
     task = _task_of(config, _prompt_of(prompt), system, model, host)
@@ -82,6 +84,7 @@ def _task_of(config: Config, prompt: str, system: str | None, model: str | None,
     from penstock.config.call_tasks import call_task
     from penstock.config.names import Names
     from penstock.model import OnCrash
+    from penstock.store.ids import new_run
 
     names = Names(config)
     asked = names.asked(model)
@@ -90,7 +93,7 @@ def _task_of(config: Config, prompt: str, system: str | None, model: str | None,
     messages = [] if system is None else [{"role": "system", "content": system}]
     messages.append({"role": "user", "content": prompt})
     payload = {"messages": messages, "stream": True}
-    called = call_task("chat/completions", asked or "", payload, host=host)
+    called = call_task("chat/completions", asked or "", payload, host=host, run=new_run())
     # Whoever asked may wait for the next dispatcher. Without a name any model is meant.
     task = replace(called, model=None if model is None else asked, on_crash=OnCrash.RETRY)
     if found := TaskChecker(config, calls=True).problems(task):
@@ -101,12 +104,15 @@ def _task_of(config: Config, prompt: str, system: str | None, model: str | None,
 
 async def _ask(config: Config, task: Task, *, as_json: bool) -> int:
     from penstock.cli.leaving import leave
+    from penstock.cli.logs import telling
     from penstock.wiring import Dispatching
 
-    with hearing_interrupts(APART_S) as interrupts:
-        async with opened(config, dispatching=Dispatching(command="penstock ask")) as client:
+    # Only its own question: what others have queued is not for this command to start.
+    ours = Dispatching(command="penstock ask", only_run=task.run)
+    with hearing_interrupts(APART_S) as interrupts, telling(render.note, of_hosts=False):
+        async with opened(config, dispatching=ours) as client:
             run = await client.submit_call(task)
-            asker = _Asker(client, run.task_ids[0], quiet=as_json)
+            asker = _Asker(client, run.task_ids[0], task, quiet=as_json)
             result = await asker.hear(interrupts)
             status = _tell(result, asker, as_json=as_json)
             await leave(client, run.name, interrupts)
@@ -126,21 +132,25 @@ def _tell(result: Result | None, asker: _Asker, *, as_json: bool) -> int:
     elif result.ok:
         asker.finish(result.value)
     if not result.ok:
-        why = render.one_line(result.error or "no reason was given")
-        render.note(f"ask: {result.state}: {why}; `penstock why {asker.id}` says more")
+        why = render.one_line(asker.hosts.stuck or f"{result.state}: {result.error or 'no reason was given'}")
+        render.note(f"ask: {why}; `penstock why {asker.id}` says more")
         return 1
     return 0
 
 
 class _Asker:
-    """Prints what is heard of the answer, and cancels it when somebody would not wait."""
+    """Prints what is heard of the answer. Cancels it when somebody would not wait, or when nobody can answer it."""
 
-    def __init__(self, client: Client, task_id: str, *, quiet: bool) -> None:
+    def __init__(self, client: Client, task_id: str, task: Task, *, quiet: bool) -> None:
+        from penstock.cli.host_watch import HostWatch
+
         self.id = task_id
+        self.hosts = HostWatch(client, {task_id: task}, render.note)
         self.interrupted = False
         self._client = client
         self._quiet = quiet
         self._heard = ""  # of this attempt
+        self._is_whole = True  # else part of it was forgotten before it was heard
         self._is_under_way = False
 
     async def hear(self, interrupts: Interrupts) -> Result | None:
@@ -148,10 +158,11 @@ class _Asker:
         try:
             async with asyncio.TaskGroup() as self._group:
                 self._listening = self._group.create_task(self._listen())
-                saying = self._group.create_task(self._say_why())
+                beside = [self._group.create_task(one) for one in (self._say_why(), self._watch_hosts())]
                 interrupts.tell(self._interrupt)
                 await asyncio.wait([self._listening])
-                saying.cancel()
+                for one in beside:
+                    one.cancel()
                 interrupts.tell(lambda _: None)
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
@@ -163,9 +174,19 @@ class _Asker:
             if not self._quiet:
                 self._print(event)
 
-    def _print(self, event: Mapping[str, Any]) -> None:
-        from penstock.client.following import is_void
+    async def _watch_hosts(self) -> None:
+        async with self._client.watching() as watch:
+            while not self.interrupted:
+                await self.hosts.look([self.id])
+                if self.hosts.stuck is not None:
+                    await self._client.cancel(self.id)
+                    return
+                await watch()
 
+    def _print(self, event: Mapping[str, Any]) -> None:
+        from penstock.client.following import is_partial, is_void
+
+        self._is_whole = is_void(event) or (self._is_whole and not is_partial(event))
         if is_void(event):
             if self._heard:
                 render.say()
@@ -177,8 +198,11 @@ class _Asker:
             sys.stdout.flush()
 
     def finish(self, value: Any) -> None:
-        """The answer where none of it was heard, or the end of its last line."""
-        if not self._heard:
+        """The answer where not all of it was heard, or the end of its last line."""
+        if self._heard and not self._is_whole:
+            render.say()
+            render.note("ask: it was read too slowly, and a part is missing; this is the whole answer")
+        if not (self._heard and self._is_whole):
             render.answer(value)
         elif not self._heard.endswith("\n"):
             render.say()
@@ -194,7 +218,8 @@ class _Asker:
             reason = told.parts[-1].wait.reason if told.parts else ""
             if str(told.record.state) == "queued" and reason != said and not self._is_under_way:
                 said = reason
-                render.note(in_short(told))
+                if reason != _HOST_DOWN:  # that is told whether or not this is a terminal
+                    render.note(in_short(told))
 
     def _interrupt(self, _: int) -> None:
         if not self.interrupted:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _EVERY_S = 0.2  # between two looks at the hosts, at least
 _REST = 10.0  # of the time between two looks, looking takes at most a tenth
-_DOWN = frozenset({"down", "half-open", "probing"})  # states of a host that is given at most a trial
+_TRIED = frozenset({"half-open", "probing"})  # states of a host that is about to show whether it works
+_DOWN = _TRIED | {"down"}  # those of a host that is given at most a trial
 
 
 class Outage(NamedTuple):
@@ -31,6 +32,7 @@ class Outage(NamedTuple):
     error: str
     needs_fix: bool
     is_down: bool  # else it is given more tasks all the same
+    is_tried: bool = False  # it may have been mended meanwhile
 
     def __str__(self) -> str:
         how = "is down" if self.is_down else "failed"
@@ -59,7 +61,7 @@ class HostWatch:
             return
         snapshot = await self._client.glance()
         self.outages = outages(snapshot)
-        broken = {one.host for one in self.outages.values() if one.needs_fix}
+        broken = {one.host for one in self.outages.values() if one.needs_fix and not one.is_tried}
         if broken:
             epoch = snapshot.epoch
             plant = self._client.config.plant if epoch is None or epoch.plant is None else epoch.plant
@@ -107,10 +109,10 @@ class HostWatch:
         dependent: set[str] = set()
         for id in left:
             task = self._tasks[id]
-            sort = (task.kind, task.host, task.model, *sorted((task.needs or {}).items()))
+            sort = (task.kind, task.host, task.model, task.lane, *sorted((task.needs or {}).items()))
             able = found.get(sort)
             if able is None:
-                able = found[sort] = _able(plant, task)
+                able = found[sort] = {host.name for host in plant.fitting(task)}
             if able and able <= set(broken):
                 hosts |= able
                 stuck.add(id)
@@ -134,15 +136,7 @@ class HostWatch:
 def outages(snapshot: Snapshot) -> dict[str, Outage]:
     """By host, those of which something is known to be wrong."""
     return {
-        name: Outage(name, fault.error, fault.needs_fix, status.state in _DOWN)
+        name: Outage(name, fault.error, fault.needs_fix, status.state in _DOWN, status.state in _TRIED)
         for name, status in snapshot.hosts.items()
         if (fault := fault_of(snapshot, name)) is not None
     }
-
-
-def _able(plant: Plant, task: Task) -> set[str]:
-    """The hosts that may take a task; those that lack units for it only where all do."""
-    hosts = plant.fitting(task)
-    units = {unit: n for unit, n in (task.needs or {}).items() if unit not in ("slots", "tokens")}
-    fitting = [h for h in hosts if all(h.units.get(unit, 0.0) >= n for unit, n in units.items())]
-    return {host.name for host in fitting or hosts}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.agents import serving
 from penstock.config.own_files import agents_dir
-from penstock.council.live import ATTEMPT, ENDED
+from penstock.council.live import ATTEMPT, ENDED, MISSED
 from penstock.lifecycle import ENDED as ENDED_STATES
 from penstock.questions import Ear, Gone, HubEar, ServedEar
 
@@ -67,3 +67,8 @@ async def _ear(client: Client, task_id: str) -> Ear | None:
 def is_void(event: Mapping[str, Any]) -> bool:
     """Whether what was heard before counts no more."""
     return event.get("event") == ATTEMPT
+
+
+def is_partial(event: Mapping[str, Any]) -> bool:
+    """Whether some of the text was forgotten before it was heard."""
+    return event.get("event") == MISSED

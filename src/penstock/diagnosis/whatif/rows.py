@@ -34,9 +34,9 @@ def figure_rows(before: Figures, after: Figures, words: tuple[str, str]) -> Rows
         cost = (f"${before.cost_usd:.4g}", f"${after.cost_usd:.4g}")
         rows.append(("cost", *cost, _change(before.cost_usd, after.cost_usd)))
     for name in NOT_DONE:
-        was, now = getattr(before, name), getattr(after, name)
-        if was or now:
-            rows.append((f"tasks {name}", str(was), str(now), ""))
+        was, is_now = getattr(before, name), getattr(after, name)
+        if was or is_now:
+            rows.append((f"tasks {name}", str(was), str(is_now), ""))
     return Rows(("", *(f">{word}" for word in words), ">change"), rows)
 
 
