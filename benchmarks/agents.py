@@ -96,7 +96,7 @@ def program() -> str:
     """The command, as a user's shell finds it."""
     found = Path(sys.executable).with_name("penstock")
     if not found.exists():
-        raise CannotRun(f"{found} is not there; run `make install`")
+        raise CannotRun(f"{found} is not there; run `make dev`")
     return str(found)
 
 

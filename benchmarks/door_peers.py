@@ -6,9 +6,7 @@ LiteLLM runs with one worker, as ours does, without a database, without telemetr
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -50,8 +48,8 @@ general_settings: {{disable_spend_logs: true}}
 
 @contextmanager
 def litellm_proxy(folder: Path, url: str) -> Iterator[str]:
-    program = Path(sys.executable).with_name("litellm")
-    if importlib.util.find_spec("litellm_proxy_extras") is None or not program.exists():
+    program = Path(__file__).parents[1] / ".venv-litellm-proxy" / "bin" / "litellm"
+    if not program.exists():
         raise CannotRun("litellm[proxy] is not installed (make bench installs it)")
     (folder / "litellm.yaml").write_text(_CONFIG.format(model=MODEL, url=url))
     port = free_port()

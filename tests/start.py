@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import pwd
 import signal
+import stat
 import sys
 import tempfile
+from pathlib import Path
 
 # What these two ignore is Python's own doing, in every process of it.
 _PYTHON_IGNORES = {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}
@@ -84,6 +86,8 @@ def _find_home() -> None:
 
 
 def _find_temporary() -> None:
-    """Paths of sockets are short, so temporary folders are where they usually are."""
-    if len(tempfile.gettempdir()) > _MOST_TMP and os.access("/tmp", os.W_OK):
+    """Paths of sockets are short; and a database that root starts runs as another user, who must get there."""
+    folder = Path(tempfile.gettempdir()).resolve()
+    open_to_all = all(part.stat().st_mode & stat.S_IXOTH for part in (folder, *folder.parents))
+    if (len(str(folder)) > _MOST_TMP or not open_to_all) and os.access("/tmp", os.W_OK):
         os.environ["TMPDIR"] = tempfile.tempdir = "/tmp"

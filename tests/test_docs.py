@@ -109,7 +109,7 @@ def table_names(text: str) -> set[str]:
 
 def test_drawn_pages_are_current() -> None:
     stale = [path.relative_to(ROOT).as_posix() for path in generate_docs.stale_pages()]
-    assert not stale, "run: .venv/bin/python -m tools.generate_docs"
+    assert not stale, "run: .venv-dev/bin/python -m tools.generate_docs"
 
 
 def test_state_diagram_has_every_step() -> None:
@@ -152,12 +152,31 @@ def test_events_and_decisions_name_all_messages() -> None:
     assert defined - parts == told
 
 
-@pytest.mark.parametrize("way_in", ["README.md", "docs/index.md"])
-def test_way_in_leads_to_every_how_to(way_in: str) -> None:
-    text = (ROOT / way_in).read_text(encoding="utf-8")
+def test_the_index_leads_to_every_how_to() -> None:
+    text = page("index.md")
     linked = {Path(target).name for target in re.findall(r"\]\(([^)#]*how-to/[^)#]+)", text)}
     assert linked >= {path.name for path in (DOCS / "how-to").glob("*.md")}
     assert all(f"penstock {command}" in text for command in ("loop", "watch", "serve", "systemd", "simulate"))
+
+
+def test_the_readme_is_short_and_leads_on() -> None:
+    """E9: how to start, what it guarantees, when not to use it, and where to read on."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 110
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert headings == [
+        "Install",
+        "Quick start",
+        "Any OpenAI client",
+        "Python",
+        "What it guarantees",
+        "When not to use it",
+        "Works with",
+        "More",
+    ]
+    more = re.findall(r"\]\(([^)]+)\)", text.partition("## More")[2])
+    assert len(more) == 6
+    assert more[0] == "docs/index.md"
 
 
 def test_every_command_is_documented() -> None:
@@ -232,7 +251,7 @@ def test_every_decision_page_has_its_parts() -> None:
 
 
 def pages() -> list[Path]:
-    return [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+    return [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md")), ROOT / "llms.txt"]
 
 
 def without_code(text: str) -> str:

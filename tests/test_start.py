@@ -19,9 +19,6 @@ SAMPLE = (
     "tests/unit/test_cli_attempt_log.py::test_lines_are_told_while_the_run_goes_on",
     "tests/unit/test_cli_parts.py",
     "tests/unit/test_cli_app.py",
-    "tests/unit/test_config.py",
-    "tests/unit/test_hosts_command.py",
-    "tests/unit/test_sqlite.py",
 )
 ELSEWHERE = {
     "CI": "true",

@@ -57,7 +57,7 @@ def binaries() -> Path:
         return Path(given)
     found = importlib.util.find_spec("pgserver")  # not imported: that makes folders and takes locks
     if found is None or found.origin is None:
-        raise RuntimeError("the pgserver wheel is not installed; run tools/install.sh")
+        raise RuntimeError("the pgserver wheel is not installed; run make dev")
     return Path(found.origin).parent / "pginstall" / "bin"
 
 

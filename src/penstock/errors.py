@@ -41,6 +41,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+_INSTALL = "pip install 'penstock-ai[{extra}]'"
+
+
+def install_line(extra: str) -> str:
+    """The command that adds an extra of pyproject.toml: the remedy in every message about a missing package."""
+    return _INSTALL.format(extra=extra)
+
 
 class PenstockError(Exception):
     exit_status = 1

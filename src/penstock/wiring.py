@@ -21,7 +21,7 @@ from penstock.config.engine import check_folders
 from penstock.config.own_calls import calls_lane, needs_desk, needs_door, own_lanes
 from penstock.config.own_files import OwnFiles, agents_dir, folder_of, library_dir, store_tag, work_dir
 from penstock.config.postgres_place import is_postgres, mistyped
-from penstock.errors import ConfigError, UsageError
+from penstock.errors import ConfigError, UsageError, install_line
 from penstock.model import OnStop
 
 if TYPE_CHECKING:
@@ -326,9 +326,7 @@ def make_traces(config: Config) -> Traces | None:
         if not (error.name or "").startswith(("opentelemetry", "google")):
             raise
         if endpoint is not None:
-            raise UsageError(
-                "telemetry.otlp_endpoint needs OpenTelemetry; install it with `pip install penstock[otel]`"
-            ) from None
+            raise UsageError(f"telemetry.otlp_endpoint needs OpenTelemetry; {install_line('otel')}") from None
         return None  # the variables may be meant for other programs
     return Traces(endpoint)
 
@@ -374,7 +372,7 @@ def _cluster(config: Config, ways: Ways, store: Store) -> Cluster:
     from penstock.store.base import RAY_SECRET
 
     if find_spec("ray") is None:
-        raise UsageError('engine.type = "ray" needs Ray; install it with `pip install penstock[ray]`')
+        raise UsageError(f'engine.type = "ray" needs Ray; {install_line("ray")}')
     settings = config.engine
     check_folders(settings)
     if settings.working_dir is not None:

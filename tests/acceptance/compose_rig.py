@@ -47,7 +47,7 @@ def make_images(engine: ContainerEngine, work: Path) -> dict[str, str]:
     engine.podman("import", "--quiet", str(root_of_python(("libgcc-s1", "libstdc++6"))), root)
     wheel = importlib.util.find_spec("pgserver")
     if wheel is None or wheel.origin is None:
-        raise CannotRun("the pgserver wheel is not installed: run make install")
+        raise CannotRun("the pgserver wheel is not installed: run make dev")
     package = Path(wheel.origin).parent
     (work / "postgres").mkdir()
     shutil.copytree(package / "pginstall", work / "postgres" / "pg", symlinks=True)

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent.parent
 IMAGE, HULL = "localhost/penstock-deployed:latest", "localhost/penstock-hull:latest"
 EXTRAS = "postgres"
 _PACKAGES = ("libgcc-s1", "libsqlite3-0", "libstdc++6", "tini")  # what python:slim has, and an init
-_APPLETS = ("chown", "kill", "rm", "sha256sum")
+_APPLETS = ("chown", "kill", "rm", "sed", "sha256sum")
 _BUILD_S = 900.0  # on a machine that has much else to do
 _PIP_CONF = "[global]\nno-index = true\nfind-links = /wheels\nroot-user-action = ignore\n"
 _PIP = "#!/usr/bin/python3\nimport sys\nfrom pip._internal.cli.main import main\nsys.exit(main())\n"
@@ -33,7 +33,7 @@ if sys.argv[1] == "wheel":
     folder = sys.argv[sys.argv.index("--wheel-dir") + 1]
     os.makedirs(folder)
     found = [os.path.join(place, name) for place, _, names in os.walk(sys.argv[-1]) for name in names]
-    with open(f"{folder}/penstock-0-py3-none-any.whl", "w") as file:
+    with open(f"{folder}/penstock_ai-0-py3-none-any.whl", "w") as file:
         file.write("\\n".join(found))
 else:
     wheel, _, extras = sys.argv[-1].rstrip("]").partition("[")
@@ -105,19 +105,20 @@ def _fill(wheels: Path, site: Path) -> None:
     told = ""
     for offline in (["--offline"], []):
         try:
-            wanted = ["hatchling", f"{ROOT}[{EXTRAS}]"]
+            constraints = f"--constraints={ROOT / 'constraints' / 'penstock.txt'}"
+            wanted = [constraints, "hatchling", f"{ROOT}[{EXTRAS}]"]
             done = subprocess.run(
                 [*words, *offline, *wanted], capture_output=True, text=True, timeout=_BUILD_S, check=False
             )
         except OSError as error:
-            raise CannotRun(f"uv is needed for the image's wheels: run make install ({error})") from None
+            raise CannotRun(f"uv is needed for the image's wheels: run make dev ({error})") from None
         if done.returncode == 0:
             break
         told = " ".join(done.stderr.split())[-300:]
     else:
         raise CannotRun(f"uv has not what the image needs, and cannot fetch it: {told}")
     for info in sorted(site.glob("*.dist-info")):
-        if not info.name.startswith("penstock-"):  # that is built in the image
+        if not info.name.startswith("penstock_ai-"):  # that is built in the image
             _pack(info, wheels)
 
 

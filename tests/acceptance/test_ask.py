@@ -35,6 +35,8 @@ class Model:
             return web.json_response(
                 {"error": {"message": "no such thing", "type": "invalid_request_error"}}, status=400
             )
+        if not self.asked[-1].get("stream"):
+            return web.json_response({"choices": [{"index": 0, "message": {"content": "Hello."}}]})
         reply = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await reply.prepare(request)
         try:
@@ -112,7 +114,7 @@ async def folder(tmp_path: Path) -> AsyncIterator[Folder]:
     async with served(model) as port:
         (tmp_path / "penstock.toml").write_text(
             f'store = "penstock.db"\n\n[server]\nport = 0\n\n[hosts.surtr]\ntype = "openai"\n'
-            f'url = "http://127.0.0.1:{port}/v1"\nmodel = "{MODEL}"\n\n[retry]\nretries = 0\n'
+            f'url = "http://127.0.0.1:{port}/v1"\nmodel = "{MODEL}"\nserves = ["chat"]\n\n[retry]\nretries = 0\n'
         )
         made = Folder(tmp_path, model)
         try:
@@ -130,7 +132,7 @@ async def read(process: Process, count: int) -> bytes:
 
 @pytest.mark.parametrize("dispatcher", ["", "serve"])
 async def test_e9_an_answer_comes_piece_by_piece(folder: Folder, dispatcher: str) -> None:
-    """Its own dispatcher does it, or the `serve` that runs."""
+    """Its own dispatcher does it, or the `serve` that runs; it is a call, and goes by model."""
     if dispatcher:
         await folder.dispatched_by(dispatcher)
     process = await folder.start("ask", "What is it?", "--system", "Be brief.")
@@ -161,6 +163,13 @@ async def test_e9_where_work_dispatches_the_answer_comes_at_its_end(folder: Fold
     await folder.dispatched_by("work")
     process = await folder.start("ask", "What is it?")
     assert (await process.communicate(), process.returncode) == ((b"Hello.\n", b""), 0)
+
+
+async def test_e9_a_plain_text_is_a_task_for_a_model(folder: Folder) -> None:
+    folder.model.go_on.set()
+    process = await folder.start("submit", "chat", "Hello there", "--wait")
+    assert (await process.communicate(), process.returncode) == ((b"Hello.\n", b""), 0)
+    assert folder.model.asked[0]["messages"] == [{"role": "user", "content": "Hello there"}]
 
 
 async def test_e9_what_is_piped_in_goes_before_what_is_asked(folder: Folder) -> None:
@@ -196,7 +205,7 @@ async def test_e9_ctrl_c_cancels_the_task(folder: Folder, dispatcher: str) -> No
     process.send_signal(signal.SIGINT)
     async with asyncio.timeout(PATIENCE_S):
         out, err = await process.communicate()
-        assert (process.returncode, err.count(b"\n")) == (130, 1), (out, err)
+        assert (process.returncode, out, err.count(b"\n")) == (130, b"\n", 1), err
         await folder.model.left.wait()
     (task,) = await folder.json("tasks")
     assert task["state"] == "cancelled"

@@ -196,11 +196,11 @@ def _contenders(process: subprocess.Popen[str]) -> list[psutil.Process]:
     raise AssertionError("no contender was started")
 
 
-def test_the_readme_shows_what_the_command_prints() -> None:
-    """C10: the README has the table, with the columns and the ways of the command, and the tables' own figures."""
+def test_the_page_shows_what_the_command_prints() -> None:
+    """C10: the page has the table, with the columns and the ways of the command, and the tables' own figures."""
     from penstock.compare.told import COLUMNS
 
-    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs/how-to/compare.md").read_text(encoding="utf-8")
     shown = re.search(r"\$ penstock compare.*?```", text, re.DOTALL)
     assert shown is not None
     head = next(line for line in shown[0].splitlines() if line.startswith("way "))

@@ -81,7 +81,7 @@ def test_e6_the_image_is_built_serves_without_rights_and_drains_as_kubernetes_ha
         assert extras == image_rig.EXTRAS
         assert "/src/src/penstock/cli/serve.py" in files
         beside = {file.removeprefix("/src/") for file in files if not file.startswith("/src/src/penstock/")}
-        assert beside == {"LICENSE", "README.md", "pyproject.toml"}, (
+        assert beside == {"LICENSE", "README.md", "constraints/penstock.txt", "pyproject.toml"}, (
             "nothing else of this folder gets into it"
         )
         return

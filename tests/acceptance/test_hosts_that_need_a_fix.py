@@ -112,10 +112,10 @@ model = "m"
         ("run", "tasks.jsonl", "--json"),
         ("run", "tasks.jsonl", "--quiet"),
         ("submit", "chat", '"hello"', "--wait"),
-        ("council", "ask", "who are you?"),
         ("ask", "who are you?"),
+        ("council", "ask", "who are you?"),
     ],
-    ids=["run-json", "run-quiet", "submit", "council", "ask"],
+    ids=["run-json", "run-quiet", "submit", "ask", "council"],
 )
 async def test_a_model_server_that_refuses_ends_whatever_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, command: tuple[str, ...]
@@ -146,16 +146,18 @@ async def test_the_next_dispatcher_names_what_ran_when_one_crashed(tmp_path: Pat
     assert status == -11
     _, out, _ = await penstock(tmp_path, "tasks", "--json")
     (task,) = json.loads(out)
-    told = "1 task was running when the last dispatcher was lost (process "
+    told = "the last dispatcher was lost (process "
     named = f": {task['task_id']} (chat on h, runs again); if that happens again, suspect {task['task_id']}: "
-    for again in (
+    again = (
         ["work", "--drain"],
         ["submit", "chat", "1", "--wait"],
         ["run", "tasks.jsonl", "--run", "r2"],
-    ):
-        _, _, err = await penstock(tmp_path, *again)
+    )
+    for number, command in enumerate(again):
+        _, _, err = await penstock(tmp_path, *command)
         (line,) = [line for line in err.splitlines() if told in line]
-        assert named in line
+        # The first of all may have crashed it before anything was recorded; then nobody is named yet.
+        assert named in line or (number == 0 and "is named if that happens again" in line)
         assert 'isolation = "process" in [hosts.h]' in line
 
 

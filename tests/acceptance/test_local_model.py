@@ -27,7 +27,8 @@ from penstock.engine.trees import MARKER
 from penstock.hosts.base import Job
 from penstock.hosts.gguf import find
 from penstock.hosts.local import LocalAdapter, make
-from penstock.hosts.local_server import LocalServer, ServerOptions
+from penstock.hosts.local_server import LocalServer
+from penstock.hosts.type_options import ServerOptions
 from penstock.model import AutoSlots, Host, Outcome, Verdict
 from tests.unit.model_rig import Ear
 

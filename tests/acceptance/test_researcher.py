@@ -44,7 +44,7 @@ WORKLOAD = Workload(standard=7, teams=4, prompts=40) if SOAK else Workload(stand
 @pytest.fixture(autouse=True)
 def _one_at_a_time(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     if not PYTHON.exists():
-        pytest.skip("there is no .venv-researcher; tools/install-researcher.sh makes it")
+        pytest.skip("there is no .venv-researcher; tools/install-beside.sh researcher makes it")
     with FileLock(tmp_path_factory.getbasetemp().parent / "researcher.lock"):
         yield
 

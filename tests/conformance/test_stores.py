@@ -1198,6 +1198,15 @@ async def test_an_owner_beats_with_every_record(store: Store) -> None:
     assert await types_of(store) == ["submitted", "acquired", "started", "released", "acquired"]
 
 
+async def test_what_is_kept_of_a_dispatchers_config_is_that_of_its_epoch(store: Store) -> None:
+    first, _ = await store.acquire(ME, T0, None, "one")
+    await store.release(first.number, T0 + 1)
+    second, _ = await store.acquire(ME, T0 + 2)
+    assert await store.config_of(first.number) == "one"
+    assert await store.config_of(second.number) is None
+    assert await store.config_of(second.number + 1) is None
+
+
 async def test_an_epoch_has_a_number_beyond_those_of_a_history_that_was_lost(store: Store) -> None:
     """Those that began before now, in the store that this one is a copy of: their seconds are smaller."""
     before = time.time()

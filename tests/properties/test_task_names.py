@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.intake.plans import Known, Plan, content_of, in_run, resume
+from penstock.intake.plans import Known, Plan, content_of, resume
 from penstock.intake.taskfile import read_file
 from penstock.model import State, Task
 from penstock.store.ids import new_run
@@ -36,7 +36,7 @@ def files(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 def read(path: Path, run: str) -> Plan:
     file = read_file(path, run=run, now=0.0)
-    tasks = in_run(file, run)
+    tasks = file.tasks
     return Plan(run, str(path), tasks, range(len(tasks)), file.places)
 
 

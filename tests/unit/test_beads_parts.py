@@ -224,7 +224,7 @@ def left_elsewhere(beads: Path, monkeypatch: pytest.MonkeyPatch, boot: str | Non
     with monkeypatch.context() as patched:
         patched.setattr("penstock.intake.beads.claims.platform.node", lambda: "elsewhere")
         if boot is not None:
-            patched.setattr("penstock.intake.beads.claims._boot_id", lambda: boot)
+            patched.setattr("penstock.intake.beads.claims.boot_id", lambda: boot)
         there = Claims(beads, store)
         there.open()
         there.add(["bd-1"], 1.0)

@@ -196,7 +196,7 @@ def test_dispatcher_and_store_trouble_is_status_3(
 
 
 def test_a_file_that_cannot_be_opened_is_told(cli: Cli) -> None:
-    assert cli.bad("import", "gone.jsonl") == ["gone.jsonl: No such file or directory"]
+    assert cli.bad("import", "gone.jsonl") == ["gone.jsonl: no such file or directory; correct the name"]
     assert cli.bad("import", ".")[0].startswith(".: ")
 
 
@@ -286,8 +286,11 @@ def test_submit_loads_no_engine_and_no_terminal(cli: Cli) -> None:
         cli.folder, "submit", "summarize", "{}", "-p", "1", "--after", "", "--needs", "slots=1"
     )
     heavy = ("rich", "pydantic", "yaml", "psutil", "pebble", "filelock", "importlib.metadata")
-    ours = tuple(f"penstock.{part}" for part in ("engine", "hosts", "dispatcher", "compare", "demo"))
+    ours = tuple(f"penstock.{part}" for part in ("engine", "dispatcher", "compare", "demo"))
     assert not [name for name in loaded if name.startswith((*heavy, *ours))]
+    assert {name for name in loaded if name.startswith("penstock.hosts.")} == {  # no adapter
+        f"penstock.hosts.{name}" for name in ("model_key", "model_options", "options", "type_options")
+    }
     assert {name for name in loaded if name.startswith("penstock.cli.")} == {
         f"penstock.cli.{name}" for name in ("app", "planning", "render", "session", "submit")
     }

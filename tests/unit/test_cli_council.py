@@ -118,7 +118,9 @@ def test_a_report_of_something_else_is_refused(cli: Cli, content: str, told: str
 
 
 def test_a_report_of_nothing_is_refused(cli: Cli) -> None:
-    assert cli.bad("council", "report", "missing.json") == ["missing.json: No such file or directory"]
+    assert cli.bad("council", "report", "missing.json") == [
+        "missing.json: no such file or directory; correct the name"
+    ]
     cli.file("r.json", json.dumps(record()))
     assert (
         "--out: 'r.txt' must end with .md or .html"

@@ -240,7 +240,7 @@ def test_a_board_says_which_hosts_are_down_instead_of_idle() -> None:
     text = drawn(tally, [Host("here", "simulated", slots=3), Host("dead", "simulated", slots=1)])
     (dead,) = [line for line in text.splitlines() if line.startswith("dead")]
     assert dead.split() == ["dead", "0/1", "down:", "no", "program;", "install", "it"]
-    tally.outages["dead"] = Outage("dead", f"no program; {'x' * 200}", needs_fix=True, is_down=True)  # type: ignore[index]
+    tally.outages["dead"] = Outage("dead", f"no program; {'x' * 200}", needs_fix=True, is_down=True)
     assert "dead     0/1  down: no program; xxx" in drawn(
         tally, [Host("dead", "simulated", slots=1)], width=60
     )

@@ -83,7 +83,7 @@ def test_a_file_that_cannot_be_written_is_found_out_first(cli: Cli) -> None:
     """Promise 7."""
     cli.file("tasks.jsonl", GOOD)
     assert cli.bad("run", "tasks.jsonl", "--out", "no/such.jsonl") == [
-        "no/such.jsonl: No such file or directory"
+        "no/such.jsonl: no such file or directory; correct the name"
     ]
     assert cli.tasks() == []
 
@@ -202,5 +202,7 @@ def test_a_host_that_cannot_be_made_is_told_before_anything_is_done(cli: Cli) ->
     cli.file("penstock.toml", CONFIG + bad)
     cli.file("tasks.jsonl", GOOD)
     for command in (["work"], ["run", "tasks.jsonl"]):
-        assert [line.split(": ")[0] for line in cli.bad(*command)] == ["hosts.c.argv", "hosts.d.call"]
+        places = ["penstock.toml:26: hosts.c.argv", "penstock.toml:30: hosts.d.call"]
+        assert [": ".join(line.split(": ")[:2]) for line in cli.bad(*command)] == places
+    cli.file("penstock.toml", CONFIG)
     assert cli.tasks() == []

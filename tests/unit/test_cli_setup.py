@@ -233,7 +233,7 @@ def test_a_wrong_config_ends_with_2(cli: Cli) -> None:
     said = cli("check", "--json")
     assert (said.status, said.json["ok"], len(said.json["problems"])) == (2, False, 1)
     cli.file("penstock.toml", '[hosts.h]\ntype = "python"\n')
-    assert cli.bad("check")[0].startswith("hosts.h.call: is missing")
+    assert cli.bad("check")[0].startswith("penstock.toml:1: hosts.h.call: is missing")
 
 
 def test_a_host_that_is_not_well_ends_with_1(cli: Cli, start: Start) -> None:

@@ -104,6 +104,7 @@ def test_status_json_of_a_new_store(cli: Cli) -> None:
             "default": {"running": 0, "delayed": 0, "queued": 0, "max_running": None, "paused": False},
         },
         "gates": {},
+        "config_differs": None,
         "queue_depth": 0,
         "interrupted": 0,
         "dispatcher": None,

@@ -234,7 +234,7 @@ def test_a_file_with_a_fault_is_refused_whole(cli: Cli) -> None:
     told = cli.bad("submit", "--file", "tasks.jsonl")
     assert told == [
         "tasks.jsonl:2: kind: no host serves kind 'sumarize'; did you mean 'summarize'?",
-        "tasks.jsonl:3: lane: no lane 'x'; lanes: default, fast",
+        "tasks.jsonl:3: lane: no lane 'x'; add [lanes.x] to penstock.toml",
     ]
     assert cli.tasks() == []
 

@@ -256,35 +256,38 @@ def test_a_misspelt_key_is_told_with_its_line_and_the_right_one() -> None:
     [
         ("stor = 1", "1: stor: unknown key; did you mean 'store'?"),
         ("zzz = 1", "1: zzz: unknown key; known here: agents, aging_s"),
-        ("[engine]\ntype = 1", '2: engine.type: must be "local" or "ray", not 1'),
-        ("agents = 3", "1: agents: must be a table like [agents.NAME], not 3"),
+        ("[engine]\ntype = 1", '2: engine.type: must be "local" or "ray", not a number'),
+        ("agents = 3", "1: agents: must be a table like [agents.NAME], not a number"),
         ('store = ""', "1: store: must be text in quotes, not empty text"),
         ('store = "a\\u0000b"', "1: store: must be one line of at most 4096 characters"),
         (
             'store = "postgresql:/u:secret@h/d"',
-            "1: store: is not a URL; did you mean postgresql://u@h:5432/d?",
+            "1: store: is not a URL; did you mean postgresql://…?",
         ),
         (
             'store = "postgresql//u:secret@h/d"',
-            "1: store: is not a URL; did you mean postgresql://u@h:5432/d?",
+            "1: store: is not a URL; did you mean postgresql://…?",
         ),
         ('store = "postgres;//h/d?schmea=x"', "1: store: is not a URL; did you mean postgresql://…?"),
         ('store = "mysql://u:secret@h/d"', "1: store: must be the path of a file, or a URL that starts with"),
         ('store = ":memory:"', "1: store: must be a file: what is only in memory is lost"),
         ('store = "data/"', "1: store: must be a file, not a folder; add a name: penstock.db"),
-        ("aging_s = 0", "1: aging_s: must be a number above 0 and at most 1000000000, not 0"),
-        ("timeout_s = inf", "1: timeout_s: must be a number above 0 and at most 1000000000, not inf"),
-        ("timeout_s = nan", "1: timeout_s: must be a number above 0 and at most 1000000000, not nan"),
+        ("aging_s = 0", "1: aging_s: must be a number above 0 and at most 1000000000, not a smaller one"),
+        (
+            "timeout_s = inf",
+            "1: timeout_s: must be a number above 0 and at most 1000000000, not a larger one",
+        ),
+        ("timeout_s = nan", "1: timeout_s: must be a number above 0 and at most 1000000000, not NaN"),
         ("timeout_s = true", "1: timeout_s: must be a number above 0 and at most 1000000000, not true"),
         ('keep_days = "long"', '1: keep_days: must be a number of days or "forever", not text'),
         ("keep_days = -1", "1: keep_days: must be a number above 0"),
-        ('on_crash = "ignore"', '1: on_crash: must be "retry" or "block", not \'ignore\''),
+        ('on_crash = "ignore"', '1: on_crash: must be "retry" or "block", not another text'),
         ("payload_limit_bytes = 1.5", "1: payload_limit_bytes: must be a whole number from 1 to"),
         ("[retry]\nretries = true", "2: retry.retries: must be a whole number from 0 to 1000000, not true"),
-        ("[retry]\nbase_s = 5\nmax_s = 1", "3: retry.max_s: is less than base_s (5)"),
-        ("retry = 3", "1: retry: must be a table like { retries = 2 }, not 3"),
-        ("hosts = 3", "1: hosts: must be a table like [hosts.NAME], not 3"),
-        ("[hosts]\na = 3", "2: hosts.a: must be a table like [hosts.a], not 3"),
+        ("[retry]\nbase_s = 5\nmax_s = 1", "3: retry.max_s: is less than base_s"),
+        ("retry = 3", "1: retry: must be a table like { retries = 2 }, not a number"),
+        ("hosts = 3", "1: hosts: must be a table like [hosts.NAME], not a number"),
+        ("[hosts]\na = 3", "2: hosts.a: must be a table like [hosts.a], not a number"),
         ('[hosts."a b"]\ntype = "python"', "1: hosts.'a b': is not a name: letters, digits"),
     ],
 )
@@ -295,23 +298,23 @@ def test_top_level_problems(text: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("slots = 0", "3: hosts.a.slots: must be a whole number from 1 to 1000000, not 0"),
-        ("slots = 1.0", "3: hosts.a.slots: must be a whole number from 1 to 1000000, not 1"),
+        ("slots = 0", "3: hosts.a.slots: must be a whole number from 1 to 1000000, not a smaller one"),
+        ("slots = 1.0", "3: hosts.a.slots: must be a whole number from 1 to 1000000, not a fraction"),
         ("slots = true", "3: hosts.a.slots: must be a whole number from 1 to 1000000, not true"),
         ('slots = "2"', "3: hosts.a.slots: must be a whole number from 1 to 1000000, not text"),
         ("slots = { min = 1, max = 2 }", "3: hosts.a.slots: must say auto = true; for a fixed number"),
         ("slots = { auto = true }", "3: hosts.a.slots: has no max; say how many slots it may grow to"),
-        ("slots = { auto = true, min = 3, max = 2 }", "3: hosts.a.slots.min: min 3 is more than max 2"),
+        ("slots = { auto = true, min = 3, max = 2 }", "3: hosts.a.slots.min: is more than max"),
         ("slots = { auto = true, max = 2, mx = 1 }", "3: hosts.a.slots.mx: unknown key; did you mean 'max'?"),
-        ("units = 24", "3: hosts.a.units: must be a table like { vram_gb = 24 }, not 24"),
+        ("units = 24", "3: hosts.a.units: must be a table like { vram_gb = 24 }, not a number"),
         ("units = { vram_gb = 0 }", "3: hosts.a.units.vram_gb: must be a number above 0"),
         ("units = { slots = 2 }", "3: hosts.a.units.slots: slots are no unit here; write slots = …"),
         ("units = { tokens = 2 }", "3: hosts.a.units.tokens: tokens are no unit of a host; write rate"),
         ("serves = []", '3: hosts.a.serves: is empty, so the host would never work; name kinds, or "*"'),
         ('serves = "x"', '3: hosts.a.serves: must be a list of names like ["a", "b"], not text'),
-        ("serves = [1]", "3: hosts.a.serves[1]: must be a name in quotes, not 1"),
-        ('serves = ["a", "b c"]', "3: hosts.a.serves[2]: 'b c' is not a name"),
-        ("model = 3", "3: hosts.a.model: must be text in quotes, not 3"),
+        ("serves = [1]", "3: hosts.a.serves[1]: must be a name in quotes, not a number"),
+        ('serves = ["a", "b c"]', "3: hosts.a.serves[2]: must be a name"),
+        ("model = 3", "3: hosts.a.model: must be text in quotes, not a number"),
         ("rate = {}", "3: hosts.a.rate: is empty; give requests_per_min or tokens_per_min, or remove it"),
         ("rate = { requests_per_min = 0 }", "3: hosts.a.rate.requests_per_min: must be a number from 1 to"),
         ("rate = { request_per_min = 9 }", "3: hosts.a.rate.request_per_min: unknown key; did you mean"),
@@ -357,12 +360,12 @@ def test_a_type_of_a_later_version_is_named_as_such() -> None:
     with pytest.raises(ConfigError) as caught:
         parse('[hosts.a]\ntype = "agent"\nagent = "b"', FILE, types={"python": ()})
     assert caught.value.problems[0] == (
-        "penstock.toml:2: hosts.a.type: host type 'agent' is not available in this version; available: python"
+        "penstock.toml:2: hosts.a.type: this host type is not available in this version; available: python"
     )
 
 
 def test_an_unknown_type_and_a_missing_one() -> None:
-    assert only('[hosts.a]\ntype = "pyhton"').endswith("unknown host type 'pyhton'; did you mean 'python'?")
+    assert only('[hosts.a]\ntype = "pyhton"').endswith("unknown host type; did you mean 'python'?")
     assert only("[hosts.a]\nslots = 2") == (
         'penstock.toml:1: hosts.a: has no type; add type = "…", one of: ' + ", ".join(sorted(AVAILABLE))
     )
@@ -374,14 +377,17 @@ LANES = '[hosts.a]\ntype = "simulated"\nslots = 2\nunits = { gb = 8 }\n[lanes.x]
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("max_running = 0", "6: lanes.x.max_running: must be a whole number from 1 to 1000000, not 0"),
+        (
+            "max_running = 0",
+            "6: lanes.x.max_running: must be a whole number from 1 to 1000000, not a smaller one",
+        ),
         ("weight = 0", "6: lanes.x.weight: must be a number above 0"),
         ("weight = nan", "6: lanes.x.weight: must be a number above 0"),
         ("wieght = 1", "6: lanes.x.wieght: unknown key; did you mean 'weight'?"),
-        ("reserve = 1", "6: lanes.x.reserve: must be a table like { HOST = 1 }, not 1"),
+        ("reserve = 1", "6: lanes.x.reserve: must be a table like { HOST = 1 }, not a number"),
         ("reserve = { a = 0 }", "6: lanes.x.reserve.a: must be a whole number from 1"),
         ("reserve = { a = {} }", "6: lanes.x.reserve.a: reserves nothing; say how many slots or units"),
-        ("reserve = { b = 1 }", "6: lanes.x.reserve.b: no host 'b'; hosts: a"),
+        ("reserve = { b = 1 }", "6: lanes.x.reserve.b: no such host; hosts: a"),
         ("reserve = { a = 3 }", "6: lanes.x.reserve.a.slots: reserves 3 slots, but host 'a' has 2"),
         ("reserve = { a = { gb = 9 } }", "6: lanes.x.reserve.a.gb: reserves 9 gb, but host 'a' has 8"),
         (
@@ -390,7 +396,7 @@ LANES = '[hosts.a]\ntype = "simulated"\nslots = 2\nunits = { gb = 8 }\n[lanes.x]
         ),
         (
             "max_running = 1\nreserve = { a = 2 }",
-            "6: lanes.x.max_running: is 1, but the lane reserves 2 slots; raise it or reserve fewer",
+            "6: lanes.x.max_running: is less than the slots that the lane reserves; raise it or reserve fewer",
         ),
         (
             "reserve = { a = 1 }\n[lanes.y]\nreserve = { a = 2 }",
@@ -425,13 +431,13 @@ HOLDS = '\nholds = { lanes = ["x"] }'
         ("", '5: gates.g: has no condition; give lane = "…" with max_running, or probe'),
         ('lane = "x"\nmax_running = 1\nprobe = "psutil:load1"\nmax = 1', "5: gates.g: has two conditions"),
         ('lane = "x"', "5: gates.g: has no max_running; say up to how many"),
-        ('lane = "y"\nmax_running = 1', "6: gates.g.lane: no lane 'y'; lanes: default, x"),
+        ('lane = "y"\nmax_running = 1', "6: gates.g.lane: no such lane; lanes: default, x"),
         ('lane = "x"\nmax_running = -1', "7: gates.g.max_running: must be a whole number from 0"),
         ('lane = "x"\nmax_running = 1\nevery_s = 1', "8: gates.g.every_s: belongs to a gate with a probe"),
         ('probe = "psutil:load1"', "5: gates.g: has neither min nor max; give the readings"),
         (
             'probe = "psutil:load1"\nmin = 2\nmax = 1',
-            "7: gates.g.min: min 2 is more than max 1, so it never opens",
+            "7: gates.g.min: is more than max, so it never opens",
         ),
         ('probe = "psutil:load1"\nmin = nan', "7: gates.g.min: must be a number"),
         (
@@ -440,12 +446,12 @@ HOLDS = '\nholds = { lanes = ["x"] }'
         ),
         (
             'probe = "psutil:cpu"\nmax = 1',
-            "6: gates.g.probe: unknown psutil probe 'cpu'; did you mean 'cpu_percent'?",
+            "6: gates.g.probe: unknown psutil probe; did you mean 'cpu_percent'?",
         ),
         ('probe = "psutil:load1#/x"\nmax = 1', "6: gates.g.probe: only psutil:disk_free_gb takes a #FOLDER"),
         (
             'probe = "nvml:memory_free"\nmin = 1',
-            "6: gates.g.probe: unknown nvml probe 'memory_free'; did you mean 'memory_free_gb'?",
+            "6: gates.g.probe: unknown nvml probe; did you mean 'memory_free_gb'?",
         ),
         ('probe = "nvml:power_w#"\nmax = 1', "6: gates.g.probe: names no GPU after #; give its number"),
         (
@@ -464,28 +470,31 @@ HOLDS = '\nholds = { lanes = ["x"] }'
         ),
         (
             'probe = "prometheus:http://h/metrics?token=hunter2#m"\nmin = 1',
-            "6: gates.g.probe: has a secret ('token') in its URL, where everybody reads it; remove it",
+            "6: gates.g.probe: has a secret in its URL, where everybody reads it; remove it",
         ),
         (
             'probe = "prometheus:http://h/metrics#9m"\nmin = 1',
-            "6: gates.g.probe: '9m' is no metric; write METRIC",
+            "6: gates.g.probe: has no metric behind the #; write METRIC",
         ),
-        ('probe = "prometheus:http://h/metrics#max(m"\nmin = 1', "6: gates.g.probe: 'max(m' is no metric"),
+        (
+            'probe = "prometheus:http://h/metrics#max(m"\nmin = 1',
+            "6: gates.g.probe: has no metric behind the #",
+        ),
         (
             'probe = "prometheus:http://h/metrics#maxx(m)"\nmin = 1',
-            "6: gates.g.probe: unknown function 'maxx'; did you mean 'max'?",
+            "6: gates.g.probe: unknown function; did you mean 'max'?",
         ),
         (
             "probe = 'prometheus:http://h/metrics#m{a=b}'\nmin = 1",
-            "6: gates.g.probe: 'a=b' is no list of labels; write label=",
+            "6: gates.g.probe: has no list of labels in its braces; write label=",
         ),
         (
             'probe = "pyhton:a:b"\nmin = 1',
-            "6: gates.g.probe: unknown probe scheme 'pyhton'; did you mean 'python'?",
+            "6: gates.g.probe: unknown probe scheme; did you mean 'python'?",
         ),
         (
             'probe = "load"\nmin = 1',
-            "6: gates.g.probe: unknown probe scheme 'load'; available: nvml, prometheus, psutil, python",
+            "6: gates.g.probe: unknown probe scheme; available: nvml, prometheus, psutil, python",
         ),
         ('probe = "python:a.b"\nmin = 1', '6: gates.g.probe: must be like "python:package.module:function"'),
         ('probe = "psutil:load1"\nmax = 1\nevery_s = 0', "8: gates.g.every_s: must be a number from 0.05"),
@@ -507,11 +516,11 @@ def test_a5_gate_conditions(text: str, problem: str) -> None:
         ("holds = {}", "8: gates.g.holds: is empty, so the gate holds nothing"),
         ("holds = { lanes = [] }", "8: gates.g.holds: is empty, so the gate holds nothing"),
         ('holds = ["x"]', '8: gates.g.holds: must be a table like { lanes = ["…"] }, not a list'),
-        ('holds = { lanes = ["z"] }', "8: gates.g.holds.lanes: no lane 'z'; lanes: default, x"),
-        ('holds = { hosts = ["aa"] }', "8: gates.g.holds.hosts: no host 'aa'; did you mean 'a'?"),
+        ('holds = { lanes = ["z"] }', "8: gates.g.holds.lanes: no such lane; lanes: default, x"),
+        ('holds = { hosts = ["aa"] }', "8: gates.g.holds.hosts: no such host; did you mean 'a'?"),
         (
             'holds = { kinds = ["caht"] }',
-            "8: gates.g.holds.kinds: no host serves kind 'caht'; did you mean 'chat'?",
+            "8: gates.g.holds.kinds: no host serves this kind; did you mean 'chat'?",
         ),
         (
             'holds = { lane = ["x"], hosts = ["a"] }',
@@ -706,7 +715,7 @@ def test_a_new_host_can_be_tried(full: Config) -> None:
         (
             "hosts.surtr.slots",
             "0",
-            "--set: hosts.surtr.slots: must be a whole number from 1 to 1000000, not 0",
+            "--set: hosts.surtr.slots: must be a whole number from 1 to 1000000, not a smaller one",
         ),
         ("hosts.surtr.slotz", "1", "--set: hosts.surtr.slotz: unknown key; did you mean 'slots'?"),
         ("hosts.surtur.slots", "1", "--set: hosts.surtur.slots: no host 'surtur'; did you mean 'surtr'?"),

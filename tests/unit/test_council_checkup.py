@@ -123,9 +123,7 @@ def test_what_is_not_installed_is_named_with_its_remedy(
     rest = 'retrieval = { collection = "notes" }'
     told = list(findings(config_of(tmp_path, '{ name = "GOKU" }', rest)))[1]
     assert told[1] == "warning"
-    assert told[2].startswith(
-        "members get no passages: no_such_package is not installed; install what retrieval"
-    )
+    assert told[2].startswith("members get no passages: no_such_package is not installed; pip install")
 
 
 def test_without_the_extra_words_are_searched_where_they_are(
@@ -146,8 +144,8 @@ def test_without_the_extra_words_are_searched_where_they_are(
         words.write_bytes(b"an index")
         assert list(findings(config))[1][1:] == (
             "warning",
-            "passages are found by words alone: no_such_package is not installed; install what retrieval needs "
-            "with `pip install penstock[rag]`",
+            "passages are found by words alone: no_such_package is not installed; "
+            "pip install 'penstock-ai[rag]'",
         )
 
 

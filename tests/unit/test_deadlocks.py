@@ -79,7 +79,7 @@ def test_the_host_of_runs_takes_no_call(kind: str) -> None:
     for model in (None, "qwen", "auto", "never-heard-of"):
         assert all(host.name == "surtr" for host in config.plant.hosts_for(kind, None, model))
     assert Names(config).known()["qwen"] == ["surtr"]
-    assert f"'{kind}' is not a name" in refusal(f'serves = ["{kind}"]\n')
+    assert "serves[1]: must be a name: letters" in refusal(f'serves = ["{kind}"]\n')
 
 
 # ---- configs
@@ -90,7 +90,7 @@ def test_the_host_of_runs_takes_no_call(kind: str) -> None:
     [
         (
             'calls_lane = "cals"\n[lanes.calls]',
-            "hosts.prompts.calls_lane: no lane 'cals'; did you mean 'calls'?",
+            "hosts.prompts.calls_lane: no such lane; did you mean 'calls'?",
         ),
         ('calls_lane = "default"', "hosts.prompts.calls_lane: 'default' is the lane of tasks that name none"),
         ('model = "qwn"', "hosts.prompts.model: the model 'qwn' does not exist; did you mean 'qwen'?"),

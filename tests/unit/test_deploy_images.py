@@ -44,6 +44,12 @@ def test_what_the_build_needs_is_let_in() -> None:
     let_in = {
         line[1:] for line in (ROOT / ".containerignore").read_text().splitlines() if line.startswith("!")
     }
-    needed = {"pyproject.toml", PROJECT["readme"], *PROJECT["license-files"], "src"}
+    needed = {
+        "constraints/penstock.txt",
+        "pyproject.toml",
+        PROJECT["readme"],
+        *PROJECT["license-files"],
+        "src",
+    }
     assert let_in == needed
     assert all((ROOT / name).exists() for name in needed)

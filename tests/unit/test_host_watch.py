@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -11,8 +10,7 @@ import pytest
 from penstock.cli.host_watch import HostWatch
 from penstock.config import parse
 from penstock.diagnosis.history import Epoch, Owner
-from penstock.dispatcher.recovery import interruption
-from penstock.model import Fault, Host, OnCrash, Plant, State, Task, TaskRecord
+from penstock.model import Fault, Host, Plant, State, Task, TaskRecord
 from penstock.scheduling.details import tripped
 from penstock.store.base import HostStatus, Snapshot, TaskFilter
 
@@ -185,32 +183,3 @@ async def test_what_runs_is_waited_for() -> None:
     stage.client.running = ["of another run"]
     await stage.look("t")
     assert stage.watch.stuck is not None
-
-
-# ---- after a crash
-
-
-def test_what_was_running_at_a_crash_is_named_with_who_may_have_caused_it() -> None:
-    inside = Host("in", "python", options={"call": "m:f"})
-    apart = Host("apart", "python", options={"call": "m:f", "isolation": "process"})
-    plant = Plant((inside, apart, Host("c", "command")))
-    lost = Owner(42, "box", "penstock run")
-
-    def record(id: str, host: str, on_crash: OnCrash = OnCrash.RETRY) -> TaskRecord:
-        return TaskRecord(Task("k", id=id, on_crash=on_crash), 1, State.RUNNING, attempts=1, host=host)
-
-    others = [record(f"c{n}", "c") for n in range(6)]
-    assert interruption(others, plant, lost) == (
-        "6 tasks were running when the last dispatcher was lost (process 42 on box, penstock run): "
-        "c0 (k on c, runs again), c1 (k on c, runs again), c2 (k on c, runs again), c3 (k on c, runs again), "
-        "c4 (k on c, runs again) and 1 more"
-    )
-    suspect = record("t", "in", OnCrash.BLOCK)
-    told = interruption([*others, record("p", "apart"), suspect], plant, lost)
-    assert "penstock run): t (k on in, is blocked), c0 (k on c, runs again)" in told
-    assert told.endswith(
-        " and 3 more; if that happens again, suspect t: a Python function can crash the process that it runs in, "
-        'and isolation = "process" in [hosts.in] gives it another one'
-    )
-    assert "suspect" not in interruption([suspect], plant, None), "it stopped by itself"
-    assert "suspect" not in interruption([suspect], replace(plant, outliving=("in",)), lost)

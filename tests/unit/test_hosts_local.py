@@ -15,10 +15,11 @@ from penstock.config import parse
 from penstock.engine.trees import MARKER, prefix
 from penstock.errors import ConfigError
 from penstock.hosts import local
-from penstock.hosts.local import LocalAdapter, LocalModelServer, make, read_server_options
-from penstock.hosts.local_server import Child, LocalServer, Running, ServerOptions
+from penstock.hosts.local import LocalAdapter, LocalModelServer, make
+from penstock.hosts.local_server import Child, LocalServer, Running
 from penstock.hosts.model_options import read_options
 from penstock.hosts.openai import OpenAIAdapter
+from penstock.hosts.type_options import ServerOptions, read_local
 from penstock.model import AutoSlots, Host, Verdict
 from penstock.wiring import make_adapters
 from tests.unit.model_rig import Act, Wire, answering, ending, error, http, perform, wire
@@ -29,23 +30,26 @@ def host(**options: Any) -> Host:
 
 
 def test_options_reach_the_server() -> None:
-    assert read_server_options(host()) == ServerOptions(None, "m", slots=2)
+    assert read_local(host()).server == ServerOptions(None, "m", slots=2)
     given = {"gguf": "a.gguf", "context": 512, "threads": 3, "embeddings": True, "idle_s": 0, "start_s": 9}
-    assert read_server_options(host(**given)) == ServerOptions(
+    assert read_local(host(**given)).server == ServerOptions(
         "a.gguf", "m", slots=2, context=512, threads=3, embeddings=True, idle_s=0, start_s=9
     )
     tuned = Host("small", "local", 1, auto=AutoSlots(1, 8), model="m")
-    assert read_server_options(tuned).slots == 8
+    assert read_local(tuned).server.slots == 8
 
 
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        ({"gguf": 3}, "hosts.small.gguf: must be a text"),
+        ({"gguf": 3}, "hosts.small.gguf: must be text in quotes, not a number"),
         ({"context": 1}, "hosts.small.context: must be 64 tokens or more"),
-        ({"threads": 1000}, "hosts.small.threads: llama.cpp takes at most 512"),
+        ({"threads": 1000}, "hosts.small.threads: must be at most 512"),
         ({"idle_s": -1}, "hosts.small.idle_s: must be a number of 0 or more"),
-        ({"timeouts": {"first_s": 3}}, "hosts.small.timeouts: must be a table with any of"),
+        (
+            {"timeouts": {"first_s": 3}},
+            "hosts.small.timeouts.first_s: unknown key; known here: between_tokens_s",
+        ),
         ({"defaults": "none"}, "hosts.small.defaults: must be a table"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -58,7 +62,7 @@ def test_a_wrong_option_is_told_with_its_place(option: dict[str, Any], told: str
 
 
 def test_more_slots_than_the_server_can_have_are_told() -> None:
-    with pytest.raises(ConfigError, match=r"hosts\.small\.slots: .* at most 256"):
+    with pytest.raises(ConfigError, match=r"hosts\.small\.slots: must be at most 256"):
         make(Host("small", "local", 300), SystemClock())
 
 
@@ -84,7 +88,7 @@ def test_its_server_carries_the_mark_of_its_store(monkeypatch: pytest.MonkeyPatc
     for store in ("a.db", "b.db"):
         text = f'store = "{store}"\n[hosts.small]\ntype = "local"\n'
         make_adapters(parse(text, tmp_path / "penstock.toml"), SystemClock())
-    marks = [read_server_options(one).environment[MARKER] for one in seen]
+    marks = [read_local(one).server.environment[MARKER] for one in seen]
     assert marks[0] != marks[1]
     assert all(mark == prefix(mark.partition(":")[0]) + ":small:0" for mark in marks)
 

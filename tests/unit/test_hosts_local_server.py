@@ -15,7 +15,8 @@ import pytest
 
 from penstock.errors import HostError
 from penstock.hosts import llama_child, local_server
-from penstock.hosts.local_server import LocalServer, Running, ServerOptions
+from penstock.hosts.local_server import LocalServer, Running
+from penstock.hosts.type_options import ServerOptions
 
 STARTS = "starts"
 BEGIN = f"""

@@ -46,13 +46,16 @@ def test_a_kind_without_a_function_fails_for_good() -> None:
     ("options", "problem"),
     [
         ({}, "hosts.tools.call: is missing"),
-        ({"call": "m:f", "calls": {"k": "m:f"}}, "either `call` or `calls`"),
-        ({"call": "m.f"}, 'must look like "package.module:function"'),
-        ({"call": "m:f g"}, 'must look like "package.module:function"'),
-        ({"calls": {"k": "m"}}, "hosts.tools.calls.k: must look like"),
-        ({"calls": {"k": 1}}, "hosts.tools.calls: must be a table of texts"),
-        ({"call": 1}, "hosts.tools.call: must be a text, not 1"),
-        ({"call": "m:f", "isolation": "none"}, 'must be "thread" or "process", not \'none\''),
+        (
+            {"call": "m:f", "calls": {"k": "m:f"}},
+            "hosts.tools.call: stands beside calls; give only one of them",
+        ),
+        ({"call": "m.f"}, 'hosts.tools.call: must be like "package.module:function"'),
+        ({"call": "m:f g"}, 'hosts.tools.call: must be like "package.module:function"'),
+        ({"calls": {"k": "m"}}, "hosts.tools.calls.k: must be like"),
+        ({"calls": {"k": 1}}, "hosts.tools.calls.k: must be text in quotes, not a number"),
+        ({"call": 1}, "hosts.tools.call: must be text in quotes, not a number"),
+        ({"call": "m:f", "isolation": "none"}, 'must be "thread" or "process", not another text'),
         ({"call": "m:f", "path": "lib"}, "hosts.tools.path: must be a list of texts"),
     ],
 )
@@ -66,7 +69,6 @@ def test_all_config_problems_come_at_once() -> None:
     with pytest.raises(ConfigError) as error:
         adapter(call=1, isolation=2, path=3)
     assert [problem.split(":")[0] for problem in error.value.problems] == [
-        "hosts.tools.call",
         "hosts.tools.call",
         "hosts.tools.isolation",
         "hosts.tools.path",

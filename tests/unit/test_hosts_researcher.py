@@ -46,11 +46,14 @@ def work(payload: Any = "Why?", kind: str = "gptr", **options: Any) -> Program:
     ("options", "problem"),
     [
         ({"url": "model.test"}, r"hosts.reports.url: must begin with http:// or https://"),
-        ({"model": None}, "hosts.reports.model: is missing: say which model of that server writes"),
+        ({"model": None}, "hosts.reports.model: is missing; say which model of that server writes"),
         ({"url": None, "key_env": "K"}, "hosts.reports.key_env: is for a server of your own"),
         ({"report_source": "local"}, "hosts.reports.documents: is missing"),
         ({"report_source": "moon"}, 'hosts.reports.report_source: must be "web" or "local" or "hybrid"'),
-        ({"report_types": {"x": "novel"}}, "hosts.reports.report_types.x: no report 'novel'"),
+        (
+            {"report_types": {"x": "novel"}},
+            "hosts.reports.report_types.x: no such report; one of research_report",
+        ),
         ({"retriever": "custom"}, "hosts.reports.retriever_url: is missing"),
         ({"retriever": "tavily", "retriever_url": "http://x"}, 'belongs to retriever = "custom"'),
         ({"keep": "some"}, "hosts.reports.keep: must be"),

@@ -11,12 +11,13 @@ import pytest
 from penstock.clock import ManualClock
 from penstock.errors import ConfigError, PermanentError
 from penstock.hosts.base import Job
-from penstock.hosts.simulated import SimulatedAdapter, SimulatedOptions, plan, read_options
+from penstock.hosts.simulated import SimulatedAdapter, plan
+from penstock.hosts.type_options import SimulatedOptions, read_simulated
 from penstock.model import Host, Outcome, Verdict
 
 
 def options(**given: Any) -> SimulatedOptions:
-    return read_options(Host("pretend", "simulated", options=given))
+    return read_simulated(Host("pretend", "simulated", options=given))
 
 
 def test_defaults() -> None:
@@ -82,8 +83,8 @@ def test_a_payload_decides_for_its_task() -> None:
         ({"duration_s": -1}, "duration_s"),
         ({"duration_s": True}, "duration_s"),
         ({"duration_s": float("nan")}, "duration_s"),
-        ({"fail": "done"}, "'done' is no failure; choose from temporary"),
-        ({"fail": {"temporary": 2}}, "every rate"),
+        ({"fail": "done"}, "has an unknown failure; choose from temporary"),
+        ({"fail": {"temporary": 2}}, "a number from 0 to 1 as every rate"),
         ({"fail": 1}, "must be a verdict or a table"),
         ({"fail_attempts": "two"}, "fail_attempts"),
     ],
@@ -98,9 +99,15 @@ def test_payloads_that_make_no_sense(payload: Any, word: str) -> None:
     [
         ({"duration_s": -1}, "hosts.pretend.duration_s: must be a number of 0 or more"),
         ({"jitter": 2}, "hosts.pretend.jitter: must be a number from 0 to 1"),
-        ({"fail": "cancelled"}, "hosts.pretend.fail: 'cancelled' is no failure"),
-        ({"fail": {"temporary": 0.7, "host": 0.7}}, "hosts.pretend.fail: the rates add up to more than 1"),
-        ({"fail": {"temporary": "often"}}, "hosts.pretend.fail: every rate must be a number from 0 to 1"),
+        ({"fail": "cancelled"}, "hosts.pretend.fail: has an unknown failure; choose from temporary"),
+        (
+            {"fail": {"temporary": 0.7, "host": 0.7}},
+            "hosts.pretend.fail: has rates that add up to more than 1",
+        ),
+        (
+            {"fail": {"temporary": "often"}},
+            "hosts.pretend.fail: must have a number from 0 to 1 as every rate",
+        ),
         ({"seed": [1]}, "hosts.pretend.seed: must be a number or a text"),
     ],
 )

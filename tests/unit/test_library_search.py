@@ -270,9 +270,9 @@ def test_without_the_packages_words_are_searched(shelves: Shelves, monkeypatch: 
     try:
         found = shelves.search("basil", 1)
         assert found["how"] == "words"
-        assert found["problem"].endswith("install what retrieval needs with `pip install penstock[rag]`")
+        assert found["problem"].endswith("pip install 'penstock-ai[rag]'")
         assert "no_such_package" in (embedding.missing() or "")
-        with pytest.raises(PermanentError, match=r"pip install penstock\[rag\]"):
+        with pytest.raises(PermanentError, match=r"pip install 'penstock-ai\[rag\]'"):
             shelves.upsert("x.md", ["x"])
     finally:
         embedding.local_model.cache_clear()

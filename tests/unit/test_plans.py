@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from penstock.errors import TaskError, TaskRefused
-from penstock.intake.plans import Known, Plan, content_of, in_run, resume
+from penstock.intake.plans import Known, Plan, content_of, resume
 from penstock.intake.taskfile import read_file
 from penstock.model import State, Task
 
 
 def plan_of(path: Path, run: str = "r") -> Plan:
     file = read_file(path, run=run, now=0.0)
-    tasks = in_run(file, run)
+    tasks = file.tasks
     return Plan(run, str(path), tasks, range(len(tasks)), file.places)
 
 

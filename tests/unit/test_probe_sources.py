@@ -210,7 +210,9 @@ async def test_a_lost_gpu_is_read_again_when_it_is_back(driver: Driver) -> None:
 async def test_without_the_library_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     told = await read("nvml:memory_free_gb")
-    assert told == GateRead("g", None, "the library for NVIDIA GPUs is missing; install penstock[gpu]")
+    assert told == GateRead(
+        "g", None, "the library for NVIDIA GPUs is missing; pip install 'penstock-ai[gpu]'"
+    )
 
 
 # ---- prometheus: the text

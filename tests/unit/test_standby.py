@@ -316,7 +316,7 @@ async def test_a_standby_that_could_not_lead_says_when_it_can_again(
     caplog.set_level("INFO", "penstock.dispatcher")
     told: list[Epoch | None] = []
     async with two(tmp_path) as (_, standby):
-        monkeypatch.setattr(standby.service, "_on_standby", told.append)
+        monkeypatch.setattr(standby.service, "_on_standby", lambda leader, recorded: told.append(leader))
         with monkeypatch.context() as patched:
 
             async def away(*_: object) -> bool:
@@ -489,7 +489,7 @@ async def test_who_is_to_stop_while_it_takes_over_does_not_wait_for_a_store_that
         taking_over.set()
         await asyncio.Event().wait()  # for what it has to know from the store
 
-    heard = Heard(on_standby=lambda epoch: None)
+    heard = Heard(on_standby=lambda epoch, recorded: None)
     leadership = Leadership(store, lambda: make_dispatcher(config, store, "test"), heard, takes_turns=True)
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -527,7 +527,7 @@ async def test_who_stands_by_has_its_engine_prepared_and_forgoes_that_at_its_end
     async def lead(dispatcher: Dispatcher, ready: Any) -> None:
         raise AlreadyOwned("by another")
 
-    leadership = Leadership(store, make, Heard(on_standby=lambda epoch: None), takes_turns=True)
+    leadership = Leadership(store, make, Heard(on_standby=lambda epoch, recorded: None), takes_turns=True)
     try:
         async with asyncio.timeout(PATIENCE_S):
             running = asyncio.create_task(leadership.run(lead))
@@ -567,7 +567,7 @@ async def test_a_standby_that_may_not_write_leaves_unless_it_once_could(
     async def lead(dispatcher: Dispatcher, ready: Any) -> None:
         raise AlreadyOwned("by another")
 
-    heard = Heard(on_standby=lambda epoch: None)
+    heard = Heard(on_standby=lambda epoch, recorded: None)
     leadership = Leadership(store, lambda: make_dispatcher(config, store, "test"), heard, takes_turns=True)
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -600,7 +600,7 @@ async def test_a_standby_of_a_store_that_is_damaged_leaves(tmp_path: Path) -> No
 
     store.owned_by = damaged
 
-    heard = Heard(on_standby=lambda epoch: None)
+    heard = Heard(on_standby=lambda epoch, recorded: None)
     leadership = Leadership(store, lambda: make_dispatcher(config, store, "test"), heard, takes_turns=True)
     try:
         async with asyncio.timeout(PATIENCE_S):

@@ -80,7 +80,7 @@ TASK = Task(
     retries=3,
     key="k 1",
     on_crash=OnCrash.BLOCK,
-    id="t1",
+    id="mine:t1",
 )
 
 YAML = """\
@@ -360,8 +360,8 @@ def test_problems_of_jsonl_have_their_line() -> None:
         "t.jsonl:2: JSONL has no comments; remove the line, or use YAML",
         "t.jsonl:3: priorty: unknown field; did you mean 'priority'?",
         "t.jsonl:4: id: 'x' is already the id of a task on line 1; give another",
-        "t.jsonl:5: is not JSON: input data was truncated",
-        "t.jsonl:6: is not JSON: trailing characters",
+        "t.jsonl:5: is not JSON: input data was truncated; correct it",
+        "t.jsonl:6: is not JSON: trailing characters; correct it",
         "t.jsonl:7: a task must be a table like {kind: …}, not a list",
         "t.jsonl:8: is not UTF-8 text; save the file as UTF-8",
         "t.jsonl:9: lane: 'a b' is not a name: letters, digits, '_', '.' and '-', at most 64, "
@@ -421,9 +421,9 @@ def test_files_that_are_no_task_files(name: str, text: str | bytes, problem: str
 
 
 def test_files_that_cannot_be_read(folder: Path) -> None:
-    with pytest.raises(TaskError, match=r"^gone\.jsonl: there is no such file$"):
+    with pytest.raises(TaskError, match=r"^gone\.jsonl: there is no such file; correct the name$"):
         read("gone.jsonl")
-    with pytest.raises(TaskError, match=r"^gone\.yaml: there is no such file$"):
+    with pytest.raises(TaskError, match=r"^gone\.yaml: there is no such file; correct the name$"):
         read("gone.yaml")
     (folder / "dir.jsonl").mkdir()
     with pytest.raises(TaskError, match=r"^dir\.jsonl: cannot be read: Is a directory$"):
@@ -443,7 +443,7 @@ def test_tasks_that_wait_for_each_other_are_refused() -> None:
         {"kind": "k", "id": "b", "after": ["c", "a"]},
     ]
     assert told("t.jsonl", jsonl(*entries)) == [
-        "t.jsonl:1: after: these tasks wait for each other, so none could start: a → b → a"
+        "t.jsonl:1: after: these tasks wait for each other, so none could start: a → b → a; take one out of `after`"
     ]
     entries = [
         {"kind": "k", "id": "a", "after": "r"},

@@ -235,7 +235,7 @@ async def test_without_the_extra_the_remedy_is_told(web: Web, monkeypatch: pytes
     monkeypatch.setattr("penstock.web.board_process.find_spec", lambda name: None)
     monkeypatch.setattr("penstock.web.board_process.COMMAND", CHILD)
     error = await web.get("/board/", 503)
-    assert (error["type"], error["remedy"]) == ("board_missing", "pip install 'penstock[ui]'")
+    assert (error["type"], error["remedy"]) == ("board_missing", "pip install 'penstock-ai[ui]'")
 
 
 async def test_pages_count_against_the_tokens_rate_and_what_they_load_does_not(tmp_path: Path) -> None:

@@ -25,6 +25,17 @@ from penstock.errors import PenstockError, UsageError
 PROGRAM = "penstock"
 _OUTPUT_FAULTS = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
 
+_REMEDIES = {
+    errno.ENOENT: "correct the name",
+    errno.ENOTDIR: "correct the name",
+    errno.EISDIR: "name a file",
+    errno.EACCES: "give yourself the permission, or name another",
+    errno.EPERM: "give yourself the permission, or name another",
+    errno.EROFS: "name one on a file system that can be written",
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+}
+
 # In the order of --help: the module that has the command.
 COMMANDS = {
     "demo": "demo",
@@ -254,11 +265,12 @@ def _options(
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; its exit status."""
     _ready_streams()
+    status: int | None = 0
     try:
         status = get_command(app).main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
     except (_ReaderLeft, BrokenPipeError):
-        return _reader_left()
+        return _reader_left(status or 0)
     except (_Interrupted, KeyboardInterrupt):
         return _told(["interrupted"], INTERRUPTED)
     except PenstockError as error:
@@ -269,7 +281,10 @@ def main(arguments: Sequence[str]) -> int:
         if error.filename is None and error.errno not in _OUTPUT_FAULTS:
             raise
         place = "output" if error.filename is None else os.fsdecode(error.filename)
-        return _told([f"{place}: {error.strerror}"], 2)
+        what = error.strerror or "cannot be used"
+        if error.errno is not None and what == os.strerror(error.errno):  # others say themselves what to do
+            what = f"{what[:1].lower()}{what[1:]}; {_REMEDIES.get(error.errno, 'name another')}"
+        return _told([f"{place}: {what}"], 2)
     return int(status or 0)
 
 
@@ -294,10 +309,10 @@ def _told(lines: Sequence[str], status: int) -> int:
     return status
 
 
-def _reader_left() -> int:
+def _reader_left(status: int) -> int:
     """Whoever read our output has seen enough. Python must not try to write the rest when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+    return status
 
 
 def _wrong_use(error: Any) -> str:

@@ -85,6 +85,7 @@ def _task_of(config: Config, prompt: str, system: str | None, model: str | None,
     from penstock.config.call_tasks import call_task
     from penstock.config.names import Names
     from penstock.model import OnCrash
+    from penstock.store.ids import new_run
 
     names = Names(config)
     asked = names.asked(model)
@@ -93,7 +94,7 @@ def _task_of(config: Config, prompt: str, system: str | None, model: str | None,
     messages = [] if system is None else [{"role": "system", "content": system}]
     messages.append({"role": "user", "content": prompt})
     payload = {"messages": messages, "stream": True}
-    called = call_task("chat/completions", asked or "", payload, host=host)
+    called = call_task("chat/completions", asked or "", payload, host=host, run=new_run())
     # Whoever asked may wait for the next dispatcher. Without a name any model is meant.
     task = replace(called, model=None if model is None else asked, on_crash=OnCrash.RETRY)
     if found := TaskChecker(config, calls=True).problems(task):
@@ -103,14 +104,10 @@ def _task_of(config: Config, prompt: str, system: str | None, model: str | None,
 
 
 async def _ask(config: Config, task: Task, *, as_json: bool) -> int:
-    from dataclasses import replace
-
     from penstock.cli.leaving import leave
     from penstock.cli.logs import telling
-    from penstock.store.ids import new_run
     from penstock.wiring import Dispatching
 
-    task = replace(task, run=new_run())
     # Only its own question: what others have queued is not for this command to start.
     ours = Dispatching(command="penstock ask", only_run=task.run)
     with hearing_interrupts(APART_S) as interrupts, telling(render.note, of_hosts=False):
@@ -127,6 +124,7 @@ async def _ask(config: Config, task: Task, *, as_json: bool) -> int:
 def _tell(result: Result | None, asker: _Asker, *, as_json: bool) -> int:
     from penstock.answers import text_of
 
+    asker.end_line()
     if asker.interrupted:
         render.note(f"ask: task {asker.id} is {'being cancelled' if result is None else result.state}")
         return INTERRUPTED
@@ -135,7 +133,7 @@ def _tell(result: Result | None, asker: _Asker, *, as_json: bool) -> int:
         text = text_of(result.value) if result.ok else None
         render.emit(result.as_record() | {"text": text})
     elif result.ok:
-        asker.finish(result.value)
+        asker.answer(result.value)
     if not result.ok:
         why = render.one_line(asker.hosts.stuck or f"{result.state}: {result.error or 'no reason was given'}")
         render.note(f"ask: {why}; `penstock why {asker.id}` says more")
@@ -194,7 +192,7 @@ class _Asker:
         self._is_whole = is_void(event) or (self._is_whole and not is_partial(event))
         if is_void(event):
             if self._heard:
-                render.say()
+                self.end_line()
                 render.note(f"ask: it is tried again, on {event.get('host')}")
             self._heard = ""
         elif text := str(event.get("text") or ""):
@@ -202,15 +200,19 @@ class _Asker:
             sys.stdout.write(render.shown(text))
             sys.stdout.flush()
 
-    def finish(self, value: Any) -> None:
-        """The answer where not all of it was heard, or the end of its last line."""
-        if self._heard and not self._is_whole:
+    def end_line(self) -> None:
+        """End the last line that was heard."""
+        if self._heard and not self._heard.endswith("\n"):
             render.say()
+            sys.stdout.flush()
+
+    def answer(self, value: Any) -> None:
+        """Print the answer where not all of it was heard."""
+        if self._heard and self._is_whole:
+            return
+        if self._heard:
             render.note("ask: it was read too slowly, and a part is missing; this is the whole answer")
-        if not (self._heard and self._is_whole):
-            render.answer(value)
-        elif not self._heard.endswith("\n"):
-            render.say()
+        render.answer(value)
 
     async def _say_why(self) -> None:
         """On a terminal: what it waits for, when that takes a while, and whenever it is something else."""

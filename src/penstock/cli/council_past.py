@@ -282,4 +282,4 @@ def _report_source(context: typer.Context, question: str) -> tuple[Any, str]:
     try:
         return msgspec.json.decode(data), place
     except msgspec.DecodeError as error:
-        raise UsageError(f"{place}: is not JSON: {error}") from None
+        raise UsageError(f"{place}: is not JSON: {error}; name a file of `council list --json`") from None

@@ -13,6 +13,7 @@ from penstock.cli.session import one_of
 if TYPE_CHECKING:
     from penstock.cli.logs import Log
     from penstock.cli.session import Stops
+    from penstock.config import Config
     from penstock.store.base import Epoch, Store
     from penstock.wiring import Dispatching
 
@@ -46,8 +47,22 @@ def dispatching_of(command: str, dispatcher: str, on_stop: str) -> Dispatching:
     return Dispatching(dispatcher, on_stop, f"penstock {command}")
 
 
-def tell_standby(log: Log, store: Store, leader: Epoch | None) -> None:
-    """A line for whoever starts a dispatcher where another leads already."""
+def warn_of_config(log: Log, config: Config) -> None:
+    """What whoever starts a dispatcher should know of its config."""
+    from penstock.config.budgets import blind_budgets
+    from penstock.config.problems import file_shown
+
+    if not config.plant.hosts:
+        told = "has no host, so nothing can run; add [hosts.NAME], or have `penstock init --force` find some"
+        log.warning(f"{file_shown(config.path)}: {told}")
+    for blind in blind_budgets(config.plant):
+        log.warning(f"{blind.place} {blind.detail}")
+
+
+def tell_standby(log: Log, store: Store, config: Config, leader: Epoch | None, recorded: str | None) -> None:
+    """Lines for whoever starts a dispatcher where another leads already, maybe with another config."""
+    from penstock.config.running import compare_config
+
     if leader is None:
         log.line("standby", detail=f"{store.name}: nobody leads at the moment")
         return
@@ -57,6 +72,8 @@ def tell_standby(log: Log, store: Store, leader: Epoch | None) -> None:
     log.line(
         "standby", detail=f"{store.name}: {who} leads since {since}; this one takes over when it is gone"
     )
+    if recorded is not None and (differs := compare_config(config, recorded)):
+        log.warning(differs.told(config))
 
 
 async def last_word(stop: Stops, store: Store) -> str:

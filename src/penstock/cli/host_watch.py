@@ -125,10 +125,10 @@ class HostWatch:
         dependent: set[str] = set()
         for id in left:
             task = self._tasks[id]
-            sort = (task.kind, task.host, task.model, *sorted((task.needs or {}).items()))
+            sort = (task.kind, task.host, task.model, task.lane, *sorted((task.needs or {}).items()))
             able = found.get(sort)
             if able is None:
-                able = found[sort] = _able(plant, task)
+                able = found[sort] = {host.name for host in plant.fitting(task)}
             if able and able <= set(broken):
                 hosts |= able
                 stuck.add(id)
@@ -156,11 +156,3 @@ def outages(snapshot: Snapshot) -> dict[str, Outage]:
         for name, status in snapshot.hosts.items()
         if (fault := fault_of(snapshot, name)) is not None
     }
-
-
-def _able(plant: Plant, task: Task) -> set[str]:
-    """The hosts that may take a task; those that lack units for it only where all do."""
-    hosts = plant.fitting(task)
-    units = {unit: n for unit, n in (task.needs or {}).items() if unit not in ("slots", "tokens")}
-    fitting = [h for h in hosts if all(h.units.get(unit, 0.0) >= n for unit, n in units.items())]
-    return {host.name for host in fitting or hosts}

@@ -42,7 +42,7 @@ def read_plan(
     read = taskfile.read_file(file, run=name, checker=TaskChecker(config), on_crash=config.on_crash)
     if not read.tasks:
         raise UsageError(f"{file}: holds no task; write at least one")
-    tasks, joined = _joining(config, plans.in_run(read, name))
+    tasks, joined = _joining(config, read.tasks)
     plan = plans.Plan(name, path, tasks, range(len(tasks)), read.places, joined=joined)
     if not redo:
         there = outputs_there(tasks, read.patterns, config.outputs, joined)

@@ -225,8 +225,8 @@ def _lane_table(lanes: Sequence[LaneCount], total: int) -> Table:
             complete_style="green",
             finished_style="green",
         )
-        unwell = (Text(str(n), style="red" if n else "") for n in (count.unwell[state] for state in states))
-        cells = (str(count.done), *unwell, str(count.running), str(count.queued))
+        unwell = [Text(str(n), style="red" if n else "") for n in (count.unwell[state] for state in states)]
+        cells: tuple[str | Text, ...] = (str(count.done), *unwell, str(count.running), str(count.queued))
         table.add_row(Text(one_line(count.lane)), bar, *cells)
     if total > len(lanes):
         table.add_row(f"and {total - len(lanes)} more")

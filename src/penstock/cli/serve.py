@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli import render
-from penstock.cli.dispatching import LogFormatOption, QuietOption, last_word, tell_standby
+from penstock.cli.dispatching import (
+    LogFormatOption,
+    QuietOption,
+    last_word,
+    tell_standby,
+    warn_of_config,
+)
 from penstock.cli.session import INTERRUPTED, Settings, Stops, hearing_interrupts, one_of, whole
 
 if TYPE_CHECKING:
@@ -57,18 +63,17 @@ def read_options(
 ) -> tuple[Config, bool]:
     """What `serve` makes of its options, whoever asks; wrong ones are refused."""
     as_json = one_of("--log-format", log_format, ("text", "json")) == "json"
-    given: Settings = context.obj
-    settings = [*given.settings]
+    settings: Settings = context.obj
+    options = {}
     if host is not None:
-        settings.append(f"server.host={json.dumps(host)}")
+        options["--host"] = ("server.host", json.dumps(host))
     if port is not None:
-        settings.append(f"server.port={whole('--port', port, 0)}")
-    return Settings(given.config, settings).read(), as_json
+        options["--port"] = ("server.port", str(whole("--port", port, 0)))
+    return settings.read(options), as_json
 
 
 async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
     from penstock.cli.logs import Log, telling
-    from penstock.config.budgets import blind_budgets
     from penstock.web.own_entrance import advertised
     from penstock.web.sockets import bind, must_be_guarded, urls
     from penstock.wiring import are_traced, end_forsaken, make_dispatcher, open_store
@@ -103,10 +108,9 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
             slots = sum(host.slots for host in config.plant.hosts)
             hosts = render.counted(len(config.plant.hosts), "host")
             what = f"serving {store.name} with {hosts} and {render.counted(slots, 'slot')}"
-            board = f" (board: {urls(sockets)[0]}/board/)" if config.server.board else ""
+            board = f" (board: {urls(sockets)[0]}/board/)" if config.server.board and has_board() else ""
             log.line("ready", detail=f"{what} at {' '.join(urls(sockets))}{board}")
-            for blind in blind_budgets(config.plant):
-                log.warning(f"{blind.place} {blind.detail}")
+            warn_of_config(log, config)
 
         first = [made()]  # at once: what is wrong with the config is told before anything is changed
         interrupts = stack.enter_context(hearing_interrupts())
@@ -115,7 +119,9 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
         try:
             await must_be_guarded(sockets, config.server.host, store)
             # What can be refused has been: these take long to load.
+            from penstock.client.config_watch import watching
             from penstock.intake.agent_queues import AgentQueues
+            from penstock.web.board_process import has_board
             from penstock.web.service import Service
 
             service = Service(
@@ -123,14 +129,15 @@ async def _serve(config: Config, as_json: bool, quiet: bool) -> int:
                 store,
                 lambda: first.pop() if first else made(),
                 sockets,
-                partial(tell_standby, log, store),
+                partial(tell_standby, log, store, config),
                 partial(end_forsaken, config),
             )
             queues = AgentQueues(service.parts.client, log.warning)
             if store.elects:  # which may be away just when this one takes over
                 interrupts.tell(stop)
             async with queues.watched():
-                await service.run(on_ready=ready, on_lead=leads)
+                with watching(service.parts.config_edits, config, log.warning):
+                    await service.run(on_ready=ready, on_lead=leads)
             left = await last_word(stop, store)
         finally:
             interrupts.tell(stop.heard.append)  # it is as good as stopped

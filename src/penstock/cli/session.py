@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.errors import StoreMissing, UsageError
+from penstock.errors import ConfigError, StoreMissing, UsageError
 
 if TYPE_CHECKING:
     import typer
@@ -35,10 +35,16 @@ class Settings:
     config: Path | None = None
     settings: list[str] = field(default_factory=list)
 
-    def read(self) -> Config:
+    def read(self, options: Mapping[str, tuple[str, str]] | None = None) -> Config:
+        """`options` are keys that options of a command have set: name of the option -> key and value."""
         from penstock.wiring import read_config
 
-        return read_config(self.config, dict(map(pair, self.settings)))
+        given = dict(map(pair, self.settings))
+        names = {key: name for name, (key, _) in (options or {}).items()}
+        try:
+            return read_config(self.config, {**given, **dict((options or {}).values())})
+        except ConfigError as error:
+            raise ConfigError([_by_option(line, names) for line in error.problems]) from None
 
     def command(self, text: str) -> str:
         """A command line to be typed after this one: it opens the same config."""
@@ -48,6 +54,14 @@ class Settings:
         for one in self.settings:
             options += ["--set", one]
         return " ".join(["penstock", *map(shlex.quote, options), text])
+
+
+def _by_option(problem: str, names: Mapping[str, str]) -> str:
+    """A problem of a setting, blamed on the option that was typed."""
+    for key, name in names.items():
+        if problem.startswith(f"--set: {key}: "):
+            return problem.replace(f"--set: {key}", name, 1)
+    return problem
 
 
 def pair(text: str) -> tuple[str, str]:
@@ -145,6 +159,8 @@ async def _tell_who_does(client: Client, ours: Dispatching) -> None:
         log.warning("%s dispatches; %s has no effect", who, unused)
     if epoch is not None and epoch.owner.only_run not in ("", ours.only_run):
         log.warning("%s; this command goes on when that has ended", epoch.owner.apart)
+    if differs := await client.config_difference():
+        log.warning("%s", differs.told(client.config))
 
 
 @asynccontextmanager

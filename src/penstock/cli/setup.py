@@ -50,6 +50,7 @@ def init(
     Looks for LM Studio, Ollama, vLLM and llama.cpp at their usual ports on this machine, and asks each for its
     models and its slots. Without any, the file has a small model that comes with Penstock.
     """
+    from penstock.hosts.gguf import missing
     from penstock.setup.discovery import find, places_here
     from penstock.setup.draft import compose
 
@@ -60,7 +61,8 @@ def init(
         raise UsageError("init: --not-here leaves nowhere to look; name machines with --scan")
     places = ([] if elsewhere else places_here()) + [place for text in scan or () for place in _places(text)]
     found = finish(find(places))
-    text = compose(found)
+    lacks = [] if found else missing()
+    text = compose(found, lacks)
     if not dry_run:
         from penstock.cli.files import replacing
 
@@ -72,7 +74,7 @@ def init(
     elif dry_run:
         render.say(text.rstrip("\n"))
     else:
-        _tell_found(found, out)
+        _tell_found(found, out, lacks)
     return 0
 
 
@@ -95,13 +97,18 @@ def _places(text: str) -> list[Place]:
     return [Place(host, kind.port) for kind in KINDS] if port is None else [Place(host, port)]
 
 
-def _tell_found(found: Sequence[Found], out: str) -> None:
+def _tell_found(found: Sequence[Found], out: str, lacks: Sequence[str]) -> None:
     for server in found:
         count = len(server.models) + len(server.embeddings)
         told = "wants a key" if server.wants_key else render.counted(count, "model")
         render.say(f"found {server.kind.title} at {server.place.url}: {told}")
     if found:
         render.say(f"wrote {out}; next: `penstock check`, then `penstock serve`")
+    elif lacks:
+        render.say("found no model server; start one, or name a machine with --scan HOST")
+        render.say(f"wrote {out} without a host: the small model is not installed here; to have it:")
+        for command in lacks:
+            render.say(f"  {command}")
     else:
         render.say("found no model server; start one, or name a machine with --scan HOST")
         render.say(

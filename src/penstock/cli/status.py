@@ -33,19 +33,22 @@ async def _status(config: Config, as_json: bool) -> int:
     async with opened(config) as client:
         snapshot = await client.snapshot()
         record = status_record(config.plant, snapshot, await client.standbys())
+        differs = await client.config_difference()
     if as_json:
-        render.emit(record)
+        render.emit(record | {"config_differs": differs.as_record() if differs else None})
     else:
-        _print_status(record, snapshot)
+        _print_status(record, snapshot, differs.told(config) if differs else "")
     return 0
 
 
-def _print_status(record: Mapping[str, Any], snapshot: Snapshot) -> None:
+def _print_status(record: Mapping[str, Any], snapshot: Snapshot, differs: str = "") -> None:
     from penstock.store.status import lane_detail, running_of_lane
 
     render.say(_who(record["dispatcher"], record["standbys"]))
     for standby in record["standbys"]:
         render.say(f"standing by: {_named(standby)} since {render.moment(standby['since'])}")
+    if differs:
+        render.say(differs)
     delayed = sum(host["delayed"] for host in record["hosts"].values())
     running = sum(host["active"] for host in record["hosts"].values()) - delayed
     waiting = f", {delayed} waiting for a worker" if delayed else ""

@@ -237,7 +237,10 @@ async def _submit(
     trace = of_environment(os.environ)
     if not wait:
         async with opened(config, makes=True) as client:
-            return await _submitted(client, await begin(client, trace), as_json, command, skipped)
+            run = await begin(client, trace)
+            if differs := await client.config_difference():
+                render.note(differs.told(config))
+            return await _submitted(client, run, as_json, command, skipped)
     from penstock.cli.logs import telling
     from penstock.wiring import Dispatching
 

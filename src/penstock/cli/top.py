@@ -9,14 +9,12 @@ import typer
 
 from penstock.cli import render
 from penstock.cli.session import INTERRUPTED, config_of, finish, opened
-from penstock.errors import UsageError
+from penstock.errors import UsageError, install_line
 
 if TYPE_CHECKING:
     from penstock.config import Config
 
 app = typer.Typer()
-
-_REMEDY = "pip install 'penstock[ui]' adds it, `penstock status` does without"
 
 
 @app.command(
@@ -44,7 +42,9 @@ def top(
     try:
         import textual  # noqa: F401 - only whether it is there
     except ImportError:
-        raise UsageError(f"top: Textual is not installed; {_REMEDY}") from None
+        raise UsageError(
+            f"top: Textual is not installed; {install_line('ui')}, or use `penstock status`"
+        ) from None
     return finish(_screen(config))
 
 

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -24,6 +24,7 @@ from penstock.cli.dispatching import (
     dispatching_of,
     last_word,
     tell_standby,
+    warn_of_config,
 )
 from penstock.cli.session import (
     INTERRUPTED,
@@ -398,7 +399,7 @@ def read_options(
 async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: bool, quiet: bool) -> int:
     from penstock.cli.logs import Log, telling
     from penstock.client import Client
-    from penstock.config.budgets import blind_budgets
+    from penstock.client.config_watch import ConfigEdits, watching
     from penstock.dispatcher.leadership import Heard, Leadership
     from penstock.intake.agent_queues import AgentQueues
     from penstock.wiring import are_traced, end_forsaken, make_dispatcher, open_store
@@ -412,9 +413,9 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
         dispatcher.story.listen(log)
         return dispatcher
 
-    def stands_by(leader: Epoch | None) -> None:
+    def stands_by(leader: Epoch | None, recorded: str | None) -> None:
         interrupts.tell(stop)
-        tell_standby(log, store, leader)
+        tell_standby(log, store, config, leader, recorded)
 
     def term(dispatcher: Dispatcher, begun: Callable[[], None]) -> Awaitable[None]:
         def on_ready() -> None:
@@ -441,8 +442,7 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
         hosts = render.counted(len(config.plant.hosts), "host")
         detail = f"dispatching {store.name} to {hosts} with {render.counted(slots, 'slot')}"
         log.line("ready", detail=detail + (", one thread per kind" if dispatching.has_threads else ""))
-        for blind in blind_budgets(config.plant):
-            log.warning(f"{blind.place} {blind.detail}")
+        warn_of_config(log, config)
 
     await store.open()
     with hearing_interrupts() as interrupts, telling(log.warning):
@@ -450,7 +450,8 @@ async def _work(config: Config, dispatching: Dispatching, drain: bool, as_json: 
             interrupts.tell(stop)
         try:
             async with queues.watched():
-                await leadership.run(term)
+                with nullcontext() if drain else watching(ConfigEdits(config), config, log.warning):
+                    await leadership.run(term)
             left = await last_word(stop, store)
         finally:
             interrupts.tell(stop.heard.append)  # it is as good as stopped

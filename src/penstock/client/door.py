@@ -13,12 +13,14 @@ from penstock.client.own_dispatcher import OwnDispatcher
 from penstock.client.requesting import LOOK_S, Requesting
 from penstock.client.runs import Run
 from penstock.config import Config, TaskChecker
+from penstock.config.running import knows_all, unknown_there
 from penstock.errors import TaskError, UsageError
 from penstock.lifecycle import ENDED
 from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, OnCrash, Result, Task
 from penstock.store.base import Store
 from penstock.store.ids import new_run
 from penstock.store.joining import joining
+from penstock.store.status import dispatcher_of
 from penstock.telemetry.ambient import current as current_trace
 from penstock.wiring import Dispatching, open_store, read_config
 
@@ -46,6 +48,7 @@ class Client(Explaining, Requesting):
         super().__init__(config, store, OwnDispatcher(config, store, dispatching, listeners), answers=answers)
         self._check = TaskChecker(config).check
         self._dispatch = dispatch
+        self._is_known = False  # whether all that our config has is known to whoever dispatches
 
     # ---- submitting
 
@@ -86,6 +89,7 @@ class Client(Explaining, Requesting):
         return await self._keep([task], task.run or new_run())
 
     async def _keep(self, tasks: list[Task], name: str, file: str = "", *, join: bool = False) -> Run:
+        await self._check_known(tasks)
         if join:
             tasks = await joining(self._store, tasks)
         if self.config.on_crash is OnCrash.BLOCK:
@@ -99,6 +103,18 @@ class Client(Explaining, Requesting):
             if task.key is not None or task.run not in ("", name)
         ]
         return Run(self, name, ids, doubtful)
+
+    async def _check_known(self, tasks: Sequence[Task]) -> None:
+        """Refuse what only our own config has: it would wait until the dispatcher is started again."""
+        if self._is_known or self._own.runs:
+            return
+        epoch = await dispatcher_of(self._store)
+        if epoch is None or epoch.plant is None:
+            self._is_known = True  # whoever begins later reads the config later
+        elif unknown := list(unknown_there(tasks, epoch.plant)):
+            raise TaskError("\n".join(unknown))
+        else:
+            self._is_known = knows_all(epoch.plant, self.config.plant)
 
     # ---- reading
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config
 from penstock.config.problems import nearest
+from penstock.config.running import Difference
 from penstock.errors import UnknownTask
 from penstock.model import Attempt, Result, State, TaskRecord
 from penstock.store.base import (
@@ -26,6 +27,7 @@ from penstock.store.base import (
     Token,
 )
 from penstock.store.standbys import Standby, standbys
+from penstock.store.status import config_difference
 
 if TYPE_CHECKING:
     from penstock.diagnosis.recording import Recording
@@ -199,6 +201,10 @@ class Looking:
     async def last_event(self) -> int:
         """The number of the newest event: `events` after it are those to come."""
         return await self._store.last_event()
+
+    async def config_difference(self) -> Difference:
+        """How our config differs from that of whoever dispatches; where nobody does, in nothing."""
+        return await config_difference(self._store, self.config)
 
     async def snapshot(self) -> Snapshot:
         return await self._store.snapshot(time.time())

@@ -79,7 +79,7 @@ def _complete(hosts: dict[str, Host], agents: Mapping[str, Agent], top: Table) -
         if most > slots_of(agent):
             pool = agent.pool
             message = (
-                f"{most} is more than agent {quoted(agent.name)} runs at a time: {pool.containers} containers × "
+                f"is more than agent {quoted(agent.name)} runs at a time: {pool.containers} containers × "
                 f"{pool.concurrency} tasks; lower it, or raise agents.{agent.name}.containers or .concurrency"
             )
             top.refuse(message, "hosts", name, "slots")
@@ -87,14 +87,14 @@ def _complete(hosts: dict[str, Host], agents: Mapping[str, Agent], top: Table) -
 
 def _refuse_agent(asked: object, name: str, host: Host, agents: Mapping[str, Agent], top: Table) -> None:
     if "agent" in host.options:
-        top.refuse(f"no agent {quoted(asked)}", "hosts", name, "agent", near=Near(asked, agents, "agents"))
+        top.refuse("no such agent", "hosts", name, "agent", near=Near(asked, agents, "agents"))
     else:
         message = f'no agent {quoted(name)}; add [agents.{name}], or name the one it is for: agent = "…"'
         top.refuse(message, "hosts", name, "type")
 
 
 def _imply(hosts: dict[str, Host], agents: Mapping[str, Agent], top: Table) -> None:
-    have = {host.options.get("agent", host.name) for host in hosts.values() if host.type == AGENT_TYPE}
+    have = {str(host.options.get("agent", host.name)) for host in hosts.values() if host.type == AGENT_TYPE}
     for agent in agents.values():
         if agent.name in have:
             continue

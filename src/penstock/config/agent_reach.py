@@ -24,9 +24,7 @@ def check_reach(config: Config, problems: Problems) -> None:
         for place, source in _sources(agent):
             if (found := own.reached_by(source)) is not None:
                 name = quoted(os.path.basename(found))
-                message = (
-                    f"{quoted(source)} would show Penstock's own {name} to the agent; name another folder"
-                )
+                message = f"would show Penstock's own {name} to the agent; name another folder"
                 problems.add(("agents", agent.name, *place), message)
 
 

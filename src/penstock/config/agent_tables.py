@@ -22,7 +22,7 @@ from penstock.config.manifests import (
     read_manifest,
     variable_problem,
 )
-from penstock.config.problems import Near, kind_of, quoted
+from penstock.config.problems import Near, kind_alone, quoted
 from penstock.config.tables import Table
 from penstock.model import Host
 
@@ -119,9 +119,7 @@ def _image(table: Table, manifest: Manifest, path: str | None) -> str:
         return manifest.image or _DEFAULT.image
     image = table.text("image", _DEFAULT.image)
     if image and not is_image(image):
-        table.refuse(
-            f'{quoted(image)} is not the name of an image, such as "localhost/reports:latest"', "image"
-        )
+        table.refuse('must be the name of an image, such as "localhost/reports:latest"', "image")
     return image
 
 
@@ -143,11 +141,11 @@ def _words(table: Table, place: tuple[str, ...], value: Any) -> tuple[str, ...]:
         table.refuse(f"must be a list of words like {_ARGV_LIKE}, not text: no shell reads it", *place)
     elif not isinstance(value, list | tuple) or len(value) > keys.MAX_WORDS:
         most = f"at most {keys.MAX_WORDS} words like {_ARGV_LIKE}"
-        table.refuse(f"must be a list of {most}, not {kind_of(value)}", *place)
+        table.refuse(f"must be a list of {most}, not {kind_alone(value)}", *place)
     elif value and not value[0]:
         table.refuse("must begin with a program", *place)
     elif wrong := [number for number, word in enumerate(value) if not is_word(word)]:
-        table.refuse(f"must be text in quotes, not {kind_of(value[wrong[0]])}", *place, wrong[0])
+        table.refuse(f"must be text in quotes, not {kind_alone(value[wrong[0]])}", *place, wrong[0])
     else:
         return tuple(value)
     return ()
@@ -198,19 +196,19 @@ def _mounts(table: Table, folder: Path, *, has_folder: bool) -> tuple[Mount, ...
     given = table.raw.get("mounts", ())
     if not isinstance(given, list | tuple) or len(given) > keys.MAX_MOUNTS:
         most = f"at most {keys.MAX_MOUNTS} tables like {_MOUNT_LIKE}"
-        table.refuse(f"must be a list of {most}, not {kind_of(given)}", "mounts")
+        table.refuse(f"must be a list of {most}, not {kind_alone(given)}", "mounts")
         return ()
     found: dict[str, Mount] = {}
     if has_folder:
         found[AGENT_FOLDER] = Mount("", AGENT_FOLDER)
     for number, one in enumerate(given):
         if not isinstance(one, Mapping):
-            table.refuse(f"must be a table like {_MOUNT_LIKE}, not {kind_of(one)}", "mounts", number)
+            table.refuse(f"must be a table like {_MOUNT_LIKE}, not {kind_alone(one)}", "mounts", number)
             continue
         inner = Table(one, (*table.path, "mounts", number), table.problems)
         mount = _mount(inner, folder)
         if mount is not None and found.setdefault(mount.target, mount) is not mount:
-            inner.refuse(f"something else is mounted at {quoted(mount.target)}; choose another", "target")
+            inner.refuse("something else is mounted there; choose another", "target")
     return tuple(mount for mount in found.values() if mount.source)
 
 
@@ -249,8 +247,7 @@ def _privileges(table: Table) -> Privileges:
     capabilities = table.texts("capabilities", (), most=100)
     for number, name in enumerate(capabilities):
         if not keys.CAPABILITY.fullmatch(name):
-            message = f'{quoted(name)} is no capability; write it like "NET_BIND_SERVICE"'
-            table.refuse(message, "capabilities", number)
+            table.refuse('must be a capability, such as "NET_BIND_SERVICE"', "capabilities", number)
     user = table.text("user", default.user)
     if user is not None and (":" in (user[0], user[-1]) or user.count(":") > 1 or " " in user):
         table.refuse(f'must be a user of the image, like "1000:1000", or "{IMAGES_USER}" for its own', "user")

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.config import keys
 from penstock.config.crosschecks import Parts
-from penstock.config.problems import Near, Problems, kind_of, quoted
+from penstock.config.problems import Near, Problems, kind_alone
 from penstock.config.tables import Table
 from penstock.model import DEFAULT_LANE
 
@@ -60,13 +60,13 @@ def check_beads(beads: Beads, parts: Parts, problems: Problems) -> None:
     """Its lane and its kinds must exist."""
     lanes = parts.lane_names | parts.lanes.keys()
     if beads.lane not in lanes:
-        problems.add(("beads", "lane"), f"no lane {quoted(beads.lane)}", Near(beads.lane, lanes, "lanes"))
+        problems.add(("beads", "lane"), "no such lane", Near(beads.lane, lanes, "lanes"))
     served = {kind for host in parts.hosts.values() for kind in host.serves}
     if "*" in served or len(parts.hosts) < len(parts.host_names):
         return  # what a host serves that could not be read is not known
     for path, kind in _named(beads):
         if kind not in served and not any(host.serves_kind(kind) for host in parts.hosts.values()):
-            problems.add(("beads", *path), f"no host serves kind {quoted(kind)}", Near(kind, served, "kinds"))
+            problems.add(("beads", *path), "no host serves this kind", Near(kind, served, "kinds"))
 
 
 def beads_document(beads: Beads) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def _named(beads: Beads) -> Iterable[tuple[tuple[str | int, ...], str]]:
 def _name(table: Table, key: str) -> str | None:
     name = table.text(key, None)
     if name is not None and not keys.NAME.fullmatch(name):
-        table.refuse(f"{quoted(name)} is not a name: {keys.NAME_RULE}", key)
+        table.refuse(f"must be a name: {keys.NAME_RULE}", key)
         return None
     return name
 
@@ -113,14 +113,14 @@ def _patterns(table: Table) -> tuple[tuple[str, str], ...]:
     given = table.raw.get("patterns", ())
     if not isinstance(given, list | tuple) or len(given) > keys.MAX_PATTERNS:
         table.refuse(
-            f"must be a list of at most {keys.MAX_PATTERNS} tables like {_LIKE}, not {kind_of(given)}",
+            f"must be a list of at most {keys.MAX_PATTERNS} tables like {_LIKE}, not {kind_alone(given)}",
             "patterns",
         )
         return ()
     found = []
     for number, one in enumerate(given):
         if not isinstance(one, Mapping):
-            table.refuse(f"must be a table like {_LIKE}, not {kind_of(one)}", "patterns", number)
+            table.refuse(f"must be a table like {_LIKE}, not {kind_alone(one)}", "patterns", number)
             continue
         inner = Table(one, (*table.path, "patterns", number), table.problems)
         inner.only(keys.PATTERN)

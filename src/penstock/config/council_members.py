@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.config import keys
 from penstock.config.councils import Council, Member
-from penstock.config.problems import kind_of, quoted
+from penstock.config.problems import kind_alone
 from penstock.config.tables import Table
 
 _USUAL = Member("")
@@ -35,19 +35,18 @@ def read_members(table: Table) -> tuple[Member, ...]:
         return ()
     if not isinstance(given, list | tuple) or len(given) > keys.MAX_MEMBERS:
         most = f"at most {keys.MAX_MEMBERS} tables like {_MEMBER_LIKE}"
-        what = f"{len(given)} of them" if isinstance(given, list | tuple) else kind_of(given)
+        what = f"{len(given)} of them" if isinstance(given, list | tuple) else kind_alone(given)
         table.refuse(f"must be a list of {most}, not {what}", "members")
         return ()
     found: dict[str, Member] = {}
     for number, one in enumerate(given):
         if not isinstance(one, Mapping) or not all(isinstance(key, str) for key in one):
-            table.refuse(f"must be a table like {_MEMBER_LIKE}, not {kind_of(one)}", "members", number)
+            table.refuse(f"must be a table like {_MEMBER_LIKE}, not {kind_alone(one)}", "members", number)
             continue
         inner = Table(one, (*table.path, "members", number), table.problems)
         member = _read_member(inner)
         if member is not None and found.setdefault(member.name.casefold(), member) is not member:
-            other = found[member.name.casefold()].name
-            inner.refuse(f"member {quoted(other)} has this name; choose another", "name")
+            inner.refuse("another member has this name; choose another", "name")
     return tuple(found.values())
 
 
@@ -113,14 +112,14 @@ def _member_name(table: Table, key: str) -> str | None:
     value = table.raw.get(key)
     if not isinstance(value, str):
         what = f", or a table like {_MEMBER_LIKE}" if key == "chair" else ""
-        table.refuse(f"must be a name in quotes{what}, not {kind_of(value)}", key)
+        table.refuse(f"must be a name in quotes{what}, not {kind_alone(value)}", key)
     elif not (
         0 < len(value) <= keys.MAX_MEMBER_NAME
         and value.isprintable()
         and value == value.strip()
         and not {"/", ","} & set(value)
     ):
-        table.refuse(f"{quoted(value)} is no name of a member: {_NAME_RULE}", key)
+        table.refuse(f"must be the name of a member: {_NAME_RULE}", key)
     else:
         return value
     return None
@@ -129,7 +128,7 @@ def _member_name(table: Table, key: str) -> str | None:
 def _prose(table: Table, key: str, most: int, *, lines: bool = False) -> str:
     value = table.raw.get(key, "")
     if not isinstance(value, str):
-        table.refuse(f"must be text in quotes, not {kind_of(value)}", key)
+        table.refuse(f"must be text in quotes, not {kind_alone(value)}", key)
         return ""
     plain = value.replace(_JOINER, "")
     if lines:

@@ -14,7 +14,7 @@ from penstock.config.document import Config
 from penstock.config.keys import CALLS_LANE
 from penstock.config.names import Names
 from penstock.config.places import KeyPath
-from penstock.config.problems import Near, Problems, quoted
+from penstock.config.problems import Near, Problems
 from penstock.config.tasks import TaskChecker
 from penstock.model import DEFAULT_LANE, EMBEDDING_CALL, Task
 
@@ -47,14 +47,13 @@ def with_real_models(config: Config) -> Config:
 def check_councils(config: Config, problems: Problems) -> None:
     """Called when all else is right."""
     lanes = [lane.name for lane in config.plant.lanes]
-    checker = TaskChecker(config, own_calls=True)
+    checker = TaskChecker(config, own_calls=True, silent=True)
     kinds = {LIBRARY, *(council.kind for council in config.councils.values())}
     for council in config.councils.values():
         place: KeyPath = ("councils", council.name)
         lane = council.calls_lane if council.calls_lane in lanes else DEFAULT_LANE
         if council.calls_lane not in (*lanes, CALLS_LANE):
-            message = f"no lane {quoted(council.calls_lane)}"
-            problems.add((*place, "calls_lane"), message, Near(council.calls_lane, lanes, "lanes"))
+            problems.add((*place, "calls_lane"), "no such lane", Near(council.calls_lane, lanes, "lanes"))
         for where, member in _speakers(council):
             if member.kind in kinds:
                 problems.add(

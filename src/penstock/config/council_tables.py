@@ -135,7 +135,7 @@ def _collection(table: Table) -> str:
             f"{_FEWEST_LETTERS} to {_MOST_LETTERS} letters, digits, '_', '-' and single '.', "
             "first and last a letter or digit, and no IP address"
         )
-        table.refuse(f"{quoted(name)} is no name that Chroma takes: {rule}", "collection")
+        table.refuse(f"must be a name that Chroma takes: {rule}", "collection")
     return name
 
 
@@ -184,7 +184,7 @@ def _check_collections(councils: Mapping[str, Council], top: Table) -> None:
         other = first.setdefault(place, council)
         if other.retrieval is not None and other.retrieval.embeddings != has.embeddings:
             message = (
-                f"council {quoted(other.name)} has other embeddings for collection {quoted(has.collection)}; "
+                f"council {quoted(other.name)} has other embeddings for the same collection; "
                 "name the same, or another collection"
             )
             top.refuse(message, "councils", council.name, "retrieval", "embeddings")
@@ -207,7 +207,7 @@ def _quick(table: Table, members: tuple[Member, ...]) -> Quick:
             chosen[member.name] = None
         elif members:
             near = Near(name, [one.name for one in members], "members")
-            inner.refuse(f"no member {quoted(name)}", "members", number, near=near)
+            inner.refuse("no such member", "members", number, near=near)
     return Quick(
         members=tuple(chosen),
         unsure_below=inner.number("unsure_below", usual.unsure_below, keys.PERCENT),
@@ -224,7 +224,7 @@ def _rubric(table: Table) -> tuple[str, ...]:
                 f"must be a word or two, at most {keys.MAX_RUBRIC_WORD} characters", "rubric", number
             )
         elif found.setdefault(word.casefold(), word) != word:
-            table.refuse(f"{quoted(word)} is there already", "rubric", number)
+            table.refuse("is there already; remove one", "rubric", number)
     if not found and table.raw.get("rubric") in ([], ()):
         table.refuse("is empty; name what answers are scored by, or remove it", "rubric")
     return tuple(found.values()) or _USUAL.rubric
@@ -237,7 +237,7 @@ def _limits(table: Table) -> dict[Mode, ModeLimits]:
         assert inner is not None
         if mode not in _MODES:
             near = Near(mode, _MODES, "modes")
-            inner.refuse(f"no mode {quoted(mode)}; write it like {_LIMITS_LIKE}", mode, near=near)
+            inner.refuse(f"no such mode; write it like {_LIMITS_LIKE}", mode, near=near)
         elif (limits := inner.table(mode, "{ cost_usd = 0.05, time_s = 60 }")) is not None:
             limits.only(keys.MODE_LIMITS)
             both = ModeLimits(

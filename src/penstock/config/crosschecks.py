@@ -54,7 +54,7 @@ def _check_reserve(lane: Lane, parts: Parts, problems: Problems) -> None:
     if lane.max_running is not None and slots > lane.max_running:
         problems.add(
             ("lanes", lane.name, "max_running"),
-            f"is {lane.max_running}, but the lane reserves {shown(slots)} slots; raise it or reserve fewer",
+            "is less than the slots that the lane reserves; raise it or reserve fewer",
         )
 
 
@@ -140,8 +140,7 @@ def _check_gates(parts: Parts, problems: Problems) -> None:
         _check_names((*holds, "hosts"), "host", gate.holds_hosts, parts.host_names, problems)
         for kind in gate.holds_kinds:
             if not any_kind and kind not in served:
-                message = f"no host serves kind {quoted(kind)}"
-                problems.add((*holds, "kinds"), message, Near(kind, served, "kinds"))
+                problems.add((*holds, "kinds"), "no host serves this kind", Near(kind, served, "kinds"))
 
 
 def _check_names(
@@ -149,4 +148,4 @@ def _check_names(
 ) -> None:
     for name in names:
         if name not in known:
-            problems.add(path, f"no {what} {quoted(name)}", Near(name, known, f"{what}s"))
+            problems.add(path, f"no such {what}", Near(name, known, f"{what}s"))

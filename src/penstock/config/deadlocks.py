@@ -174,7 +174,7 @@ def _refuse_lane(host: Host, lanes: dict[str, Lane], problems: Problems) -> None
     if name == DEFAULT_LANE:
         problems.add(path, f"{quoted(name)} is the lane of tasks that name none; name one for calls alone")
     else:
-        problems.add(path, f"no lane {quoted(name)}", Near(name, list(lanes), "lanes"))
+        problems.add(path, "no such lane", Near(name, list(lanes), "lanes"))
 
 
 def _check_url(host: Host, config: Config, problems: Problems) -> None:

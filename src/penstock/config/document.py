@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from penstock.config.hosts import given, host_document, read_host
 from penstock.config.keys import AVAILABLE, HostTypes
 from penstock.config.own_calls import with_own_lane
 from penstock.config.postgres_place import is_postgres, mistyped, postgres_place
-from penstock.config.problems import Near, Problems, file_shown, kind_of
+from penstock.config.problems import Near, Problems, file_shown, kind_alone
 from penstock.config.rules import gate_document, lane_document, read_gate, read_lane, read_retry
 from penstock.config.server import (
     Server,
@@ -65,6 +65,7 @@ class Config:
     councils: Mapping[str, Council] = field(default_factory=dict)
     engine: EngineSettings = field(default_factory=EngineSettings)
     path: Path | None = None  # the file it came from
+    settings: tuple[KeyPath, ...] = field(default=(), compare=False)  # keys that options have set
 
     @property
     def outputs(self) -> str:
@@ -78,7 +79,8 @@ class Config:
         from penstock.config.settings import apply_settings
 
         document, given_paths = apply_settings(as_document(self), settings)
-        return read_document(document, self.path, types=types, settings=given_paths)
+        changed = read_document(document, self.path, types=types, settings=given_paths)
+        return replace(changed, settings=(*self.settings, *given_paths))
 
 
 def read_document(
@@ -209,7 +211,7 @@ def _keep_days(top: Table, default: float | None) -> float | None:
     if value == keys.FOREVER:
         return None
     if isinstance(value, str):
-        top.refuse(f'must be a number of days or "{keys.FOREVER}", not {kind_of(value)}', "keep_days")
+        top.refuse(f'must be a number of days or "{keys.FOREVER}", not {kind_alone(value)}', "keep_days")
         return default
     return top.number("keep_days", default, keys.DAYS)
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from penstock.config import keys
 from penstock.config.manifests import read_env, variable_problem
-from penstock.config.problems import quoted
 from penstock.config.server import read_root_url
 from penstock.config.tables import Table
 from penstock.errors import ConfigError
@@ -161,7 +160,7 @@ def _address(table: Table) -> str:
     address = table.text("address", _DEFAULT.address)
     if not _ADDRESS.fullmatch(address):
         message = 'must be "auto" for the cluster on this machine, "ray://HOST:10001" or "HOST:6379"'
-        table.refuse(f"{message}, not {quoted(address)}", "address")
+        table.refuse(message, "address")
     return address
 
 
@@ -191,7 +190,7 @@ def _runtime_env(table: Table) -> dict[str, Any]:
             inner.refuse(f"belongs beside runtime_env: write {ours} = … in [engine]", word)
     for word in inner.raw:
         if word.lower() in keys.SECRETS:
-            inner.refuse(f"{quoted(word)}: a secret does not belong in this file; name it in pass_env", word)
+            inner.refuse("a secret does not belong in this file; name it in pass_env", word)
     return dict(inner.raw)
 
 

@@ -116,4 +116,4 @@ def syntax_error(message: str, text: str) -> str:
     else:
         lines = text.splitlines() or [""]
         line, column, message = str(len(lines)), str(len(lines[-1]) + 1), message.removesuffix(_END)
-    return f"{line}:{column}: is not TOML: {message[:1].lower()}{message[1:]}"
+    return f"{line}:{column}: is not TOML: {message[:1].lower()}{message[1:]}; correct it"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,15 @@ from penstock.config import keys
 from penstock.config.councils import COUNCIL_TYPE, LIBRARY_TYPE
 from penstock.config.engine import nodes_document, read_nodes
 from penstock.config.keys import HostTypes
-from penstock.config.problems import Near, quoted
+from penstock.config.problems import Near, WrongOptions, nearest
 from penstock.config.tables import Table
 from penstock.model import ANY_MODEL, AutoSlots, BreakerRule, Fallback, Host, Price, Rate
 
+# Servers that people name as the type, without what is no letter.
+_OPENAI_SERVERS = frozenset(
+    {"llamacpp", "llamacppserver", "llamafile", "llamaserver", "litellm", "lmstudio", "localai", "mlx"}
+    | {"ollama", "openaicompatible", "openrouter", "sglang", "tgi", "vllm"}
+)
 _NO_SECRETS = (
     'a secret does not belong in this file; keep it in an environment variable: key_env = "ITS_NAME"'
 )
@@ -33,7 +40,7 @@ def read_host(
         model = _local_model(options.get("gguf"))
     is_run = type_ in keys.RUN_TYPES
     has_models = type_ in keys.MODEL_TYPES or is_run
-    return Host(
+    host = Host(
         name=name,
         type=type_,
         slots=slots,
@@ -51,6 +58,22 @@ def read_host(
         takes_calls=_takes_calls(table, type_),
         ray=read_nodes(table),
     )
+    if type_ in types and not table.any_names:
+        _check_options(host, table)
+    return host
+
+
+def _check_options(host: Host, table: Table) -> None:
+    """Whether its adapter could use them. (What is replayed makes no attempts, and its options were not kept.)"""
+    reader = keys.READERS.get(host.type)
+    if reader is None:  # a plug-in's: it says so when it is made
+        return
+    module, _, name = reader.partition(":")
+    try:
+        getattr(import_module(module), name)(host)
+    except WrongOptions as wrong:
+        for path, message in wrong.found:
+            table.problems.add(path, message)
 
 
 def _takes_calls(table: Table, type_: str) -> bool:
@@ -60,7 +83,10 @@ def _takes_calls(table: Table, type_: str) -> bool:
 
 def _type(table: Table, types: HostTypes) -> str:
     if "type" not in table:
-        table.refuse(f'has no type; add type = "…", one of: {", ".join(sorted(types))}')
+        if misspelt := nearest("type", [key for key in table.raw if key not in keys.HOST]):
+            table.refuse("unknown key; did you mean 'type'?", misspelt)
+        else:
+            table.refuse(f'has no type; add type = "…", one of: {", ".join(sorted(types))}')
         return ""
     type_ = table.text("type", "")
     if type_ and type_ not in types:
@@ -71,10 +97,12 @@ def _type(table: Table, types: HostTypes) -> str:
             )
             table.refuse(message, "type")
         elif type_ in keys.OPTIONS:
-            table.refuse(f"host type {quoted(type_)} is not available in this version; {available}", "type")
+            table.refuse(f"this host type is not available in this version; {available}", "type")
+        elif re.sub(r"[^a-z]", "", type_.lower()) in _OPENAI_SERVERS:
+            table.refuse('unknown host type; use type = "openai": this server speaks its API', "type")
         else:
             near = Near(type_, list(types), "available")
-            table.refuse(f"unknown host type {quoted(type_)}", "type", near=near)
+            table.refuse("unknown host type", "type", near=near)
     return type_
 
 
@@ -154,7 +182,7 @@ def _slots(table: Table) -> tuple[int, AutoSlots | None]:
     low = auto.whole("min", 1, keys.COUNT)
     high = auto.whole("max", low, keys.COUNT)
     if high < low:
-        auto.refuse(f"min {low} is more than max {high}", "min")
+        auto.refuse("is more than max", "min")
     return low, AutoSlots(low, high)
 
 
@@ -221,7 +249,7 @@ def _breaker(table: Table) -> BreakerRule:
     reset_s = breaker.number("reset_s", default.reset_s, keys.SECONDS)
     max_reset_s = breaker.number("max_reset_s", max(default.max_reset_s, reset_s), keys.SECONDS)
     if max_reset_s < reset_s:
-        breaker.refuse(f"is less than reset_s ({keys.shown(reset_s)})", "max_reset_s")
+        breaker.refuse("is less than reset_s", "max_reset_s")
     return BreakerRule(breaker.whole("failures", default.failures, keys.COUNT), reset_s, max_reset_s)
 
 

@@ -233,6 +233,17 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     ),
     "file_prompt": (*_MODEL_SERVER, "calls_lane", "root", "max_file_bytes"),
 }
+# Who reads the options of a type, `module:function`: it stands above us, and is loaded only for the types in use.
+READERS = {
+    "agent": "penstock.hosts.type_options:read_agent",
+    "command": "penstock.hosts.type_options:read_command",
+    "file_prompt": "penstock.hosts.type_options:read_file_prompt",
+    "local": "penstock.hosts.type_options:read_local",
+    "openai": "penstock.hosts.model_options:read_options",
+    "python": "penstock.hosts.type_options:read_python",
+    "researcher": "penstock.hosts.researcher_options:read_options",
+    "simulated": "penstock.hosts.type_options:read_simulated",
+}
 FILE_FIELDS = ("instructions", "file_a", "document", "file_b")  # of a payload for file_prompt
 FOLDER_OPTIONS = (
     "ca_file",

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.config import keys
-from penstock.config.problems import Problems, dotted, kind_of, quoted
+from penstock.config.problems import Problems, dotted, kind_alone, quoted
 from penstock.config.tables import Table
 
 MANIFEST = "manifest.json"
@@ -96,16 +96,15 @@ def _text_of(folder: str) -> str | None:
 
 def _read(document: Any, problems: Problems) -> Manifest:
     if not isinstance(document, Mapping):
-        problems.add((), f'must be an object like {{"image": "…"}}, not {kind_of(document)}')
+        problems.add((), f'must be an object like {{"image": "…"}}, not {kind_alone(document)}')
         return Manifest()
     image = document.get("image")
     if image is not None and not is_image(image):
-        problems.add(("image",), f"must be the name of an image, not {kind_of(image)}")
+        problems.add(("image",), f"must be the name of an image, not {kind_alone(image)}")
         image = None
     runner = document.get("taskRunner", _RUNNER)
     if runner != _RUNNER:
-        what = quoted(runner) if isinstance(runner, str) else kind_of(runner)
-        problems.add(("taskRunner",), f'must be "{_RUNNER}", not {what}; nothing else is known')
+        problems.add(("taskRunner",), f'must be "{_RUNNER}"; nothing else is known')
     commands = _commands(document, problems)
     env, pass_env = _env(document, problems)
     return Manifest(
@@ -131,7 +130,7 @@ def _commands(document: Mapping[str, Any], problems: Problems) -> dict[str, tupl
     if commands is None:
         return {}
     if not isinstance(commands, Mapping):
-        problems.add(("commands",), f'must be an object like {{"run": "…"}}, not {kind_of(commands)}')
+        problems.add(("commands",), f'must be an object like {{"run": "…"}}, not {kind_alone(commands)}')
         return {}
     found = {}
     for name in COMMANDS:
@@ -155,7 +154,7 @@ def _argv(name: str, value: Any, problems: Problems) -> tuple[str, ...]:
         problems.add(path, "must be text, or a list of texts that begins with a program")
         return ()
     if not is_word(value):
-        problems.add(path, f"must be text, not {kind_of(value)}")
+        problems.add(path, f"must be text, not {kind_alone(value)}")
         return ()
     found = _shell_only(value)
     if found is not None:
@@ -174,7 +173,7 @@ def _argv(name: str, value: Any, problems: Problems) -> tuple[str, ...]:
         problems.add(path, f"must have from 1 to {keys.MAX_WORDS} words, first a program")
         return ()
     if "=" in words[0]:
-        problems.add(path, f"begins with {quoted(words[0])}, which only a shell understands; move it to env")
+        problems.add(path, "begins with a variable, which only a shell understands; move it to env")
         return ()
     return tuple(words)
 
@@ -197,12 +196,12 @@ def _env(document: Mapping[str, Any], problems: Problems) -> tuple[dict[str, str
         entries = []
         for number, entry in enumerate(given):
             if not isinstance(entry, str):
-                problems.add(("env", number), f'must be "NAME" or "NAME=VALUE", not {kind_of(entry)}')
+                problems.add(("env", number), f'must be "NAME" or "NAME=VALUE", not {kind_alone(entry)}')
                 continue
             name, equals, value = entry.partition("=")
             entries.append((("env", number), name.strip(), value if equals else None))
     else:
-        problems.add(("env",), f'must be a list like ["NAME", "NAME=VALUE"], not {kind_of(given)}')
+        problems.add(("env",), f'must be a list like ["NAME", "NAME=VALUE"], not {kind_alone(given)}')
         return {}, ()
     env: dict[str, str] = {}
     passed: dict[str, None] = {}
@@ -236,13 +235,13 @@ def is_image(value: object) -> bool:
 def variable_problem(name: str, value: object) -> str | None:
     """What is wrong with a variable for a container; without a value it is taken from our environment."""
     if not keys.VARIABLE.fullmatch(name):
-        return f"{quoted(name)} is not the name of a variable: letters, digits and '_', first no digit"
+        return "must be the name of a variable: letters, digits and '_', first no digit"
     if name.startswith(keys.OWN_VARIABLES):
         return f"{name} is set by Penstock itself; remove it"
     if value is None:
         return None
     if not is_word(value):
-        return f"must be text, not {kind_of(value)}"
+        return f"must be text, not {kind_alone(value)}"
     if name.lower() in keys.SECRETS or name.lower().rpartition("_")[2] in keys.SECRET_WORDS:
         return (
             "a secret does not belong in this file; keep it in an environment variable of that name: "

@@ -71,7 +71,7 @@ def mistyped(store: str) -> str:
     found = _MISTYPED.match(store)
     if found is None or is_postgres(store):
         return ""
-    return f"is not a URL; did you mean {shown_store(SCHEMES[0] + found[1])}?"
+    return f"is not a URL; did you mean {SCHEMES[0]}…?"
 
 
 def postgres_place(url: str) -> PostgresPlace:
@@ -85,7 +85,7 @@ def postgres_place(url: str) -> PostgresPlace:
     known = (*_PLACES, *_SECRETS, *_OTHERS, *_OURS)
     for name in options:
         if name not in known:
-            raise ValueError(f"has an unknown parameter {name!r}; there are {', '.join(sorted(known))}")
+            raise ValueError(f"has an unknown parameter; there are {', '.join(sorted(known))}")
     if parts.fragment:
         raise ValueError("has a # in it; write %23 where it belongs to a name or password")
     if parts.netloc.count("@") > 1:  # the driver would look for the host behind the first
@@ -95,7 +95,7 @@ def postgres_place(url: str) -> PostgresPlace:
     schema = options.pop("schema", DEFAULT_SCHEMA)
     if not _SCHEMA.fullmatch(schema):
         raise ValueError(
-            f"names the schema {schema!r}; use up to 50 of a-z, 0-9 and _, and begin with a letter"
+            "names a schema that cannot be; use up to 50 of a-z, 0-9 and _, and begin with a letter"
         )
     pooled = _switch("pooled", options.pop("pooled", "false"))
     timeout_s = _seconds(options.pop("connect_timeout", f"{CONNECT_TIMEOUT_S:g}"))
@@ -140,9 +140,9 @@ def _hosts(parts: SplitResult, options: dict[str, str]) -> str:
         name, port = (bare[1], bare[2]) if bare is not None else (host, None)
         port = port or usual[min(place, len(usual) - 1)]
         if not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ValueError(f"has the port {port!r}; use a number from 1 to 65535")
+            raise ValueError("has a port that is none; use a number from 1 to 65535")
         if not host.startswith("/") and not _is_name(name):
-            raise ValueError(f"has the host {name!r}, which no host can be called; correct it")
+            raise ValueError("has a host that no host can be called; correct it")
         hosts.append(f"{quote(name.lower(), safe='[]:.-_')}:{port}")
     return ",".join(hosts)
 
@@ -177,12 +177,12 @@ def _is_name(host: str) -> bool:
 
 def _check(name: str, options: dict[str, str], known: tuple[str, ...]) -> None:
     if options.get(name, known[0]) not in known:
-        raise ValueError(f"has {name}={options[name]}; it must be one of {', '.join(known)}")
+        raise ValueError(f"has a {name} that is unknown; it must be one of {', '.join(known)}")
 
 
 def _switch(name: str, value: str) -> bool:
     if value not in _SWITCH:
-        raise ValueError(f"has {name}={value}; it must be true or false")
+        raise ValueError(f"has a {name} that is unknown; it must be true or false")
     return _SWITCH[value]
 
 
@@ -192,5 +192,5 @@ def _seconds(value: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 600:
-        raise ValueError(f"has connect_timeout={value}; use a number of seconds above 0, up to 600")
+        raise ValueError("has a connect_timeout that is none; use a number of seconds above 0, up to 600")
     return seconds

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from penstock.config import keys
-from penstock.config.problems import Near, quoted
+from penstock.config.problems import Near
 
 FOLDS = ("avg", "max", "min", "sum")
 
@@ -50,7 +50,7 @@ def check(probe: str) -> None:
     scheme, colon, rest = probe.partition(":")
     if not colon or scheme not in keys.PROBE_SCHEMES:
         near = Near(scheme, keys.PROBE_SCHEMES, "available")
-        raise BadProbe(f"unknown probe scheme {quoted(scheme)}", near)
+        raise BadProbe("unknown probe scheme", near)
     match scheme:
         case "psutil":
             _check_psutil(rest)
@@ -80,7 +80,7 @@ def nvml(rest: str) -> tuple[str, str]:
 
 def _known(scheme: str, what: str, known: Collection[str]) -> None:
     if what not in known:
-        raise BadProbe(f"unknown {scheme} probe {quoted(what)}", Near(what, known, "known"))
+        raise BadProbe(f"unknown {scheme} probe", Near(what, known, "known"))
 
 
 # ---- prometheus
@@ -94,12 +94,10 @@ def series(rest: str) -> Series:
         raise BadProbe(f'has no metric; write it behind a #, like "prometheus:{_METRIC_LIKE}"')
     found = _SELECTOR.fullmatch(selector.strip())
     if found is None or not found[2] or bool(found[1]) != bool(found[4]):
-        raise BadProbe(
-            f'{quoted(selector)} is no metric; write METRIC, METRIC{{label="value"}} or max(METRIC)'
-        )
+        raise BadProbe('has no metric behind the #; write METRIC, METRIC{label="value"} or max(METRIC)')
     fold = found[1] or "sum"
     if fold not in FOLDS:
-        raise BadProbe(f"unknown function {quoted(fold)}", Near(fold, FOLDS, "known"))
+        raise BadProbe("unknown function", Near(fold, FOLDS, "known"))
     return Series(url, found[2], tuple(labels(found[3][1:-1]).items()) if found[3] else (), fold)
 
 
@@ -117,7 +115,7 @@ def _check_url(url: str) -> None:
         raise BadProbe("has a user or password in its URL, where everybody reads it; remove it")
     for name, _ in parse_qsl(parts.query, keep_blank_values=True):
         if name.lower() in keys.SECRETS:
-            raise BadProbe(f"has a secret ({quoted(name)}) in its URL, where everybody reads it; remove it")
+            raise BadProbe("has a secret in its URL, where everybody reads it; remove it")
 
 
 def labels(text: str) -> dict[str, str]:
@@ -127,7 +125,7 @@ def labels(text: str) -> dict[str, str]:
     while end < len(text):
         label = _LABEL.match(text, end)
         if label is None:
-            raise BadProbe(f'{quoted(text)} is no list of labels; write label="value", …')
+            raise BadProbe('has no list of labels in its braces; write label="value", …')
         found[label[1]] = _ESCAPE.sub(lambda m: "\n" if m[1] == "n" else m[1], label[2])
         end = label.end()
     return found

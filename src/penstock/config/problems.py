@@ -7,14 +7,17 @@ never repeated, only what kind of thing they are.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.config.wording import kind_alone as kind_alone
 from penstock.config.wording import kind_of as kind_of
 from penstock.config.wording import meant as meant
+from penstock.config.wording import misfit as misfit
 from penstock.config.wording import nearest as nearest
 from penstock.config.wording import quoted as quoted
+from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
     from penstock.config.places import KeyPath, Lines
@@ -25,6 +28,14 @@ MAX_TOLD = 200
 class Problem(NamedTuple):
     path: KeyPath
     message: str
+
+
+class WrongOptions(ConfigError):
+    """What is wrong with the options of a host, each with the path of its key."""
+
+    def __init__(self, found: Sequence[Problem]) -> None:
+        self.found = tuple(found)
+        super().__init__([f"{dotted(path)}: {message}" for path, message in found])
 
 
 class Near(NamedTuple):

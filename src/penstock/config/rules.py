@@ -20,7 +20,7 @@ def read_retry(top: Table) -> RetryRule:
     base_s = table.number("base_s", default.base_s, keys.SECONDS)
     max_s = table.number("max_s", max(default.max_s, base_s), keys.SECONDS)
     if max_s < base_s:
-        table.refuse(f"is less than base_s ({keys.shown(base_s)})", "max_s")
+        table.refuse("is less than base_s", "max_s")
     return RetryRule(
         retries=table.whole("retries", default.retries, keys.COUNT_OR_NONE),
         base_s=base_s,
@@ -104,7 +104,7 @@ def read_gate(name: str, table: Table) -> Gate:
     if on_probe and "min" not in table and "max" not in table:
         table.refuse("has neither min nor max; give the readings at which it is open")
     if low is not None and high is not None and low > high:
-        table.refuse(f"min {keys.shown(low)} is more than max {keys.shown(high)}, so it never opens", "min")
+        table.refuse("is more than max, so it never opens; lower it, or raise max", "min")
     lanes, kinds, hosts = _holds(table)
     return Gate(
         name=name,

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.config import keys
-from penstock.config.problems import kind_of, quoted
+from penstock.config.problems import kind_alone
 from penstock.config.tables import Table
 from penstock.model import Price
 
@@ -64,7 +64,7 @@ def read_root_url(table: Table, key: str, whose: str, example: str) -> str | Non
     except ValueError:
         is_url = False
     if not is_url or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
-        table.refuse(f"{quoted(given)} must be the address of {whose}, such as {example}", key)
+        table.refuse(f"must be the address of {whose}, such as {example}", key)
         return None
     return given.rstrip("/")
 
@@ -90,7 +90,7 @@ def read_models(top: Table) -> dict[str, str]:
     found = {name: meant for name in table.raw if (meant := table.text(name, "")) and _is_name(table, name)}
     for name in found:
         if _leads_to_itself(name, found):
-            table.refuse(f"{quoted(name)} leads back to itself", name)
+            table.refuse("leads back to itself; name a model or a kind of a host", name)
     return found
 
 
@@ -121,7 +121,7 @@ def read_prices(top: Table) -> dict[str, Price]:
     for model, value in prices.raw.items():
         if not isinstance(value, Mapping):
             prices.refuse(
-                f"must be a table like {{ input = 0.15, output = 0.60 }}, not {kind_of(value)}", model
+                f"must be a table like {{ input = 0.15, output = 0.60 }}, not {kind_alone(value)}", model
             )
             continue
         table = prices.table(model, "{ input = 0.15, output = 0.60 }")

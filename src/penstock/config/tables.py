@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.config.keys import MAX_TEXT, NAME, NAME_RULE, Bounds
-from penstock.config.problems import Near, Problems, kind_of, quoted
+from penstock.config.problems import Near, Problems, kind_alone, misfit
 
 if TYPE_CHECKING:
     from penstock.config.places import KeyPath
@@ -43,29 +43,30 @@ class Table:
     # ---- values
 
     def number(self, key: str, default: D, bounds: Bounds) -> float | D:
-        value = self.raw.get(key)
+        value: Any = self.raw.get(key)
         if key not in self.raw:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not bounds.hold(value):
-            self.refuse(f"must be a number {bounds}, not {kind_of(value)}", key)
+        if (wrong := misfit(value, bounds)) is not None:
+            self.refuse(f"must be a number {bounds}, not {wrong}", key)
             return default
         return float(value)
 
     def whole(self, key: str, default: D, bounds: Bounds) -> int | D:
-        value = self.raw.get(key)
+        value: Any = self.raw.get(key)
         if key not in self.raw:
             return default
-        if isinstance(value, bool) or not isinstance(value, int) or not bounds.hold(value):
-            self.refuse(f"must be a whole number {bounds}, not {kind_of(value)}", key)
+        if (wrong := misfit(value, bounds, whole=True)) is not None:
+            self.refuse(f"must be a whole number {bounds}, not {wrong}", key)
             return default
-        return value
+        number: int = value
+        return number
 
     def text(self, key: str, default: D) -> str | D:
         value = self.raw.get(key)
         if key not in self.raw:
             return default
         if not isinstance(value, str) or not value:
-            self.refuse(f"must be text in quotes, not {kind_of(value)}", key)
+            self.refuse(f"must be text in quotes, not {kind_alone(value)}", key)
         elif len(value) > MAX_TEXT or not value.isprintable():
             self.refuse(f"must be one line of at most {MAX_TEXT} characters without control characters", key)
         else:
@@ -77,7 +78,7 @@ class Table:
         if value is None:
             return default
         if not self.any_names and not NAME.fullmatch(value):
-            self.refuse(f"{quoted(value)} is not a name: {NAME_RULE}", key)
+            self.refuse(f"must be a name: {NAME_RULE}", key)
             return default
         return value
 
@@ -85,9 +86,8 @@ class Table:
         value = self.raw.get(key, default)
         if value not in choices:
             wanted = " or ".join(f'"{choice}"' for choice in choices)
-            self.refuse(
-                f"must be {wanted}, not {quoted(value) if isinstance(value, str) else kind_of(value)}", key
-            )
+            other = "another text" if isinstance(value, str) else kind_alone(value)
+            self.refuse(f"must be {wanted}, not {other}", key)
             return default
         return str(value)
 
@@ -99,7 +99,7 @@ class Table:
             return default
         value = self.raw[key]
         if not isinstance(value, list | tuple):
-            self.refuse(f'must be a list of names like ["a", "b"], not {kind_of(value)}', key)
+            self.refuse(f'must be a list of names like ["a", "b"], not {kind_alone(value)}', key)
             return default
         if len(value) > most:
             self.refuse(f"{len(value)} names are too many; at most {most}", key)
@@ -107,17 +107,17 @@ class Table:
         found: dict[str, None] = {}
         for number, name in enumerate(value):
             if not isinstance(name, str):
-                self.refuse(f"must be a name in quotes, not {kind_of(name)}", key, number)
+                self.refuse(f"must be a name in quotes, not {kind_alone(name)}", key, number)
             elif self.any_names or NAME.fullmatch(name) or name in also:
                 found[name] = None
             else:
-                self.refuse(f"{quoted(name)} is not a name: {NAME_RULE}", key, number)
+                self.refuse(f"must be a name: {NAME_RULE}", key, number)
         return tuple(found)
 
     def flag(self, key: str, default: bool) -> bool:
         value = self.raw.get(key, default)
         if not isinstance(value, bool):
-            self.refuse(f"must be true or false, not {kind_of(value)}", key)
+            self.refuse(f"must be true or false, not {kind_alone(value)}", key)
             return default
         return value
 
@@ -125,12 +125,14 @@ class Table:
         """A list of texts, each once."""
         value = self.raw.get(key, default)
         if not isinstance(value, list | tuple) or len(value) > most:
-            self.refuse(f'must be a list of at most {most} texts like ["a", "b"], not {kind_of(value)}', key)
+            self.refuse(
+                f'must be a list of at most {most} texts like ["a", "b"], not {kind_alone(value)}', key
+            )
             return default
         found: dict[str, None] = {}
         for number, text in enumerate(value):
             if not isinstance(text, str) or not text or not text.isprintable() or len(text) > MAX_TEXT:
-                self.refuse(f"must be text in quotes, not {kind_of(text)}", key, number)
+                self.refuse(f"must be text in quotes, not {kind_alone(text)}", key, number)
             else:
                 found[text] = None
         return tuple(found)
@@ -143,7 +145,7 @@ class Table:
             return None
         value = self.raw[key]
         if not isinstance(value, Mapping) or not all(isinstance(inner, str) for inner in value):
-            self.refuse(f"must be a table like {like}, not {kind_of(value)}", key)
+            self.refuse(f"must be a table like {like}, not {kind_alone(value)}", key)
             return None
         return Table(value, (*self.path, key), self.problems, any_names=self.any_names)
 

@@ -7,7 +7,7 @@ millions of tasks in a handful of shapes, so what a shape allows is worked out o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from penstock.config.councils import STEP_KEYS
@@ -30,6 +30,7 @@ from penstock.config.keys import (
 from penstock.config.outputs import OutputRules, output_problem, saved_at
 from penstock.config.problems import kind_of, meant, nearest, quoted
 from penstock.config.takes import takes
+from penstock.config.wording import NOT_KNOWN
 from penstock.errors import TaskError
 from penstock.model import CALL_KINDS, CHAT_CALL, PRIORITIES, Host, OnCrash, Task
 from penstock.trace import context_of
@@ -53,14 +54,25 @@ class TaskChecker:
     """Checks tasks against one config; without a config, only what holds under any.
 
     With `calls` they may be calls of models, which nobody submits. With `own_calls` they are what runs wait for:
-    calls and steps of questions, which have lanes to themselves.
+    calls and steps of questions, which have lanes to themselves. With `silent` its messages repeat nothing of a
+    task, which stands for what a config says. `edited` is the config that the file has by now, where that differs:
+    what only that one has is told as such.
     """
 
-    def __init__(self, config: Config | None = None, *, calls: bool = False, own_calls: bool = False) -> None:
+    def __init__(
+        self,
+        config: Config | None = None,
+        *,
+        calls: bool = False,
+        own_calls: bool = False,
+        silent: bool = False,
+        edited: Callable[[], Config | None] = lambda: None,
+    ) -> None:
+        self._edited = edited
         self._calls = calls or own_calls
         self._own_calls = own_calls
         self._outputs = None if config is None else OutputRules(config)
-        self._rules = None if config is None else _Rules(config, own_calls)
+        self._rules = None if config is None else _Rules(config, own_calls, silent)
         self._good: set[tuple[object, ...]] = set()
         # Good values of the last task: in a bulk submit they are mostly the same.
         self._last_run = ""
@@ -82,6 +94,8 @@ class TaskChecker:
         _check_shape(task, shape_found, self._calls)
         if not shape_found and self._rules is not None:
             self._rules.check(task, shape_found)
+            if shape_found and (edited := self._edited()) is not None:
+                shape_found = _explained(task, shape_found, edited)
         if not shape_found:
             if len(self._good) >= _MAX_SHAPES:
                 self._good.clear()
@@ -134,6 +148,16 @@ class TaskChecker:
             self._last_timeout_s = task.timeout_s
             self._last_trace = task.trace
         return not found
+
+
+def _explained(task: Task, found: Found, edited: Config) -> Found:
+    """The same, where the file has by now what the config in use has not."""
+    if TaskChecker(edited).problems(task):
+        return found
+    named = {"lane": task.lane, "kind": task.kind, "host": task.host, "model": task.model}
+    return [
+        (field, f"{quoted(named[field])}: {NOT_KNOWN}" if named.get(field) else what) for field, what in found
+    ]
 
 
 def _shape(task: Task) -> tuple[object, ...]:
@@ -265,7 +289,9 @@ def _text_wanted(value: object) -> str:
 
 
 class _Rules:
-    def __init__(self, config: Config, own_calls: bool) -> None:
+    def __init__(self, config: Config, own_calls: bool, silent: bool) -> None:
+        self._silent = silent
+        self._file = "penstock.toml" if config.path is None else config.path.name
         self._plant = plant = config.plant
         self._runs = RunRules(config)
         self._own_calls = own_calls
@@ -281,7 +307,7 @@ class _Rules:
     def check(self, task: Task, found: Found) -> None:
         """`task` is well-formed; is there a lane and a host for it?"""
         if task.lane not in self._lanes:
-            found.append(("lane", f"no lane {quoted(task.lane)}{meant(task.lane, self._lanes, 'lanes')}"))
+            found.append(("lane", f"no lane {quoted(task.lane)}; {self._lane_remedy(task.lane)}"))
         serving = self._serving(task, found)
         if (wrong := self._runs.lane_problem(task.lane, serving)) is not None and not self._own_calls:
             found.append(("lane", wrong))
@@ -289,20 +315,28 @@ class _Rules:
         if serving and not hosts:
             what = "answers calls" if task.is_call else f"serves {quoted(task.kind)}"
             where = f"host {quoted(task.host)} does not have" if task.host else f"no host that {what} has"
-            found.append(("model", f"{where} model {quoted(task.model)}{self._other_models(task, serving)}"))
+            found.append(
+                ("model", f"{where} {self._word('model', task.model)}{self._other_models(task, serving)}")
+            )
         if hosts and (wrong := self._runs.model_problem(task.model, hosts)) is not None:
             found.append(("model", wrong))
         if hosts and not found:
             self._check_room(task, hosts, found)
 
+    def _lane_remedy(self, lane: str) -> str:
+        if near := nearest(lane, self._lanes):
+            return f"did you mean {near!r}?"
+        return f"add [lanes.{lane}] to {self._file}"
+
     def _serving(self, task: Task, found: Found) -> list[Host]:
         if task.host is not None:
             host = self._hosts.get(task.host)
             if host is None:
-                found.append(("host", f"no host {quoted(task.host)}{meant(task.host, self._hosts, 'hosts')}"))
+                what = "such host" if self._silent else f"host {quoted(task.host)}"
+                found.append(("host", f"no {what}{meant(task.host, self._hosts, 'hosts')}"))
                 return []
             if not host.serves_kind(task.kind):
-                what = f"does not serve kind {quoted(task.kind)}; it {takes(host)}"
+                what = f"does not serve {self._word('kind', task.kind)}; it {takes(host)}"
                 if task.is_call:
                     what = "answers no calls; name another host, or none"
                 found.append(("host", f"{quoted(host.name)} {what}"))
@@ -314,13 +348,17 @@ class _Rules:
         elif not hosts and task.is_call:
             found.append(("model", "no host answers calls; add one of type openai or local to penstock.toml"))
         elif not hosts:
-            found.append(("kind", f"no host serves kind {quoted(task.kind)}{self._other_kinds(task.kind)}"))
+            what = f"no host serves {self._word('kind', task.kind)}"
+            found.append(("kind", f"{what}{self._other_kinds(task.kind)}"))
         return hosts
+
+    def _word(self, what: str, word: str | None) -> str:
+        return f"this {what}" if self._silent else f"{what} {quoted(word)}"
 
     def _other_kinds(self, kind: str) -> str:
         """The end of a message about a kind that no host serves; it may have been taken for that of calls."""
         model = next(iter(self._plant.hosts_for(CHAT_CALL)), None)
-        if model is None or nearest(kind, self._kinds):
+        if self._silent or model is None or nearest(kind, self._kinds):
             return meant(kind, self._kinds, "kinds")
         return f" ({model.name} {takes(model)}); {_to_serve(kind, model)}"
 
@@ -351,13 +389,19 @@ class _Rules:
                 found.append(
                     (
                         field,
-                        f"needs {_amount(amount, unit)}, but no host that could take it has as much: {most}",
+                        f"needs {_amount(amount, unit)}, but no host that could take it has as much: {most}; "
+                        "ask for less",
                     )
                 )
         if not found:
             names = ", ".join(host.name for host in hosts[:4])
             wanted = ", ".join(_amount(amount, unit) for unit, amount in needs.items())
-            found.append(("needs", f"needs {wanted} at once, which no host that could take it has: {names}"))
+            found.append(
+                (
+                    "needs",
+                    f"needs {wanted} at once, which no host that could take it has: {names}; ask for less",
+                )
+            )
 
     def _room(self, host: Host, unit: str, lane: str) -> _Room:
         reserves = self._reserves.get((host.name, unit), {})

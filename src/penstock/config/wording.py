@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from penstock.config.keys import shown
+from penstock.config.keys import Bounds, shown
+
+NOT_KNOWN = "the running dispatcher does not know it; restart it"
 
 _MAX_CHOICES = 12
 
@@ -29,6 +31,27 @@ def kind_of(value: object) -> str:
         case Mapping():
             return "a table"
     return "a date or time" if type(value).__module__ == "datetime" else f"a {type(value).__name__}"
+
+
+def kind_alone(value: object) -> str:
+    """What a value is, and nothing of it: what a config holds may be a secret, also where it is wrong."""
+    match value:
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+    return kind_of(value)
+
+
+def misfit(value: object, bounds: Bounds, *, whole: bool = False) -> str | None:
+    """Why a value is no number within bounds, without repeating it; None for one that is."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return kind_alone(value)
+    if whole and not isinstance(value, int):
+        return "a fraction"
+    if bounds.hold(value):
+        return None
+    return "a larger one" if value > bounds.high else "a smaller one" if value <= bounds.low else "NaN"
 
 
 def nearest(word: object, choices: Collection[str]) -> str:

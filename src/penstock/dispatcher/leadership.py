@@ -28,7 +28,7 @@ from penstock.store.standbys import PREFIX
 
 # Runs a dispatcher to its end, and calls the second when it is ready.
 Lead: TypeAlias = Callable[[Dispatcher, Callable[[], None]], Awaitable[None]]
-OnStandby: TypeAlias = Callable[[Epoch | None], None]
+OnStandby: TypeAlias = Callable[[Epoch | None, str | None], None]  # who leads, and the record of its config
 Tidy: TypeAlias = Callable[[], Awaitable[None]]
 
 _TTL_S = 3.0  # a standby that has not shown itself for so long is gone
@@ -192,8 +192,9 @@ class Leadership:
                 epoch = await self._store.owned_by()
                 number = 0 if epoch is None else epoch.number
                 if number != told:
+                    recorded = None if epoch is None else await self._store.config_of(epoch.number)
                     told = number
-                    self._heard.on_standby(epoch)
+                    self._heard.on_standby(epoch, recorded)
                 is_vacant = await self._unless_stopped(self._store.wait_vacant(_LOOK_S))
                 if self._complained:
                     self._complained = ""

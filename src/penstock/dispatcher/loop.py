@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.clock import SystemClock
 from penstock.config import Config
+from penstock.config.running import record_config
 from penstock.council.live import Hub
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.dispatcher.acting import Acting
@@ -147,7 +148,9 @@ class Dispatcher:
         self._answers_only = answer_only
         self._stopping.leaves = answer_only or bool(self._owner.only_run)
         owner = replace(self._owner, answers_only=answer_only)
-        epoch, before = await self._store.acquire(owner, self._clock.now(), self._config.plant)
+        epoch, before = await self._store.acquire(
+            owner, self._clock.now(), self._config.plant, record_config(self._config)
+        )
         self.epoch = epoch
         try:
             async with (

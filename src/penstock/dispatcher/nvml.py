@@ -15,7 +15,7 @@ from typing import Any
 from penstock.config import probes
 from penstock.config.problems import quoted
 from penstock.dispatcher.readings import Read
-from penstock.errors import HostError
+from penstock.errors import HostError, install_line
 from penstock.model import Gate
 
 _GIB = 1024**3
@@ -57,7 +57,7 @@ class Gpus:
         try:
             nvml = importlib.import_module("pynvml")
         except ImportError:
-            raise HostError("the library for NVIDIA GPUs is missing; install penstock[gpu]") from None
+            raise HostError(f"the library for NVIDIA GPUs is missing; {install_line('gpu')}") from None
         try:
             nvml.nvmlInit()
         except nvml.NVMLError as error:

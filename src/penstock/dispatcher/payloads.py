@@ -6,8 +6,9 @@ million queued payloads cost no memory here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any, TypeAlias
 
 import msgspec
@@ -47,10 +48,17 @@ class Payloads:
         # recorded: so no deposed dispatcher starts any, and none runs that the next one does not know. A call,
         # whose caller waits here, ends with its dispatcher.
         self._recorded_first = recorded_first
+        self._doubtful: tuple[float, Collection[str]] = -inf, ()
         self._kept: dict[str, tuple[Task, bytes]] = {}
         self._bytes = 0
         self._relays: dict[str, Relay] = {}
         self._decode = msgspec.json.Decoder().decode
+
+    def doubt(self, until: float, hosts: Collection[str]) -> None:
+        """What was queued until then begins on these hosts when its start is recorded: it may crash us, and whoever
+        dispatches next is to know it.
+        """
+        self._doubtful = until, hosts
 
     def keep(self, arrivals: Iterable[Arrival]) -> None:
         kept = self._kept
@@ -94,6 +102,7 @@ class Payloads:
         jobs: list[Job] = []
         careful: list[Job] = []
         unknown: list[Start] = []
+        doubtful_until, doubtful_hosts = self._doubtful
         for start in starts:
             kept = self._kept.get(start.task)
             if kept is None:
@@ -106,7 +115,13 @@ class Payloads:
             else:
                 payload = self._relays[start.task]
                 payload.started(start.host, start.attempt, start.at)
-            is_careful = task.on_crash is OnCrash.BLOCK or (bool(encoded) and self._recorded_first)
+            is_careful = task.on_crash is OnCrash.BLOCK or (
+                bool(encoded)
+                and (
+                    self._recorded_first
+                    or (task.queued_at <= doubtful_until and start.host in doubtful_hosts)
+                )
+            )
             (careful if is_careful else jobs).append(
                 Job(
                     start.task,

@@ -92,9 +92,14 @@ async def restore(
         log.warning("%s adopted: the dispatcher that began %s is gone", _were(len(adopted), "attempt"), them)
     crashed = before is not None and before.ended_at == before.seen_at
     interrupted = [r for r in running if (r.task.id, r.attempts) not in adopted]
-    if interrupted and before is not None:
-        lost = before.owner if crashed else None
-        log.warning("%s", interruption(interrupted, plant, lost))
+    lost = before.owner if before is not None and crashed else None
+    crashing = _run_inside(plant) if lost is not None else set()
+    if crashing:
+        payloads.doubt(now, crashing)
+    if interrupted:
+        log.warning("%s", interruption(interrupted, crashing, lost))
+    elif crashing and lost is not None and records:
+        log.warning("%s", _unknown_cause(lost, crashing))
     calls = sum(r.task.on_crash is OnCrash.CANCEL for r in records)
     if calls:
         log.warning(
@@ -181,25 +186,45 @@ async def _cancelled(store: Store, adopted: frozenset[Key]) -> list[str]:
     return found
 
 
-def interruption(records: Sequence[TaskRecord], plant: Plant, lost: Owner | None) -> str:
-    """Which tasks were running when the last dispatcher ended, with those first that may have ended it.
+def _run_inside(plant: Plant) -> set[str]:
+    """The hosts whose tasks run in the process of their dispatcher, and can crash it."""
+    return {host.name for host in plant.hosts if shares_process(host) and host.name not in plant.outliving}
 
-    `lost` is who that was, where it did not stop by itself: code that ran in its process may have crashed it.
+
+def interruption(records: Sequence[TaskRecord], crashing: Collection[str], lost: Owner | None) -> str:
+    """Which tasks were running when the last dispatcher ended, with those first that may have crashed it.
+
+    `lost` is who that was, where it did not stop by itself; `crashing` are hosts whose tasks can do that.
     """
-    inside = {host.name for host in plant.hosts if shares_process(host) and host.name not in plant.outliving}
-    suspects = [r for r in records if lost is not None and r.host in inside]
-    others = [r for r in records if r not in suspects]
+    suspects = [r for r in records if r.host in crashing]
+    others = [r for r in records if r.host not in crashing]
     named = [_named(record) for record in (*suspects, *others)[:_MOST_NAMED]]
     more = f" and {len(records) - len(named)} more" if len(records) > len(named) else ""
-    who = "stopped" if lost is None else f"was lost (process {lost.pid} on {lost.machine}, {lost.command})"
+    who = "stopped" if lost is None else f"was lost {_known(lost)}"
     told = f"{_were(len(records), 'task')} running when the last dispatcher {who}: {', '.join(named)}{more}"
     if not suspects:
         return told
-    hosts = ", ".join(f"[hosts.{name}]" for name in sorted({str(r.host) for r in suspects}))
-    first, them = (suspects[0].task.id, "it") if len(suspects) == 1 else ("one of the first", "them")
+    first = suspects[0].task.id if len(suspects) == 1 else "one of the first"
+    hosts = {str(record.host) for record in suspects}
+    return f"{told}; if that happens again, suspect {first}: {_contained(hosts)}"
+
+
+def _unknown_cause(lost: Owner, crashing: Collection[str]) -> str:
     return (
-        f"{told}; if that happens again, suspect {first}: a Python function can crash the process that it runs in, "
-        f'and isolation = "process" in {hosts} gives {them} another one'
+        f"the last dispatcher was lost {_known(lost)}, and no task was recorded as running; one that had just "
+        f"started may have crashed it, and is named if that happens again: {_contained(crashing)}"
+    )
+
+
+def _known(lost: Owner) -> str:
+    return f"(process {lost.pid} on {lost.machine}, {lost.command})"
+
+
+def _contained(hosts: Collection[str]) -> str:
+    tables = ", ".join(f"[hosts.{name}]" for name in sorted(hosts))
+    return (
+        f'a Python function can crash the process that it runs in, and isolation = "process" in {tables} gives it '
+        "another one"
     )
 
 

@@ -32,6 +32,7 @@ from penstock.engine.trees import kill_orphans, new_marks
 from penstock.engine.watchdog import Watchdog
 from penstock.errors import HostError
 from penstock.hosts.base import Adapter, Call, Health, Job, OwnCoroutine, Program, Standing, Watched, Work
+from penstock.machine import lists_processes, shortcomings
 from penstock.model import Outcome, Verdict
 
 _HURRY_S = 0.5  # for user code to end that must end at once
@@ -104,6 +105,8 @@ class LocalEngine:
         self._processes: dict[str, Place] = {}
         self._empty = asyncio.Event()
         self._open = True
+        if not lists_processes():
+            _log.warning("%s", shortcomings())
         for name, adapter in self._adapters.items():
             await adapter.open()
             if isinstance(adapter, Standing) and self._stands(name):

@@ -14,10 +14,11 @@ import os
 import re
 import secrets
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.machine import HAS_PROC, lists_processes
 
 if TYPE_CHECKING:
     import psutil
@@ -128,8 +129,18 @@ def is_alive(pid: int) -> bool:
 
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return not lists_processes() and _takes_signals(pid)
     except psutil.Error:
         return False
+
+
+def _takes_signals(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
 
 
 def kill_tree(leader: int, marker: str, family: Iterable[psutil.Process] = ()) -> None:
@@ -175,6 +186,8 @@ def _living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
 def _marked(wanted: Callable[[str], bool]) -> list[psutil.Process]:
     import psutil
 
+    if not lists_processes():
+        return []
     # A dispatcher that is itself part of an attempt carries that attempt's marker, and so do its parents.
     spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     found = []
@@ -190,7 +203,7 @@ def _marked(wanted: Callable[[str], bool]) -> list[psutil.Process]:
 
 def _marker_of(pid: int) -> str | None:
     """What the process was started with; None for a zombie and for processes of other users."""
-    if sys.platform == "linux":  # psutil takes ten times as long, and there can be a thousand processes
+    if HAS_PROC:  # psutil takes ten times as long, and there can be a thousand processes
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 environment = b"\0" + file.read()

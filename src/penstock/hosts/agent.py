@@ -22,7 +22,7 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from penstock.agents.calls.calling import GRACE_S, LINES, AgentCalls, Ask, Reply, Stream
-from penstock.agents.calls.connections import OUTPUT_LIMIT_BYTES, CallFailed, Terms, Trouble
+from penstock.agents.calls.connections import CallFailed, Terms, Trouble
 from penstock.agents.endpoints import Endpoint
 from penstock.agents.engine.engine_faults import hidden
 from penstock.agents.quick.answers import NO_ROOM
@@ -44,9 +44,8 @@ from penstock.hosts.agent_answers import (
 from penstock.hosts.agent_needs import Engine, Keeping
 from penstock.hosts.agent_payload import read_payload
 from penstock.hosts.base import Health, Job, OwnCoroutine
-from penstock.hosts.command import EX_TEMPFAIL
-from penstock.hosts.options import Options
 from penstock.hosts.relay import AGENT_CALL, ClientStalled, Refusal, Relay
+from penstock.hosts.type_options import read_agent
 from penstock.model import Host, Outcome, Verdict
 from penstock.store.base import Store
 from penstock.trace import passed_on
@@ -86,14 +85,12 @@ class AgentAdapter:
         self._recorder = recorder
         self._agent, self._image = agent.name, agent.image
         self._engine = engine
-        options = Options(host)
-        self._temporary = frozenset(options.wholes("temporary_exit", (EX_TEMPFAIL,)))
-        limit_bytes = options.count("output_limit_bytes", OUTPUT_LIMIT_BYTES)
-        options.done()
+        options = read_agent(host)
+        self._temporary = options.temporary
         self._plain = agent.plain
         self._keeper = keeper
         self._stands = False
-        self._calls = AgentCalls(host.name, Terms(plain=agent.plain, output_limit_bytes=limit_bytes))
+        self._calls = AgentCalls(host.name, Terms(plain=agent.plain, output_limit_bytes=options.limit_bytes))
         self._lost: dict[str, None] = {}  # instances, the oldest first
         self._passed = [environ[name] for name in agent.pass_env if environ.get(name)]
         self._keys: dict[str, tuple[str, str]] = {}  # key and proof by instance, the oldest first

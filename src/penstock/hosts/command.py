@@ -23,49 +23,38 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shutil
 import signal
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
 from penstock.clock import Clock
 from penstock.errors import PermanentError
 from penstock.hosts.base import Health, Job, Program
-from penstock.hosts.options import Options
+from penstock.hosts.type_options import Argument, Piece, read_command
 from penstock.model import Host, Outcome, Verdict
 from penstock.trace import passed_on
-
-EX_TEMPFAIL = 75
 
 _ERROR_LINES = 3
 _ERROR_CHARS = 1900  # of stderr, beside the status
 _LOG_CHARS = 4000
 
-# An argument as its pieces: texts, and fields of the payload.
-_Piece: TypeAlias = tuple[bool, str]  # whether it is a field; the text or the field's name
-_Argument: TypeAlias = tuple[_Piece, ...]
-
-_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-
 
 class CommandAdapter:
     def __init__(self, host: Host) -> None:
         self._host = host.name
-        options = Options(host)
-        self._payload_argv = options.flag("allow_payload_argv", False)
-        self._argv = self._read_argv(options)
+        options = read_command(host)
+        self._payload_argv = options.payload_argv
+        self._argv = options.argv
         self._program = _fixed(self._argv[0]) if self._argv else None
-        self._stdin = _STDIN[options.choice("stdin", "json", tuple(_STDIN))]
-        self._value = _VALUES[options.choice("output", "auto", tuple(_VALUES))]
-        self._temporary = frozenset(options.wholes("temporary_exit", (EX_TEMPFAIL,)))
-        self._env = options.text_table("env")
-        self._cwd = options.text("cwd")
-        self._limit_bytes = options.count("output_limit_bytes", 1_000_000)
-        options.done()
+        self._stdin = _STDIN[options.stdin]
+        self._value = _VALUES[options.output]
+        self._temporary = options.temporary
+        self._env = options.env
+        self._cwd = options.cwd
+        self._limit_bytes = options.limit_bytes
 
     async def open(self) -> None:
         pass
@@ -98,24 +87,6 @@ class CommandAdapter:
         if shutil.which(os.path.join(self._cwd or "", program) if "/" in program else program, path=path):
             return Health(True, "program found")
         return Health(False, f"no program {program!r}; install it, or correct hosts.{self._host}.argv")
-
-    def _read_argv(self, options: Options) -> tuple[_Argument, ...]:
-        given = options.anything("argv")
-        if isinstance(given, str):
-            options.problem("argv", f'must be a list, such as ["prog", "{{field}}"], not the text {given!r}')
-            return ()
-        texts = options.texts("argv")
-        if not texts and not self._payload_argv and not given:
-            options.problem(
-                "argv", 'is missing; give the program and its arguments, such as ["prog", "{field}"]'
-            )
-        arguments = []
-        for text in texts:
-            try:
-                arguments.append(_pieces(text))
-            except ValueError as error:
-                options.problem("argv", f"{text!r}: {error}")
-        return tuple(arguments)
 
     def _arguments(self, payload: Any) -> tuple[str, ...]:
         if self._payload_argv and isinstance(payload, dict) and "argv" in payload:
@@ -158,31 +129,12 @@ def _environment(trace: str) -> dict[str, str]:
     return {"TRACEPARENT": headers["traceparent"], "TRACESTATE": headers.get("tracestate", "")}
 
 
-def _pieces(text: str) -> _Argument:
-    pieces: list[_Piece] = []
-    end = 0
-    for found in _BRACES.finditer(text):
-        pieces.append((False, text[end : found.start()]))
-        end = found.end()
-        token = found.group()
-        if token in ("{{", "}}"):
-            pieces.append((False, token[0]))
-        elif found.group(1) is not None and _FIELD.fullmatch(found.group(1)):
-            pieces.append((True, found.group(1)))
-        else:
-            raise ValueError(
-                f"{token!r} is no field of a payload; write {{name}}, or {{{{ and }}}} for braces"
-            )
-    pieces.append((False, text[end:]))
-    return tuple(piece for piece in pieces if piece[1])
-
-
-def _fixed(argument: _Argument) -> str | None:
+def _fixed(argument: Argument) -> str | None:
     """The argument, unless the payload has a part in it."""
     return None if any(is_field for is_field, _ in argument) else "".join(text for _, text in argument)
 
 
-def _fill(piece: _Piece, payload: Any) -> str:
+def _fill(piece: Piece, payload: Any) -> str:
     is_field, text = piece
     if not is_field:
         return text

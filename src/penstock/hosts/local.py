@@ -23,52 +23,18 @@ from penstock.clock import Clock
 from penstock.errors import HostError, HostNeedsFix
 from penstock.hosts.base import Health
 from penstock.hosts.gguf import find
-from penstock.hosts.local_server import LocalServer, Running, ServerOptions
+from penstock.hosts.local_server import LocalServer, Running
 from penstock.hosts.model_body import EMBEDDINGS, Ask
 from penstock.hosts.model_errors import said
 from penstock.hosts.model_http import Answer, CallFailed, ModelServer, OnSent, nobody
 from penstock.hosts.model_key import Key
-from penstock.hosts.model_options import ModelOptions, read_options
+from penstock.hosts.model_options import ModelOptions
 from penstock.hosts.openai import OpenAIAdapter
-from penstock.hosts.options import Options
+from penstock.hosts.type_options import read_local
 from penstock.model import Host, Outcome, Verdict
 
 _TOO_LONG = "exceed_context_size_error"
-_MOST_SLOTS = 256
-_MOST_THREADS = 512
-_LEAST_CONTEXT = 64  # with less the server does not even start
 _CHECK_S = 30.0  # a look at two files
-_NOT_STARTED = "http://127.0.0.1/v1"
-
-
-def read_server_options(host: Host) -> ServerOptions:
-    options = Options(host)
-    default = ServerOptions(None, "")
-    read = ServerOptions(
-        gguf=options.text("gguf"),
-        model=host.model or host.name,
-        slots=host.auto.max if host.auto is not None else host.slots,
-        context=options.count("context", default.context),
-        threads=options.count("threads", default.threads),
-        embeddings=options.flag("embeddings", default.embeddings),
-        idle_s=options.number("idle_s", default.idle_s),
-        start_s=options.number("start_s", default.start_s),
-        environment=options.text_table("environment"),
-    )
-    if read.slots > _MOST_SLOTS:
-        options.problem("slots", f"llama.cpp's server has at most {_MOST_SLOTS}, not {read.slots}")
-    if read.threads > _MOST_THREADS:
-        options.problem("threads", f"llama.cpp takes at most {_MOST_THREADS}, not {read.threads}")
-    if read.context < _LEAST_CONTEXT:
-        options.problem("context", f"must be {_LEAST_CONTEXT} tokens or more, not {read.context}")
-    options.done()
-    return read
-
-
-def _call_options(host: Host) -> ModelOptions:
-    """Those that mean what they mean for an openai host."""
-    given = {name: host.options[name] for name in ("timeouts", "defaults") if name in host.options}
-    return read_options(replace(host, options={**given, "url": _NOT_STARTED}))
 
 
 class LocalModelServer(ModelServer):
@@ -127,8 +93,9 @@ class LocalModelServer(ModelServer):
 
 class LocalAdapter(OpenAIAdapter):
     def __init__(self, host: Host, clock: Clock) -> None:
-        own = read_server_options(host)
-        server = LocalModelServer(host.name, _call_options(host), LocalServer(own), embeddings=own.embeddings)
+        options = read_local(host)
+        own = options.server
+        server = LocalModelServer(host.name, options.calls, LocalServer(own), embeddings=own.embeddings)
         super().__init__(host, clock, server)
         self._gguf = own.gguf
         self.check_every_s = _CHECK_S

@@ -19,13 +19,14 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import cast
 
 from penstock.errors import HostError, HostNeedsFix
 from penstock.hosts import llama_child
 from penstock.hosts.gguf import find
 from penstock.hosts.llama_child import Order
+from penstock.hosts.type_options import ServerOptions
 
 _TAIL_BYTES = 16_000
 _TOLD_LINES = 4
@@ -36,21 +37,6 @@ _NOTICE_S = 1.0  # from a broken connection to the news of its server's death
 _LOGGED = re.compile(r"[\d.]+ ([A-Z]) +(.*)")  # a line of llama.cpp's log: time, level, words
 
 _log = logging.getLogger("penstock.hosts")
-
-
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
-    """`context` is tokens per slot; `idle_s` of 0 keeps the server until the dispatcher ends."""
-
-    gguf: str | None  # the packaged model for None
-    model: str
-    slots: int = 1
-    context: int = 4096
-    threads: int = 1
-    embeddings: bool = False
-    idle_s: float = 300.0
-    start_s: float = 120.0
-    environment: Mapping[str, str] = field(default_factory=dict)  # added to the dispatcher's own
 
 
 @dataclass(frozen=True, slots=True)

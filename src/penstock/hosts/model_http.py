@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import aiohttp
 
-from penstock.errors import HostError, HostNeedsFix
+from penstock.errors import ConfigError, HostError, HostNeedsFix
 from penstock.hosts.model_body import Ask
 from penstock.hosts.model_errors import one_line
 from penstock.hosts.model_options import ModelOptions, Timeouts
@@ -194,12 +194,31 @@ class Answer:
         self._patience.heard()
 
 
+def _trust(host: str, ca_file: str | None) -> ssl.SSLContext | None:
+    """The system's authorities and those of `ca_file`; None for the system's alone."""
+    if ca_file is None:
+        return None
+    trust = ssl.create_default_context()
+    try:
+        trust.load_verify_locations(ca_file)
+    except ssl.SSLError:
+        raise ConfigError(
+            f"hosts.{host}.ca_file: holds no certificates in PEM form; name a file that does"
+        ) from None
+    except OSError as error:
+        raise ConfigError(
+            f"hosts.{host}.ca_file: cannot be read ({error.strerror}); correct the path"
+        ) from None
+    return trust
+
+
 class ModelServer:
     """The connections to one server."""
 
     def __init__(self, host: str, options: ModelOptions) -> None:
         self.host = host
         self.options = options
+        self._trust = _trust(host, options.ca_file)
         self._session: aiohttp.ClientSession | None = None
         self._fresh: aiohttp.ClientSession | None = None  # uses each connection once
         self._heard_at = float("-inf")
@@ -211,7 +230,7 @@ class ModelServer:
     def _connect(self, **keeping: Any) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
             limit=0,  # slots say how many calls there are
-            ssl=self.options.trust or True,
+            ssl=self._trust or True,
             socket_factory=partial(_socket, self.options.timeouts.first_token_s),
             **keeping,
         )

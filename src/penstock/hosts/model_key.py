@@ -85,7 +85,9 @@ class Key:
             with open(file, "rb") as opened:
                 data = opened.read(_MOST_BYTES + 1)
         except FileNotFoundError:
-            raise HostNeedsFix(f"hosts.{self._host}.key_file: there is no file {file}; make it") from None
+            # Not by its name: who wrote the key itself there must not see it.
+            told = "there is no such file; make it, or correct the path"
+            raise HostNeedsFix(f"hosts.{self._host}.key_file: {told}") from None
         except OSError as error:
             raise HostNeedsFix(
                 f"hosts.{self._host}.key_file: {file} cannot be read ({error.strerror}); "

@@ -21,35 +21,17 @@ from importlib.machinery import ModuleSpec
 from penstock.clock import Clock
 from penstock.errors import PermanentError
 from penstock.hosts.base import Call, Health, Job
-from penstock.hosts.options import Options
+from penstock.hosts.type_options import ANY_KIND, read_python
 from penstock.model import Host
-
-ANY_KIND = "*"
 
 
 class PythonAdapter:
     def __init__(self, host: Host) -> None:
         self._host = host.name
-        options = Options(host)
-        call = options.text("call")
-        calls = options.text_table("calls")
-        if call is not None and calls:
-            options.problem("call", "give either `call` or `calls`, not both")
-        elif call is not None:
-            calls = {ANY_KIND: call}
-        elif not calls:
-            options.problem(
-                "call", 'is missing; name the function to call, such as "package.module:function"'
-            )
-        for kind, target in calls.items():
-            if not _is_target(target):
-                name = "call" if call is not None else f"calls.{kind}"
-                options.problem(name, f'must look like "package.module:function", not {target!r}')
-        self._isolated = options.choice("isolation", "thread", ("thread", "process")) == "process"
-        self._path = options.texts("path")
-        options.done()
-        self._calls = calls
-        self._vital = _vital(calls.values())
+        options = read_python(host)
+        self._isolated, self._path = options.isolated, options.path
+        self._calls = options.calls
+        self._vital = _vital(self._calls.values())
 
     async def open(self) -> None:
         pass
@@ -89,11 +71,6 @@ def _vital(targets: Iterable[str]) -> frozenset[str]:
     modules = {target.partition(":")[0] for target in targets}
     parts = (("module", len(modules) == 1), ("function", len(targets) == 1))
     return frozenset(part for part, is_vital in parts if is_vital)
-
-
-def _is_target(text: str) -> bool:
-    module, colon, name = text.partition(":")
-    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
 
 
 def _can_find(module: str, folders: Sequence[str]) -> bool:

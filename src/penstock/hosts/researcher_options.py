@@ -15,6 +15,7 @@ from typing import Any
 from penstock.config.keys import AUTO_MODEL, CALLS_LANE
 from penstock.errors import PermanentError
 from penstock.hosts.model_key import Key
+from penstock.hosts.model_options import check_key_env
 from penstock.hosts.options import Options
 from penstock.hosts.web_addresses import address_problem
 from penstock.hosts.workspace import KEEP
@@ -124,21 +125,22 @@ def read_options(host: Host) -> ResearcherOptions:
 
 
 def _check(host: Host, read: ResearcherOptions, options: Options, has_key: bool) -> None:
+    check_key_env(options)
     for kind, type_ in read.report_types.items():
         if type_ not in REPORT_TYPES:
-            options.problem(f"report_types.{kind}", f"no report {type_!r}; one of {', '.join(REPORT_TYPES)}")
+            options.problem("report_types", f"no such report; one of {', '.join(REPORT_TYPES)}", kind)
     if read.url is not None and not read.url.startswith(("http://", "https://")):
-        options.problem("url", f"must begin with http:// or https://, not {read.url!r}")
+        options.problem("url", "must begin with http:// or https://")
     if read.url is not None and host.model is None:
-        options.problem("model", "is missing: say which model of that server writes")
+        options.problem("model", "is missing; say which model of that server writes")
     if read.url is None and has_key:
         options.problem("key_env", "is for a server of your own; give its `url`, or remove the key")
     if read.report_source != "web" and read.documents is None:
-        options.problem("documents", f'is missing: report_source = "{read.report_source}" reads that folder')
+        options.problem("documents", "is missing: report_source says that it is read; name a folder")
     if read.retriever == "custom" and read.retriever_url is None:
-        options.problem("retriever_url", 'is missing: retriever = "custom" asks that address')
+        options.problem("retriever_url", 'is missing: retriever = "custom" asks that address; give it')
     if read.retriever_url is not None and read.retriever not in (None, "custom"):
-        options.problem("retriever_url", f'belongs to retriever = "custom", not "{read.retriever}"')
+        options.problem("retriever_url", 'belongs to retriever = "custom"; remove it, or set that')
 
 
 # ---- payloads

@@ -17,41 +17,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.clock import Clock
 from penstock.errors import PermanentError
 from penstock.hosts.base import Health, Job, OwnCoroutine
-from penstock.hosts.options import Options
+from penstock.hosts.type_options import SimulatedOptions, failure_rates, read_simulated
 from penstock.model import Host, Outcome, Verdict
-
-FAILURES = (Verdict.TEMPORARY, Verdict.PERMANENT, Verdict.HOST, Verdict.THROTTLED)
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedOptions:
-    duration_s: float = 1.0
-    jitter: float = 0.0
-    fail: Mapping[Verdict, float] = field(default_factory=dict)
-    seed: int | str = 0
-    cost_usd: float | None = None
-
-
-def read_options(host: Host) -> SimulatedOptions:
-    options = Options(host)
-    duration_s = options.number("duration_s", 1.0)
-    jitter = options.number("jitter", 0.0, most=1.0)
-    seed = options.anything("seed", 0)
-    if not isinstance(seed, int | str):
-        options.problem("seed", f"must be a number or a text, not {seed!r}")
-    try:
-        fail = _rates(options.anything("fail"))
-    except ValueError as error:
-        options.problem("fail", str(error))
-    cost_usd = options.number("cost_usd", 0.0)
-    options.done()
-    return SimulatedOptions(duration_s, jitter, fail, seed, cost_usd or None)
 
 
 def plan(options: SimulatedOptions, payload: Any, task: str, attempt: int) -> tuple[float, Outcome]:
@@ -81,7 +53,7 @@ def _wish(wishes: Mapping[str, Any], name: str) -> float | None:
 
 class SimulatedAdapter:
     def __init__(self, host: Host, clock: Clock) -> None:
-        self._options = read_options(host)
+        self._options = read_simulated(host)
         self._clock = clock
 
     async def open(self) -> None:
@@ -103,29 +75,6 @@ class SimulatedAdapter:
         return Health(True, "simulated")
 
 
-def _rates(fail: Any) -> dict[Verdict, float]:
-    if fail is None:
-        return {}
-    if isinstance(fail, str):
-        return {_failure(fail): 1.0}
-    if not isinstance(fail, Mapping):
-        raise ValueError(
-            f"must be a verdict or a table of rates, such as {{ temporary = 0.1 }}, not {fail!r}"
-        )
-    rates = {_failure(name): rate for name, rate in fail.items()}
-    if not all(isinstance(rate, int | float) and 0 <= rate <= 1 for rate in rates.values()):
-        raise ValueError("every rate must be a number from 0 to 1")
-    if sum(rates.values()) > 1:
-        raise ValueError("the rates add up to more than 1")
-    return rates
-
-
-def _failure(name: Any) -> Verdict:
-    if name not in FAILURES:
-        raise ValueError(f"{name!r} is no failure; choose from {', '.join(FAILURES)}")
-    return Verdict(name)
-
-
 def _verdict(rates: Mapping[Verdict, float], wishes: Mapping[str, Any], attempt: int, luck: float) -> Verdict:
     if "fail" in wishes or "fail_attempts" in wishes:
         attempts = wishes.get("fail_attempts")
@@ -134,7 +83,7 @@ def _verdict(rates: Mapping[Verdict, float], wishes: Mapping[str, Any], attempt:
         if attempts is not None and attempt > attempts:
             return Verdict.DONE
         try:
-            rates = _rates(wishes.get("fail", Verdict.TEMPORARY))
+            rates = failure_rates(wishes.get("fail", Verdict.TEMPORARY))
         except ValueError as error:
             raise PermanentError(f"the payload's `fail`: {error}") from None
     for verdict, rate in rates.items():

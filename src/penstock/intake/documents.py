@@ -35,7 +35,7 @@ def opened(path: Path, name: str) -> Iterator[IO[bytes]]:
     try:
         file = path.open("rb")
     except FileNotFoundError:
-        raise TaskError(f"{name}: there is no such file") from None
+        raise TaskError(f"{name}: there is no such file; correct the name") from None
     except (OSError, ValueError) as error:
         raise TaskError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     with file:
@@ -86,7 +86,7 @@ def json_error(message: str, data: bytes) -> tuple[int, str]:
     number = rest.rstrip(")")
     at = int(number) if mark and number.isdigit() else len(data)
     what = what.removeprefix("JSON is malformed: ")
-    return data.count(b"\n", 0, at) + 1, f"is not JSON: {what[:1].lower()}{what[1:]}"
+    return data.count(b"\n", 0, at) + 1, f"is not JSON: {what[:1].lower()}{what[1:]}; correct it"
 
 
 def _yaml_document(text: str, name: str) -> Document:

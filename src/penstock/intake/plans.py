@@ -19,11 +19,10 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.errors import TaskError, TaskRefused
-from penstock.intake.taskfile import Places, TaskFile
+from penstock.intake.taskfile import Places
 from penstock.lifecycle import LIVE
 from penstock.model import State, Task, id_in_run
 
-_MOST_ID = 200  # characters
 _MOST_PROBLEMS = 20
 _encode = msgspec.json.Encoder().encode
 
@@ -82,26 +81,6 @@ class Known(NamedTuple):
     state: State
     content: bytes
     after: tuple[str, ...]
-
-
-def in_run(file: TaskFile, run: str) -> list[Task]:
-    """The tasks of a file with their ids in that run; those that name a run of their own are in that one."""
-    tasks = file.tasks
-    ids = {task.id: id_in_run(task.run or run, task.id) for task in tasks if task.id}
-    if not ids:
-        return tasks
-    for number, task in enumerate(tasks):
-        if task.id and len(ids[task.id]) > _MOST_ID:
-            what = (
-                f"id: with the name of its run it is longer than {_MOST_ID} characters; shorten one of them"
-            )
-            raise TaskError(f"{file.places.of(number, 'id')}: {what}")
-    return [
-        replace(task, id=ids.get(task.id, ""), after=tuple(ids.get(other, other) for other in task.after))
-        if task.id or task.after
-        else task
-        for task in tasks
-    ]
 
 
 def without_outputs_there(plan: Plan, there: Collection[int]) -> Plan:

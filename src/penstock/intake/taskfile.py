@@ -19,7 +19,7 @@ import msgspec
 
 from penstock.clock import SystemClock
 from penstock.config import TaskChecker
-from penstock.config.keys import ID, ID_RULE
+from penstock.config.keys import ID_RULE
 from penstock.config.places import KeyPath, Lines, place
 from penstock.config.problems import Problem, dotted, file_shown, kind_of, meant, quoted
 from penstock.config.tasks import MAX_AFTER, find_circle
@@ -28,20 +28,21 @@ from penstock.intake import fpf
 from penstock.intake.documents import Document, json_error, no_collecting, opened, read_document
 from penstock.intake.entries import FIELDS, SINGLE_FIELDS, Setting, read_copies
 from penstock.intake.skipping import without_outputs
-from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, OnCrash, Task
+from penstock.model import DEFAULT_LANE, DEFAULT_PRIORITY, OnCrash, Task, id_in_run, name_in_run
 
 MAX_PROBLEMS = 20
 MAX_TASKS = 5_000_000
 MAX_STREAM_BYTES = 1024**3
 MAX_LINE_BYTES = 64 * 1024**2
 STDIN = "-"
+_MOST_ID = 200  # characters
 
 # Where an entry stands: a line of JSONL, or a path in a document whose line is looked up when it is needed.
 Place: TypeAlias = int | KeyPath
 
 
 class TaskFile(NamedTuple):
-    """The tasks of a file, whose ids are names within their run.
+    """The tasks of a file.
 
     `patterns` has, by output, what the outputs are known by that have a uid: any will do.
     """
@@ -81,8 +82,9 @@ def read_file(
 ) -> TaskFile:
     """The tasks of a file, in its order; `-` is JSONL on standard input, whose inputs lie in the current folder.
 
-    `run` and `on_crash` are for tasks that do not say; `checker` holds them to a config, so that a wrong
-    lane is told with its line; `now` is where relative times start.
+    `run` and `on_crash` are for tasks that do not say. An `id` in the file is a name within that run; without a run
+    it is the task's id. `checker` holds the tasks to a config, so that a wrong lane is told with its line; `now` is
+    where relative times start.
     """
     path = Path(path)
     setting = Setting(
@@ -140,6 +142,10 @@ class _Found(NamedTuple):
     other: Place | None = None  # another entry that has to do with it
 
 
+# Fields that name something of the config.
+_NAMES = (("lane",), ("kind",), ("host",), ("model",))
+
+
 class _Reading:
     """The tasks of one file as they are gathered, and what is wrong with them."""
 
@@ -150,11 +156,15 @@ class _Reading:
         self._where: MutableSequence[Any] = []  # of each task, its entry
         self._patterns: dict[str, str] = {}
         self._found: list[_Found] = []
-        self._places: dict[str, Place] = {}  # task id -> its entry
+        self._places: dict[str, Place] = {}  # name of a task -> its entry
+        self._elsewhere: dict[str, str] = {}  # name of a task -> its run, where that is not the file's
         self._outputs: dict[str, Place] = {}  # output -> its entry
         self._output_folders: dict[str, Place] = {}  # folder of outputs -> the first entry that needs it
         self._copies: dict[str, tuple[str, ...]] = {}  # id of an entry with a matrix -> its tasks
         self._waiting = False  # some task waits for another
+        self._again: dict[
+            Problem, int
+        ] = {}  # what the config does not have -> how many more tasks ask for it
 
     # ---- JSONL
 
@@ -195,12 +205,14 @@ class _Reading:
             self._add_odd_line(line, number)
             return
         setting = self._setting
+        name = entry.id
+        run = setting.run if entry.run is None else entry.run
         task = Task(
             entry.kind,
             entry.payload,
             entry.priority,
             entry.lane,
-            setting.run if entry.run is None else entry.run,
+            run,
             entry.after,
             entry.needs,
             entry.host,
@@ -211,14 +223,14 @@ class _Reading:
             entry.retries,
             entry.key,
             setting.on_crash if entry.on_crash is None else entry.on_crash,
-            entry.id,
+            f"{run}:{name}" if name and run else name,
             output=entry.output,
         )
         is_template = entry.output is not None and not _BRACES.isdisjoint(entry.output)
-        if is_template or setting.checker.problems(task):
+        if is_template or name in entry.after or setting.checker.problems(task):
             self._add_odd_line(line, number)
         else:
-            self._keep(task, number)
+            self._keep(task, name, number)
 
     def _add_odd_line(self, line: bytes, number: int) -> None:
         """A line that is blank, wrong, or an entry in a form that only files have."""
@@ -299,19 +311,28 @@ class _Reading:
             else:
                 self._refuse(where, problem)
         if made and isinstance(entry, Mapping) and entry.get("matrix") and entry.get("id"):
-            self._name_copies(entry["id"], [copy.task for copy in made], where)
+            self._name_copies(entry["id"], [copy.task.id for copy in made], where)
         for copy in made:
-            if copy.pattern is not None and copy.task.output is not None:
-                self._patterns[copy.task.output] = copy.pattern
-            self._keep(copy.task, where)
+            task, name = copy.task, copy.task.id
+            if copy.pattern is not None and task.output is not None:
+                self._patterns[task.output] = copy.pattern
+            if name and task.run:
+                task = replace(task, id=id_in_run(task.run, name))
+            self._keep(task, name, where)
 
-    def _name_copies(self, base: str, tasks: list[Task], where: Place) -> None:
+    def _name_copies(self, base: str, names: Sequence[str], where: Place) -> None:
         if self._is_name(base, where):
-            self._copies[base] = tuple(task.id for task in tasks)
+            self._copies[base] = tuple(names)
 
-    def _keep(self, task: Task, where: Place) -> None:
-        if task.id and not self._is_name(task.id, where):
+    def _keep(self, task: Task, name: str, where: Place) -> None:
+        if name and not self._is_name(name, where):
             return
+        if len(task.id) > _MOST_ID:
+            what = f"with the name of its run it is longer than {_MOST_ID} characters; shorten one of them"
+            self._refuse(where, Problem(("id",), what))
+            return
+        if task.run != self._setting.run:
+            self._elsewhere[name] = task.run
         if task.output is not None and not self._is_own(task.output, where):
             return
         if task.after:
@@ -323,7 +344,7 @@ class _Reading:
 
     def _is_name(self, task_id: str, where: Place) -> bool:
         """Whether it can be the name of one task in a run."""
-        if ID.fullmatch(task_id) is None:
+        if ":" in task_id:  # all else is looked at by the checker
             self._refuse(where, Problem(("id",), f"{quoted(task_id)} cannot be used: {ID_RULE}"))
             return False
         first = self._places.setdefault(task_id, where)
@@ -366,27 +387,33 @@ class _Reading:
         """What can be said only when every task is known."""
         if not self._waiting:
             return
-        if self._copies:
-            self._tasks = [self._waiting_for_copies(task) for task in self._tasks]
-        if circle := find_circle(self._tasks):
+        self._tasks = [self._tied(task) if task.after else task for task in self._tasks]
+        if circle := [name_in_run(task, self._setting.run) for task in find_circle(self._tasks)]:
             way = " → ".join(circle if len(circle) <= 8 else (*circle[:4], "…", *circle[-3:]))
-            what = f"these tasks wait for each other, so none could start: {way}"
+            what = f"these tasks wait for each other, so none could start: {way}; take one out of `after`"
             self._refuse(self._places[circle[0]], Problem(("after",), what))
 
-    def _waiting_for_copies(self, task: Task) -> Task:
-        """Waiting for an entry with a matrix is waiting for all its tasks."""
-        if not any(other in self._copies for other in task.after):
-            return task
-        after = tuple(one for other in task.after for one in self._copies.get(other, (other,)))
+    def _tied(self, task: Task) -> Task:
+        """Waiting for the tasks of this file by their ids; for an entry with a matrix that is for all its tasks."""
+        names = (one for other in task.after for one in self._copies.get(other, (other,)))
+        after = tuple(self._id_of(name) if name in self._places else name for name in names)
         if len(after) > MAX_AFTER:
             what = f"{len(after)} tasks to wait for are too many; at most {MAX_AFTER}"
-            self._refuse(self._places.get(task.id, ()), Problem(("after",), what))
+            self._refuse(self._places.get(name_in_run(task.id, task.run), ()), Problem(("after",), what))
             return task
-        return replace(task, after=after)
+        return task if after == task.after else replace(task, after=after)
+
+    def _id_of(self, name: str) -> str:
+        run = self._elsewhere.get(name, self._setting.run)
+        return id_in_run(run, name) if run else name
 
     # ---- problems
 
     def _refuse(self, where: Place, problem: Problem, other: Place | None = None) -> None:
+        if problem.path in _NAMES:  # in the config it is missing once, however many tasks ask for it
+            self._again[problem] = self._again.get(problem, -1) + 1
+            if self._again[problem]:
+                return
         found = _Found(where, problem, other)
         if found not in self._found:  # a wrong default is wrong in every entry
             self._found.append(found)
@@ -403,6 +430,8 @@ class _Reading:
             if other is not None:
                 first = _line(lines, other, path)
                 message += ("" if first is None else f" on line {first}") + "; give another"
+            if again := self._again.get(Problem(path, message)):
+                message += f" ({again} more {'asks' if again == 1 else 'ask'} for it)"
             start = self.name if line is None else f"{self.name}:{line}"
             told.append(f"{start}: {dotted(path)}: {message}" if path else f"{start}: {message}")
         if len(told) >= MAX_PROBLEMS:

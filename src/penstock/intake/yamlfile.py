@@ -182,7 +182,7 @@ def _events(text: str) -> Iterator[Any]:
         yield from yaml.parse(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         line = 1 if error.problem_mark is None else error.problem_mark.line + 1
-        raise NotYaml(line, f"is not YAML: {error.problem}") from None
+        raise NotYaml(line, f"is not YAML: {error.problem}; correct it") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise NotYaml(line, "holds a control character; remove it") from None

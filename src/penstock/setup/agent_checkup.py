@@ -12,6 +12,7 @@ from penstock.config import Config
 from penstock.config.agents import Agent
 from penstock.config.manifests import MANIFEST, Manifest, ManifestError, read_manifest
 from penstock.config.own_files import agents_dir
+from penstock.machine import HAS_PROC
 
 WELL, WARNING, WRONG = "well", "warning", "wrong"
 _FIRST_OPEN_PORT = 1024
@@ -39,6 +40,8 @@ def oddities(config: Config, environ: Mapping[str, str]) -> Iterator[tuple[str, 
 
 
 def _of(agent: Agent, environ: Mapping[str, str], on_nodes: bool) -> Iterator[tuple[str, str]]:
+    if not HAS_PROC and not on_nodes:
+        yield WRONG, "container agents need Linux with /proc; run the dispatcher there"
     yield from _of_manifest(agent)
     for mount in agent.mounts:
         if os.path.exists(mount.source):

@@ -11,6 +11,7 @@ import asyncio
 import errno
 import ipaddress
 import os
+import platform
 import shutil
 import socket
 from collections.abc import Callable, Collection, Sequence
@@ -27,14 +28,18 @@ from penstock.config.crosschecks import greedy_models
 from penstock.config.engine import check_folders
 from penstock.config.names import Names
 from penstock.config.postgres_place import shown_store
+from penstock.config.problems import file_shown
+from penstock.config.running import Difference
 from penstock.config.takes import takes
 from penstock.diagnosis.words import counted
 from penstock.dispatcher.probes import read_once
 from penstock.engine.outcomes import failure, one_line
 from penstock.errors import PenstockError, StoreMissing
 from penstock.hosts.base import Adapter
+from penstock.machine import shortcomings
 from penstock.model import Gate
 from penstock.setup import agent_checkup, council_checkup, engine_checkup
+from penstock.store.status import config_difference
 from penstock.wiring import make_adapters, open_store
 
 TIME_LIMIT_S = 15.0
@@ -47,7 +52,7 @@ WELL, WARNING, WRONG = agent_checkup.WELL, agent_checkup.WARNING, agent_checkup.
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    what: str  # engine, host, agent, council, serves, model, probe, budget, store or server
+    what: str  # machine, engine, host, agent, council, serves, model, probe, budget, store, config or server
     name: str
     state: str  # well, warning or wrong
     detail: str
@@ -91,6 +96,8 @@ async def examine(
         store = group.create_task(_store(config))
     kept = store.result()
     server = await _server(config, kept)
+    file = file_shown(config.path)
+    edited = [Finding("config", file, WARNING, kept.differs.told(config))] if kept.differs else []
     budgets = [Finding("budget", blind.place, WARNING, blind.detail) for blind in blind_budgets(config.plant)]
     greedy = [Finding("serves", name, WARNING, detail) for name, detail in greedy_models(config.plant)]
     astray = [
@@ -101,8 +108,11 @@ async def examine(
     down = {one.result().name for one in tries if one.result().state == WRONG}
     councils = await asyncio.to_thread(_councils, config, down)
     seen = cluster.result()
+    lack = shortcomings()
+    machine = [] if lack is None else [Finding("machine", platform.system(), WARNING, lack)]
     engine = [] if seen.engine is None else [Finding("engine", "ray", *seen.engine)]
     return [
+        *machine,
         *engine,
         *(one.result() for one in tries),
         *agents,
@@ -112,6 +122,7 @@ async def examine(
         *probes.result(),
         *budgets,
         kept.finding,
+        *edited,
         server,
     ]
 
@@ -172,6 +183,7 @@ class _Kept(NamedTuple):
     finding: Finding
     has_tokens: bool = False
     served: bool = False  # its dispatcher is `penstock serve`
+    differs: Difference = Difference()  # from the config of its dispatcher
 
 
 async def _store(config: Config) -> _Kept:
@@ -185,6 +197,7 @@ async def _store(config: Config) -> _Kept:
         try:
             snapshot = await store.snapshot(SystemClock().now())
             has_tokens = bool(await store.tokens())
+            differs = await config_difference(store, config)
             if store.elects:  # its user may read, and not write: that changes nothing, and needs the right
                 await store.end_lease("check", "nobody")
         finally:
@@ -196,7 +209,8 @@ async def _store(config: Config) -> _Kept:
     queued = sum(snapshot.queued.values())
     detail = f"{counted(queued, 'task')} queued" + ("; a dispatcher is at work" if snapshot.epoch else "")
     served = snapshot.epoch is not None and snapshot.epoch.owner.command.endswith(" serve")
-    return _Kept(await asyncio.to_thread(_with_space, config.store, detail), has_tokens, served)
+    kept = await asyncio.to_thread(_with_space, config.store, detail)
+    return _Kept(kept, has_tokens, served, differs)
 
 
 def _unusable(store: str, error: PenstockError) -> Finding:
@@ -214,6 +228,9 @@ def _place_for(path: Path) -> Finding | None:
     folder = path.parent
     if not folder.is_dir():
         return Finding("store", str(path), WRONG, f"there is no folder {folder}; make it, or correct store")
+    if os.statvfs(folder).f_flag & os.ST_RDONLY:
+        told = f"{folder} is on a read-only file system; correct store, or mount it writable"
+        return Finding("store", str(path), WRONG, told)
     if not os.access(folder, os.W_OK | os.X_OK):
         return Finding("store", str(path), WRONG, f"{folder} may not be written to; correct store")
     return _with_space(str(path), _NOT_YET)

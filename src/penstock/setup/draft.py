@@ -46,6 +46,15 @@ _TAIL = """
 # "cloud-large" = {{ input = 2.50, output = 10.00 }}
 """
 
+_NOTHING = """
+# No model server was found, and the small model that comes with Penstock is not installed here. Start LM Studio,
+# Ollama, vLLM or llama.cpp and run `penstock init --force`; or install the model, and take off the # below:
+{install}
+# [hosts.local]
+# type = "local"
+# slots = 2                      # calls at once
+"""
+
 _LOCAL = """
 # No model server was found, so this is a small model that comes with Penstock: good enough to try things out.
 # Start LM Studio, Ollama, vLLM or llama.cpp and run `penstock init --force` to use it instead.
@@ -55,10 +64,15 @@ slots = 2                        # calls at once
 """
 
 
-def compose(found: Sequence[Found]) -> str:
-    """The text of the config."""
+def compose(found: Sequence[Found], missing: Sequence[str] = ()) -> str:
+    """The text of the config. Where nothing was found it has the small model, unless parts of that are missing:
+    `missing` are the commands that install them.
+    """
     if not found:
-        return _HEAD + _LOCAL + _TAIL.format(model='"auto"')
+        own = (
+            _NOTHING.format(install="\n".join(f"#   {command}" for command in missing)) if missing else _LOCAL
+        )
+        return _HEAD + own + _TAIL.format(model='"auto"')
     names = host_names(found)
     hosts = [_host(name, server) for name, server in zip(names, found, strict=True)]
     first = next((model for server in found for model in server.models), "auto")

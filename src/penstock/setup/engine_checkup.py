@@ -26,7 +26,7 @@ from penstock.engine.cluster.frames import Ask
 from penstock.engine.cluster.link import Link, Spawn, spawned, why_not
 from penstock.engine.cluster.reach import nobody_at
 from penstock.engine.cluster.remote import RemoteHost, fits_nowhere, secret_variables
-from penstock.errors import DispatcherError
+from penstock.errors import DispatcherError, install_line
 from penstock.setup.agent_checkup import WARNING, WELL, WRONG
 
 _NEW_DRIVER_S = 15.0  # beyond the limit: its program imports Ray, and ends
@@ -45,7 +45,7 @@ async def look(config: Config, time_limit_s: float, spawn: Spawn = spawned) -> S
         return Seen()
     try:
         if find_spec("ray") is None:
-            raise DispatcherError("Ray is not installed; install it with `pip install penstock[ray]`")
+            raise DispatcherError(f"Ray is not installed; {install_line('ray')}")
         if nobody := await nobody_at(settings.address):
             raise DispatcherError(nobody)
         async with asyncio.timeout(time_limit_s + _NEW_DRIVER_S):

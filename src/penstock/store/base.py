@@ -368,6 +368,9 @@ class Store(Protocol):
     async def owned_by(self) -> Epoch | None:
         """The dispatcher that owns the store now, if one is alive; cheap, whatever is queued."""
 
+    async def config_of(self, epoch: int) -> str | None:
+        """What was kept of a dispatcher's config."""
+
     async def waits_now(self, routes: Iterable[str]) -> dict[str, WaitsFor]:
         """What the tasks of these routes wait for, but for those that others or the clock hold back."""
 
@@ -440,11 +443,12 @@ class Store(Protocol):
     # -- the owner
 
     async def acquire(
-        self, owner: Owner, now: float, plant: Plant | None = None
+        self, owner: Owner, now: float, plant: Plant | None = None, config: str | None = None
     ) -> tuple[Epoch, Epoch | None]:
         """Become the one dispatcher; the new epoch and the one before. AlreadyOwned names who has it.
 
-        The plant is kept with the epoch, without the options of adapters.
+        The plant is kept with the epoch, without the options of adapters; and of its config, what others compare
+        theirs with (`config.running`).
         """
 
     async def wait_vacant(self, timeout_s: float) -> bool:

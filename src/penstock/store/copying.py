@@ -72,7 +72,8 @@ TABLES = (
     _table("gates", "gate open detail changed_at"),
     _table("everything", "one paused changed_at"),
     _table(
-        "epochs", "number pid machine command answers_only started_at seen_at ended_at plant url only_run"
+        "epochs",
+        "number pid machine command answers_only started_at seen_at ended_at plant url only_run config",
     ),
     _table("imports", "run imported_at lowest_class material"),
     _table("foreign_tasks", "id run state record", key=2),

@@ -126,8 +126,10 @@ async def why_run(store: Store, plant: Plant, run: str, now: float, *, most: int
         return predict_end(present, run, whatever_s)
 
     def work() -> Waiting:
-        ends = None if present is None else predict_end(present, run)
-        foresee = present and ends and foreseen(present, ends, predict, "the run would end")
+        ends = foresee = None
+        if present is not None:
+            ends = predict_end(present, run)
+            foresee = foreseen(present, ends, predict, "the run would end")
         summed = of_run(run, history, plant, now, ends, foresee)
         if calls is not None:
             summed = with_calls(summed, of_calls(run_of_calls(run), calls, plant, now), plant)

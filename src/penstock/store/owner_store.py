@@ -50,7 +50,7 @@ class OwnerStore(StoreThreads):
     """See `base.Store`."""
 
     async def acquire(
-        self, owner: Owner, now: float, plant: Plant | None = None
+        self, owner: Owner, now: float, plant: Plant | None = None, config: str | None = None
     ) -> tuple[Epoch, Epoch | None]:
         writer = self._writing
         before = writer.epoch
@@ -63,7 +63,7 @@ class OwnerStore(StoreThreads):
                 raise who_owns(self.name, session)
             # Also those count that were begun in a try before this one: its commit may be what was forgotten.
             ours = max(writer.epoch or 0, writer.void)
-            epochs = begin_epoch(session, owner, now, plant, after=ours)
+            epochs = begin_epoch(session, owner, now, plant, config, after=ours)
             data = event_data({"pid": owner.pid, "machine": owner.machine, "command": owner.command})
             session.bulk("add_events", EVENT_WIDTH, (now, "acquired", None, None, None, data))
             writer.epoch = epochs[0].number

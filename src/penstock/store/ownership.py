@@ -58,7 +58,7 @@ def already_owned(name: str, holder: Epoch | None, standbys: int = 0) -> Already
 
 
 def begin_epoch(
-    session: Session, owner: Owner, now: float, plant: Plant | None, after: int = 0
+    session: Session, owner: Owner, now: float, plant: Plant | None, config: str | None, after: int = 0
 ) -> tuple[Epoch, Epoch | None]:
     """The new epoch and the one before, which ends now at the latest.
 
@@ -74,7 +74,7 @@ def begin_epoch(
     if before is not None and before.stopping_since is not None:  # it did not live to let go of it
         session.run("end_lease", stopping_lease(before.number), str(before.number))
     who = (owner.pid, printable(owner.machine), printable(owner.command), owner.answers_only)
-    what = (plant_text(plant), printable(owner.url), owner.only_run)
+    what = (plant_text(plant), printable(owner.url), owner.only_run, config)
     row = (*who, now, now, *what, max(after, int(session.time())))
     number = session.add("add_epoch", *row)
     return Epoch(number, owner, now, now, plant=plant), before

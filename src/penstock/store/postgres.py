@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.config.postgres_place import postgres_place
-from penstock.errors import UsageError
+from penstock.errors import UsageError, install_line
 from penstock.store.admission import MAX_PAYLOAD_BYTES
 from penstock.store.base import Arrival, Bell, Request
 from penstock.store.reads import arrived
@@ -26,9 +26,7 @@ def postgres_database(url: str) -> PostgresDatabase:
     except ModuleNotFoundError as missing:
         if missing.name != "asyncpg":
             raise
-        raise UsageError(
-            "store: PostgreSQL needs the driver asyncpg; pip install 'penstock[postgres]'"
-        ) from None
+        raise UsageError(f"store: PostgreSQL needs the driver asyncpg; {install_line('postgres')}") from None
     return PostgresDatabase(place)
 
 

@@ -18,6 +18,7 @@ MIGRATIONS: tuple[str, ...] = (
     "postgres/0002_faults.sql",
     "postgres/0003_only_run.sql",
     "postgres/0004_task_files.sql",
+    "postgres/0005_config.sql",
 )
 
 _OLDEST_SERVER = 130_000

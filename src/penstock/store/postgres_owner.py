@@ -13,11 +13,11 @@ import os
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 from penstock.config.postgres_place import PostgresPlace
 from penstock.errors import UsageError
+from penstock.machine import boot_id, namespace, process_start
 from penstock.store.postgres_link import ERRORS, Link
 from penstock.store.postgres_statements import query
 from penstock.store.session import Session
@@ -90,7 +90,7 @@ class Heart:
         self._place = place
         self._key = key
         self._tag = tag
-        self._process = f"{tag} {_machine()} {os.getpid()} {_started(os.getpid())}"
+        self._process = f"{tag} {_machine()} {os.getpid()} {_process_start(os.getpid())}"
         self._begun: bool | Exception | None = None
         self._decided = threading.Event()
         self._stopping = threading.Event()
@@ -202,19 +202,12 @@ class Heart:
 
 def _machine() -> str:
     """Tells one machine, as processes number themselves there, from any other."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
-        return hashlib.blake2b((boot + os.readlink("/proc/self/ns/pid")).encode(), digest_size=8).hexdigest()
-    except OSError:
-        return "-"
+    boot, pids = boot_id(), namespace("pid")
+    return hashlib.blake2b((boot + pids).encode(), digest_size=8).hexdigest() if boot and pids else "-"
 
 
-def _started(pid: int) -> str:
-    """When a process began: its number may be given to another one."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return "-"
+def _process_start(pid: int) -> str:
+    return process_start(pid) or "-"
 
 
 def _is_dead(process: str) -> bool:
@@ -222,4 +215,4 @@ def _is_dead(process: str) -> bool:
     words = process.split(" ")
     if len(words) != 4 or words[1] == "-" or words[1] != _machine():
         return False
-    return _started(int(words[2])) != words[3]
+    return _process_start(int(words[2])) != words[3]

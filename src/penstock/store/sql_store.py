@@ -207,6 +207,13 @@ class SqlStore(OwnerStore):
     async def owned_by(self) -> Epoch | None:
         return await self._read(partial(read_owner, ownership=self._ownership))
 
+    async def config_of(self, epoch: int) -> str | None:
+        def read(session: Session) -> str | None:
+            row = session.row("epoch_config", epoch)
+            return None if row is None else row[0]
+
+        return await self._read(read)
+
     async def now(self, at: float, seen: Now | None = None) -> Now:
         from penstock.store.moments import read_now
 

@@ -36,6 +36,7 @@ MIGRATIONS: tuple[str, ...] = (
     "sqlite/0015_faults.sql",
     "sqlite/0016_only_run.sql",
     "sqlite/0017_task_files.sql",
+    "sqlite/0018_config.sql",
 )
 
 _OLDEST_SQLITE = (3, 33)  # UPDATE … FROM
@@ -112,6 +113,8 @@ def translated(place: Place, error: Exception) -> StoreError:
         return StoreError(
             f"{path}: cannot be opened ({error}); check that you may write the file and its folder"
         )
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) and _is_read_only(path):
+        return StoreError(_read_only(path))
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return StoreError(
             f"{path}: cannot be written ({error}); give yourself write permission on it and its folder"
@@ -130,6 +133,8 @@ def _check_path(path: str) -> None:
         )
     if os.path.isdir(path):
         raise StoreError(f"{path}: a folder; the store needs a file, choose another path")
+    if _is_read_only(folder):
+        raise StoreError(_read_only(path))
     if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
         raise StoreError(
             f"{path}: cannot be read and written; give yourself permission, or choose another path"
@@ -138,6 +143,18 @@ def _check_path(path: str) -> None:
         raise StoreError(
             f"{path}: its folder cannot be written; give yourself permission, or choose another path"
         )
+
+
+def _is_read_only(path: str) -> bool:
+    """Whether the file system of a path is, which no permission changes."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def _read_only(path: str) -> str:
+    return f"{path}: is on a read-only file system; choose another path for the store, or mount it writable"
 
 
 def _none_there(place: Place) -> StoreMissing:

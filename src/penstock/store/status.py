@@ -10,13 +10,28 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from penstock.config import Config
+from penstock.config.running import Difference, compare_config
 from penstock.config.takes import takes
 from penstock.model import Fault, Gate, Host, Plant
 from penstock.scheduling.budget import host_gate, is_left, lane_gate, told
-from penstock.store.base import Snapshot
+from penstock.store.base import Epoch, Snapshot, Store
 from penstock.store.standbys import Standby
 
 TAKES_OVER = "one that stands by takes over within seconds"
+
+
+async def dispatcher_of(store: Store) -> Epoch | None:
+    """Who starts whatever is queued; None for nobody, also where somebody works on one run alone."""
+    epoch = await store.owned_by()
+    return epoch if epoch is not None and epoch.owner.works_on("") else None
+
+
+async def config_difference(store: Store, config: Config) -> Difference:
+    """How a config differs from that of whoever dispatches; where nobody does, in nothing."""
+    epoch = await dispatcher_of(store)
+    recorded = None if epoch is None else await store.config_of(epoch.number)
+    return Difference() if recorded is None else compare_config(config, recorded)
 
 
 def status_record(plant: Plant, snapshot: Snapshot, standbys: Sequence[Standby] = ()) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def add_routes(app: FastAPI, parts: Parts) -> None:
 
 
 def _add_lists(app: FastAPI, parts: Parts) -> None:
-    admission = Admission(parts.config, TaskChecker(parts.config))
+    admission = Admission(parts.config, TaskChecker(parts.config, edited=lambda: parts.config_edits.edited))
 
     @app.get(
         "/api/tasks",

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.client import Client
+from penstock.client.config_watch import ConfigEdits
 from penstock.config import Config
 from penstock.dispatcher.loop import Dispatcher
 from penstock.errors import PenstockError
@@ -92,6 +93,7 @@ class Parts:
     board_door: BoardDoor | None = None
     sessions: Sessions = field(init=False)
     standing: Standing = field(init=False)
+    config_edits: ConfigEdits = field(init=False)
 
     def __post_init__(self) -> None:
         self.limits = Limits(self.config.server.max_queued_bytes)
@@ -100,6 +102,7 @@ class Parts:
         self.council_door = CouncilDoor(self.config)
         self.sessions = Sessions(self.tokens, self.store)
         self.standing = Standing(self.store)
+        self.config_edits = ConfigEdits(self.config)
 
     @property
     def dispatching(self) -> bool:
@@ -245,7 +248,8 @@ def _answer_errors(app: FastAPI) -> None:
     async def on_framework(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         allowed = _allowed(app, request.url.path) if error.status_code == 405 else None
-        return answer(of_status(error.status_code, allowed), request.url.path)
+        told = of_status(error.status_code, f"{request.method} {request.url.path}", allowed)
+        return answer(told, request.url.path)
 
     async def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

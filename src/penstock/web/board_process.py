@@ -25,6 +25,7 @@ from pathlib import Path
 import aiohttp
 
 from penstock.config import Config
+from penstock.errors import install_line
 from penstock.web.board.program import READY, WAITS, Told, socket_in
 from penstock.web.refusals import Refused, stopping, store_away
 
@@ -65,6 +66,11 @@ class Rests:
 _RESTS = Rests()
 
 
+def has_board() -> bool:
+    """Whether what its pages are made with is installed."""
+    return find_spec("nicegui") is not None
+
+
 class BoardProcess:
     def __init__(
         self,
@@ -96,12 +102,12 @@ class BoardProcess:
                 return self._link
             if self._failure is not None:
                 raise self._failure
-            if self._command is COMMAND and find_spec("nicegui") is None:
+            if self._command is COMMAND and not has_board():
                 raise Refused(
                     503,
                     "board_missing",
                     "the board is not installed with this Penstock",
-                    "pip install 'penstock[ui]'",
+                    install_line("ui"),
                 )
             self._wanted.set()
             await self._news.wait()

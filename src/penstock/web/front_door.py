@@ -209,9 +209,11 @@ def _head(body: bytes) -> _Head:
     except msgspec.ValidationError as error:
         found = _PLACE.search(str(error))
         field = None if found is None else found[1]
-        raise Refused(400, "invalid_body", f"the body is not as expected: {error}", param=field) from None
+        raise Refused(
+            400, "invalid_body", f"the body is not as expected: {error}; correct it", param=field
+        ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refused(400, "invalid_json", f"the body is not valid JSON: {error}") from None
+        raise Refused(400, "invalid_json", f"the body is not valid JSON: {error}; correct it") from None
 
 
 def _run(asked: str | None) -> str:

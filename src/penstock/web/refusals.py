@@ -28,6 +28,12 @@ TAKE_OVER_S = 1.0  # a standby leads soon
 AWAY_S = 2.0  # the board asks for its store again
 RETRY_LATER_S = 5.0  # for what may be over soon, when nobody knows how soon
 
+_MOST_SHOWN = 200  # of a request
+# Where clients of OpenAI's API go whose base URL is without its end.
+_CALLS = frozenset(
+    {"/chat/completions", "/completions", "/embeddings", "/models", "/responses", "/messages", "/rerank"}
+)
+
 _OPENAI_TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -117,11 +123,22 @@ def refusal_of(error: PenstockError) -> Refused:
     return Refused(500, "internal", "something went wrong here; the server's log says what")
 
 
-def of_status(status: int, headers: Mapping[str, str] | None = None) -> Refused:
-    """For what the framework refuses by itself."""
+def _right_path(request: str) -> str:
+    """Where whoever came by a wrong path should have gone."""
+    path = request.partition(" ")[2].rstrip("/")
+    if path in _CALLS or path.startswith("/models/"):
+        return "the base URL must end in /v1"
+    if path.removeprefix("/v1").startswith("/v1/"):
+        return "the base URL must end in /v1, once"
+    return "see /docs"
+
+
+def of_status(status: int, request: str = "", headers: Mapping[str, str] | None = None) -> Refused:
+    """For what the framework refuses by itself; the request is told as METHOD PATH."""
     if status == 404:
-        return Refused(404, "not_found", "there is nothing here", "/docs lists what there is")
+        return Refused(404, "not_found", f"unknown endpoint {request[:_MOST_SHOWN]}", _right_path(request))
     if status == 405:
         allowed = (headers or {}).get("Allow", "")
-        return Refused(405, "method_not_allowed", f"only {allowed} is possible here", headers=headers)
+        told = f"{request[:_MOST_SHOWN]} is not possible"
+        return Refused(405, "method_not_allowed", told, f"use {allowed}", headers=headers)
     return Refused(status, "invalid_request", "the request cannot be understood", headers=headers)

@@ -219,10 +219,10 @@ class Service:
         """Whoever comes while a deposed dispatcher is being ended is passed on to its successor."""
         self.parts.dispatcher = None
 
-    def _stands_by(self, leader: Epoch | None) -> None:
+    def _stands_by(self, leader: Epoch | None, recorded: str | None) -> None:
         self._serving.set()
         if self._on_standby is not None:
-            self._on_standby(leader)
+            self._on_standby(leader, recorded)
 
     async def _serve(self, on_ready: Callable[[], None]) -> None:
         await self._serving.wait()

@@ -228,6 +228,18 @@ class HostDownRecord:
 
 
 @dataclass
+class RemedyRecord:
+    """What would help. `set`, `unset` and `dispatcher` are what `penstock whatif` answers with `gain_s`."""
+
+    text: str
+    gain_s: float | None
+    gain: str | None
+    set: dict[str, str]
+    unset: list[str]
+    dispatcher: str | None
+
+
+@dataclass
 class Why:
     task_id: str
     run: str
@@ -249,7 +261,8 @@ class Why:
     waits: list[ExplainedWait]
     blocked_by: list[BlockerRecord]
     starts_when: str | None
-    remedy: str | None
+    remedy: RemedyRecord | None
+    in_vain: list[str]
     predicted_start: PredictionRecord | None
     predicted_end: PredictionRecord | None
     typical_wait: TypicalRecord | None
@@ -290,7 +303,8 @@ class RunWhy:
     wanted_s: float | None
     reasons: list[ReasonRecord]
     longest: list[LongWaitRecord]
-    remedy: str | None
+    remedy: RemedyRecord | None
+    in_vain: list[str]
     predicted_end: PredictionRecord | None
     cut_short: bool
 

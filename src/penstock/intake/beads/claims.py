@@ -28,6 +28,7 @@ from typing import Any
 
 from penstock.errors import UsageError
 from penstock.intake.beads.atomic import leftovers, replaced
+from penstock.machine import boot_id
 
 FOLDER = "penstock"  # inside .beads
 BEAT_S = 10.0
@@ -50,7 +51,7 @@ class Claims:
         self._folder = beads / FOLDER
         self._store = store
         self._machine = platform.node()
-        self._boot = _boot_id()
+        self._boot = boot_id()
         self.passed_over: list[str] = []  # claims that others left and that are not taken over, and why
         self._name = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._lock: int | None = None
@@ -230,14 +231,6 @@ def _read(file: Path) -> _Kept:
         return _Kept(issues, str(told["store"]), str(told["machine"]), str(told.get("boot", "")))
     except (OSError, ValueError, TypeError, KeyError):
         return _Kept({})
-
-
-def _boot_id() -> str:
-    """Which run of which kernel this is; empty where that is not told."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
 
 
 def _is_locked(lock: Path) -> bool:

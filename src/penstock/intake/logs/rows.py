@@ -65,7 +65,7 @@ def read_text(path: Path | str) -> Text:
         with path.open("rb") as file:
             data = file.read(MAX_LOG_BYTES + 1)
     except FileNotFoundError:
-        raise UsageError(f"{name}: there is no such file") from None
+        raise UsageError(f"{name}: there is no such file; correct the name") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     return Text(name, path.stem, path.suffix.lower(), _bounded(data, name))

@@ -21,6 +21,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from penstock.client import Client
+from penstock.client.config_watch import ConfigEdits
 from penstock.diagnosis.why.waiting import Waiting
 from penstock.errors import PenstockError
 from penstock.store.now import Now
@@ -36,7 +37,7 @@ HEARTBEAT_S = 10.0
 STALL_S = 15.0
 _KEPT = 32  # frames
 _WAITS_S = 15.0  # between two looks at what was waited for in the last hour, at least
-_STANDBYS_S = 1.0  # between two looks at who stands by
+_STANDBYS_S = 1.0  # between two looks at who stands by, and at the config's file
 _WAITS_SHARE = 0.03  # of the time may go into them
 
 _SLOW_S = (
@@ -67,6 +68,9 @@ class Live:
         self._waiting: Waiting | None = None
         self._standbys: list[Standby] = []
         self._standbys_at = -_STANDBYS_S
+        self._edits = ConfigEdits(client.config)
+        self._compared: int | None = None  # the epoch that our own config was compared with
+        self._differs = ""
         self._waits_at = -_WAITS_S
         self._waits_cost_s = 0.0
         self._picture: Picture = {}
@@ -107,13 +111,25 @@ class Live:
             await self._look_back()
             if self._clock() >= self._standbys_at + _STANDBYS_S:
                 self._standbys, self._standbys_at = await self._client.standbys(), self._clock()
+                await self._look_at_config()
             picture = picture_of(self._client.config, self._seen, self._places, self._waiting, self._standbys)
+            picture["who"]["config"] = self._edits.said or self._differs
         except PenstockError as error:
             log.warning("the board cannot read the store: %s", error)
             return self._tell_of(str(error))
         finally:
             slow.cancel()
         return self._tell(picture)
+
+    async def _look_at_config(self) -> None:
+        """Whether its file was edited since; and whether another leads, with another config."""
+        await asyncio.to_thread(self._edits.look)
+        epoch = None if self._seen is None else self._seen.snapshot.epoch
+        number = None if epoch is None else epoch.number
+        if number != self._compared:
+            self._compared = number
+            differs = await self._client.config_difference()
+            self._differs = differs.told(self._client.config) if differs else ""
 
     def _is_slow(self) -> None:
         if self._picture:

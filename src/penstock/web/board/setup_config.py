@@ -5,21 +5,19 @@ of it is not what runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from penstock.config import Config, as_document
+from penstock.config import Config
 from penstock.config.masking import masked
-from penstock.config.problems import dotted, file_shown
+from penstock.config.problems import file_shown
+from penstock.config.running import Difference, compare_config, record_config
 from penstock.errors import ConfigError
 from penstock.web.board.sheet import Node, badge, node
 from penstock.web.board.words import counted
 from penstock.wiring import read_config
 
 _MOST_LINES = 5_000
-_MOST_NAMED = 12  # keys that differ
 _LINE = re.compile(r":(\d+)(?::(\d+))?: (.*)", re.DOTALL)
 
 
@@ -34,7 +32,7 @@ class ConfigFile:
     path: Path | None
     lines: tuple[str, ...] = ()  # without secrets
     problems: tuple[Problem, ...] = ()
-    differs: tuple[str, ...] = ()  # keys that have other values than what runs
+    differs: Difference | None = None  # from what runs
     trouble: str = ""  # why there is no text
 
 
@@ -52,7 +50,7 @@ def read_file(running: Config) -> ConfigFile:
         config = read_config(path)
     except ConfigError as error:
         return ConfigFile(path, lines, tuple(_problem(one, path) for one in error.problems))
-    return ConfigFile(path, lines, differs=tuple(differences(running, config)))
+    return ConfigFile(path, lines, differs=compare_config(config, record_config(running)))
 
 
 def _problem(text: str, path: Path) -> Problem:
@@ -61,19 +59,6 @@ def _problem(text: str, path: Path) -> Problem:
     if found is None:
         return Problem(None, rest.removeprefix(": "))
     return Problem(int(found[1]), found[3])
-
-
-def differences(running: Config, on_disk: Config) -> Iterator[str]:
-    """Keys, not values: those could be secret."""
-    yield from _differing(as_document(running), as_document(on_disk), ())
-
-
-def _differing(one: Any, other: Any, path: tuple[str | int, ...]) -> Iterator[str]:
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        for key in dict.fromkeys((*one, *other)):
-            yield from _differing(one.get(key), other.get(key), (*path, key))
-    elif one != other:
-        yield dotted(path)
 
 
 # ---- on the page
@@ -113,10 +98,10 @@ def _problems(file: ConfigFile) -> Node | None:
 def _differs(file: ConfigFile) -> Node | None:
     if not file.differs:
         return None
-    more = f" and {len(file.differs) - _MOST_NAMED} more" if len(file.differs) > _MOST_NAMED else ""
-    named = ", ".join(file.differs[:_MOST_NAMED]) + more
-    words = "It differs from what runs: restart to apply, unless the command line says otherwise."
-    return node("div", badge("paused", "changed"), f" {words} ", node("code", named), class_="changed")
+    words = "It differs from what runs; restart to apply it:"
+    return node(
+        "div", badge("paused", "changed"), f" {words} ", node("code", str(file.differs)), class_="changed"
+    )
 
 
 def text_of(file: ConfigFile) -> Node | None:

@@ -214,11 +214,15 @@ SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_a
 FROM epochs ORDER BY number DESC LIMIT 1
 
 -- name: add_epoch
-WITH next AS (UPDATE heads SET epoch = greatest(epoch, $10::bigint) + 1 RETURNING epoch)
-INSERT INTO epochs (number, pid, machine, command, answers_only, started_at, seen_at, plant, url, only_run)
-SELECT next.epoch, $1::bigint, $2::text, $3::text, $4::bigint, $5::float8, $6::float8, $7::text, $8::text, $9::text
+WITH next AS (UPDATE heads SET epoch = greatest(epoch, $11::bigint) + 1 RETURNING epoch)
+INSERT INTO epochs (number, pid, machine, command, answers_only, started_at, seen_at, plant, url, only_run, config)
+SELECT next.epoch, $1::bigint, $2::text, $3::text, $4::bigint, $5::float8, $6::float8, $7::text, $8::text, $9::text,
+    $10::text
 FROM next
 RETURNING number
+
+-- name: epoch_config
+SELECT config FROM epochs WHERE number = $1::bigint
 
 -- name: is_epoch
 SELECT 1 FROM heads WHERE epoch = $1::bigint

@@ -150,8 +150,11 @@ SELECT number, pid, machine, command, answers_only, started_at, seen_at, ended_a
 FROM epochs ORDER BY number DESC LIMIT 1
 
 -- name: add_epoch
-INSERT INTO epochs (number, pid, machine, command, answers_only, started_at, seen_at, plant, url, only_run)
-SELECT max(coalesce(max(number), 0), ?10) + 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 FROM epochs
+INSERT INTO epochs (number, pid, machine, command, answers_only, started_at, seen_at, plant, url, only_run, config)
+SELECT max(coalesce(max(number), 0), ?11) + 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 FROM epochs
+
+-- name: epoch_config
+SELECT config FROM epochs WHERE number = ?
 
 -- name: is_epoch
 SELECT 1 FROM epochs WHERE number = ? AND ended_at IS NULL

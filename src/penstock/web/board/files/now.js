@@ -64,6 +64,7 @@ export default {
       else if (who.answers_only) told.push(["waiting", "The dispatcher only answers requests", "It starts nothing."]);
       else if (who.dispatcher.only_run) told.push(["waiting", "The dispatcher works on one run", `Only ${who.dispatcher.only_run}: all else waits until it has ended.`]);
       else if (who.silent) told.push(["bad", "The dispatcher has written nothing for a while", "Its store may be full or locked: `/health` says more."]);
+      if (who.config) told.push(["waiting", "The config differs", `${who.config[0].toUpperCase()}${who.config.slice(1)}.`]);
       if (who.interrupted) told.push(["waiting", `${whole(who.interrupted)} tasks were running when the last dispatcher was lost`, "The next one runs them again, or blocks them."]);
       if (who.paused) told.push(["waiting", "Everything is paused", `${who.paused_since ? `Since ${shortMoment(who.paused_since)}. ` : ""}What runs goes on; nothing more starts.`]);
       if (!live) told.push(["bad", "Not live", "The connection to the server is lost; trying again."]);
