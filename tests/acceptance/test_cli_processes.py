@@ -193,6 +193,7 @@ async def test_run_watches_while_another_dispatches(folder: Folder) -> None:
         "detail": "",
         "error": None,
         "needs_fix": False,
+        "takes": "serves read",
     }
     assert status["dispatcher"]["pid"] == working.pid
     assert status["dispatcher"]["command"] == "penstock work"
