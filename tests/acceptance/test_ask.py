@@ -205,7 +205,7 @@ async def test_e9_ctrl_c_cancels_the_task(folder: Folder, dispatcher: str) -> No
     process.send_signal(signal.SIGINT)
     async with asyncio.timeout(PATIENCE_S):
         out, err = await process.communicate()
-        assert (process.returncode, err.count(b"\n")) == (130, 1), (out, err)
+        assert (process.returncode, out, err.count(b"\n")) == (130, b"\n", 1), err
         await folder.model.left.wait()
     (task,) = await folder.json("tasks")
     assert task["state"] == "cancelled"

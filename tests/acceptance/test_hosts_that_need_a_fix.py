@@ -70,6 +70,15 @@ async def test_what_is_not_there_ends_a_run_at_once(tmp_path: Path, what: str) -
     assert told in row
 
 
+async def test_the_way_on_is_that_of_the_run_that_was_gone_on_with(tmp_path: Path) -> None:
+    """Which is not the newest of its file."""
+    written(tmp_path, f'[hosts.h]\nserves = ["*"]\n{HOSTS["program"][0]}')
+    for arguments in (["--run", "first"], ["--run", "second"], ["--run", "first", "--resume"]):
+        status, _, err = await penstock(tmp_path, "run", "tasks.jsonl", *arguments)
+        assert status == 1
+    assert "`penstock run tasks.jsonl --resume --run first` goes on with them" in err.splitlines()[-1]
+
+
 WRONG = {
     "model": (
         http(200, {"data": [{"id": "other"}]}),

@@ -123,7 +123,7 @@ async def fill(store: Store, ballast: str) -> None:
 async def lock(store: Store, name: str, ttl_s: str, machine: str) -> None:
     """Hold the lock that the start of an agent's container takes, as if on another machine where one is named."""
     if machine:
-        start_lock._place = platform.node = lambda: machine  # type: ignore[assignment]
+        start_lock._place = platform.node = lambda: machine
     held = StoreStartLock(store, name, float(ttl_s))
     say("held" if await held.take() else "refused")
     while (word := await heard()) == "step":

@@ -105,6 +105,14 @@ def test_results_as_a_table(ran: Cli) -> None:
     assert (rows[-1]["state"], rows[-1]["text"]) == ("failed", "")
 
 
+def test_a_table_on_a_terminal_steers_nothing(ran: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran.file("bad.jsonl", json.dumps({"kind": "say", "payload": {"say": "a\x1b[2Jb\nc"}}))
+    assert ran("run", "bad.jsonl", "--run", "bad", "--quiet").status == 0
+    assert "a\x1b[2Jb\nc" in ran.good("results", "bad", "--csv").out, "for a program as it is"
+    monkeypatch.setattr("penstock.cli.render.shown", lambda text: text.replace("\x1b", "?"))
+    assert "a?[2Jb\nc" in ran.good("results", "bad", "--csv").out
+
+
 def test_results_as_files(ran: Cli) -> None:
     said = ran.good("results", "first", "--files", "out/here")
     assert said.out == "4 files in out/here; without a result: 1 failed\n"
@@ -199,7 +207,10 @@ def test_results_are_read_a_page_at_a_time(cli: Cli, monkeypatch: pytest.MonkeyP
     [
         (["nope"], "there is no run 'nope'"),
         (["first", "--json", "--csv"], "results: --json, --jsonl, --csv and --files cannot be used together"),
-        (["first", "--files", "tasks.jsonl"], "tasks.jsonl"),
+        (
+            ["first", "--files", "tasks.jsonl"],
+            "--files: tasks.jsonl cannot be a folder of results: File exists; name another",
+        ),
     ],
 )
 def test_what_cannot_be_shown(ran: Cli, arguments: list[str], told: str) -> None:

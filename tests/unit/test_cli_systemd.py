@@ -189,7 +189,7 @@ def test_as_json_it_comes_with_its_place(cli: Cli) -> None:
         (("systemd", "loop", "--beads", ".", "--interval", "x"), "--interval: 'x' must be a number"),
         (("systemd", "loop", "--beads", "nowhere"), "nowhere: there is no such folder"),
         (("systemd", "loop", "--beads", "."), "has no .beads folder"),
-        (("systemd", "serve", "--port", "99999"), "--port: must be"),
+        (("systemd", "serve", "--port", "99999"), "--port: must be a whole number from 0 to 65535"),
         (("systemd", "serve", "--port", "x"), "--port: 'x' must be a whole number"),
         (("systemd", "watch", "nowhere"), "nowhere: there is no such folder"),
         (("systemd", "watch", ".", "--interval", "0"), "--interval: '0' must be a number"),

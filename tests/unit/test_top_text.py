@@ -16,6 +16,7 @@ RECORD: dict[str, Any] = {
         "command": "penstock work",
         "since": 0.0,
         "stopping_since": None,
+        "only_run": None,
     },
     "standbys": [],
     "queue_depth": 1234,

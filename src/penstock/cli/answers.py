@@ -212,7 +212,8 @@ async def _csv(records: AsyncIterator[TaskRecord], is_one: bool) -> None:
     writer = csv.DictWriter(sys.stdout, _COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     async for record in records:
-        writer.writerow(_record_of(record))
+        told = _record_of(record)
+        writer.writerow(told | {name: render.shown(told[name]) for name in ("text", "error") if told[name]})
 
 
 # ---- as files
@@ -242,7 +243,12 @@ class _Files:
         self.written = 0
         self._folder = folder
         self._stems: set[str] = set()
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"--files: {folder} cannot be a folder of results: {error.strerror}; name another"
+            ) from None
         mark = folder / _MARK
         known = mark.read_text(errors="replace").strip() if mark.is_file() else None
         if known is None and any(folder.iterdir()):

@@ -281,10 +281,10 @@ def main(arguments: Sequence[str]) -> int:
         if error.filename is None and error.errno not in _OUTPUT_FAULTS:
             raise
         place = "output" if error.filename is None else os.fsdecode(error.filename)
-        number = error.errno or 0
-        if error.strerror and error.strerror != os.strerror(number):
-            return _told([f"{place}: {error.strerror}"], 2)  # said by us, with what to do
-        return _told([f"{place}: {os.strerror(number).lower()}; {_REMEDIES.get(number, 'name another')}"], 2)
+        what = error.strerror or "cannot be used"
+        if error.errno is not None and what == os.strerror(error.errno):  # others say themselves what to do
+            what = f"{what[:1].lower()}{what[1:]}; {_REMEDIES.get(error.errno, 'name another')}"
+        return _told([f"{place}: {what}"], 2)
     return int(status or 0)
 
 

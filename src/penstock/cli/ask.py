@@ -122,6 +122,7 @@ async def _ask(config: Config, task: Task, *, as_json: bool) -> int:
 def _tell(result: Result | None, asker: _Asker, *, as_json: bool) -> int:
     from penstock.answers import text_of
 
+    asker.end_line()
     if asker.interrupted:
         render.note(f"ask: task {asker.id} is {'being cancelled' if result is None else result.state}")
         return INTERRUPTED
@@ -130,7 +131,7 @@ def _tell(result: Result | None, asker: _Asker, *, as_json: bool) -> int:
         text = text_of(result.value) if result.ok else None
         render.emit(result.as_record() | {"text": text})
     elif result.ok:
-        asker.finish(result.value)
+        asker.answer(result.value)
     if not result.ok:
         why = render.one_line(asker.hosts.stuck or f"{result.state}: {result.error or 'no reason was given'}")
         render.note(f"ask: {why}; `penstock why {asker.id}` says more")
@@ -189,7 +190,7 @@ class _Asker:
         self._is_whole = is_void(event) or (self._is_whole and not is_partial(event))
         if is_void(event):
             if self._heard:
-                render.say()
+                self.end_line()
                 render.note(f"ask: it is tried again, on {event.get('host')}")
             self._heard = ""
         elif text := str(event.get("text") or ""):
@@ -197,15 +198,19 @@ class _Asker:
             sys.stdout.write(render.shown(text))
             sys.stdout.flush()
 
-    def finish(self, value: Any) -> None:
-        """The answer where not all of it was heard, or the end of its last line."""
-        if self._heard and not self._is_whole:
+    def end_line(self) -> None:
+        """End the last line that was heard."""
+        if self._heard and not self._heard.endswith("\n"):
             render.say()
+            sys.stdout.flush()
+
+    def answer(self, value: Any) -> None:
+        """Print the answer where not all of it was heard."""
+        if self._heard and self._is_whole:
+            return
+        if self._heard:
             render.note("ask: it was read too slowly, and a part is missing; this is the whole answer")
-        if not (self._heard and self._is_whole):
-            render.answer(value)
-        elif not self._heard.endswith("\n"):
-            render.say()
+        render.answer(value)
 
     async def _say_why(self) -> None:
         """On a terminal: what it waits for, when that takes a while, and whenever it is something else."""

@@ -113,7 +113,7 @@ def run(
         _run(
             config,
             plan,
-            file,
+            _go_on(file, name if resume else None),
             Path(out) if out else None,
             log,
             dispatching,
@@ -122,6 +122,13 @@ def run(
             quiet=quiet,
         )
     )
+
+
+def _go_on(file: str, run: str | None) -> str:
+    """The command that goes on with what is left; a run that was named need not be the newest of its file."""
+    if file == "-":
+        return "work --drain"
+    return f"run {shlex.quote(file)} --resume" + ("" if run is None else f" --run {run}")
 
 
 def _log_of(config: Config, log_format: str, quiet: bool) -> Log:
@@ -135,7 +142,7 @@ def _log_of(config: Config, log_format: str, quiet: bool) -> Log:
 async def _run(
     config: Config,
     plan: Plan,
-    file: str,
+    go_on: str,
     out: Path | None,
     log: Log | None,
     dispatching: Dispatching,
@@ -187,8 +194,8 @@ async def _run(
                 if worker.hosts.stuck is None:
                     await _say_what_is_left(client, run, worker.tally, command)
                 else:
-                    go_on = command("work --drain" if file == "-" else f"run {shlex.quote(file)} --resume")
-                    render.note(worker.hosts.way_on(run.name, go_on, command(f"cancel --run {run.name}")))
+                    cancel = command(f"cancel --run {run.name}")
+                    render.note(worker.hosts.way_on(run.name, command(go_on), cancel))
                 _say_not_written(run, out, command)
                 raise typer.Exit(
                     INTERRUPTED if worker.hosts.stuck is None else 1

@@ -58,7 +58,8 @@ class Table:
         if (wrong := misfit(value, bounds, whole=True)) is not None:
             self.refuse(f"must be a whole number {bounds}, not {wrong}", key)
             return default
-        return value
+        number: int = value
+        return number
 
     def text(self, key: str, default: D) -> str | D:
         value = self.raw.get(key)

@@ -61,10 +61,12 @@ class DeskOfOneRun(Desk):
 
     async def change(self, request: Request, records: Sequence[TaskRecord]) -> Handled:
         knows = self._scheduler.knows
-        ours = [one for one in records if one.task.run == self._run or knows(one.task.id)]
-        if len(ours) == len(records):
+        ours, theirs = list[TaskRecord](), list[TaskRecord]()
+        for one in records:
+            (ours if one.task.run == self._run or knows(one.task.id) else theirs).append(one)
+        if not theirs:
             return await super().change(request, ours)
-        answer = await self._change(request, [one for one in records if one not in ours])
+        answer = await self._change(request, theirs)
         if not ours or not answer.data:
             return answer, []
         of_ours, events = await super().change(request, ours)

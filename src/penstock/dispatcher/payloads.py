@@ -87,7 +87,8 @@ class Payloads:
             self._kept[task] = replace(kept[0], priority=priority), kept[1]
 
     def forget(self, task: str) -> None:
-        if task in self._told:
+        # Who followed a task that told nothing hears that it is over as well: from `tap`, where there is one.
+        if task in self._told or self._tap is None:
             self._told.discard(task)
             self._live.over(task, {"event": ENDED})
         kept = self._kept.pop(task, None)

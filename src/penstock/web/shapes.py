@@ -447,6 +447,11 @@ _TIME = {
 }
 _NAME = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
 _ID = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$"}
+_TASK_ID = {
+    "type": "string",
+    "pattern": _ID["pattern"][:-1] + "(:[A-Za-z0-9][A-Za-z0-9_.-]{0,127})?$",
+    "maxLength": 200,
+}
 _TASK = object_of(
     {
         "kind": _NAME,
@@ -454,7 +459,7 @@ _TASK = object_of(
         "priority": {"type": "integer", "minimum": 0, "maximum": 4},
         "lane": _NAME,
         "run": _ID,
-        "after": {"oneOf": [_ID, {"type": "array", "items": _ID}]},
+        "after": {"oneOf": [_TASK_ID, {"type": "array", "items": _TASK_ID}]},
         "needs": {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}},
         "host": _NAME,
         "model": {"type": "string", "minLength": 1, "maxLength": 256},
@@ -465,7 +470,7 @@ _TASK = object_of(
         "key": {"type": "string", "minLength": 1, "maxLength": 512},
         "on_crash": {"type": "string", "enum": ["retry", "block", "cancel"]},
         "output": {"type": "string", "minLength": 1, "maxLength": 1024},
-        "id": _ID,
+        "id": _TASK_ID,
         "matrix": {"type": "object", "minProperties": 1},
     },
     "kind",
