@@ -55,7 +55,7 @@ async def watched(client: Client) -> tuple[bool, list[str], Pressed]:
         pressed,
         nothing,
         told.append,
-        HostWatch(client, {run.task_ids[0]: Task("count")}, told.append),
+        HostWatch(client, {run.task_ids[0]: Task("count")}, told.append, 0.0),
     )
     return ended, told, pressed
 
@@ -89,7 +89,7 @@ async def test_what_another_process_runs_is_told_as_running_to_the_end(
         await other.acquire(ME, T0)
         run = await client.submit_many([Task("count", id="a"), Task("count", id="b")])
         await other.record([start("a")])
-        worker = _RunWorker(client, run, [Task("count")] * 2, Lines(), [])
+        worker = _RunWorker(client, run, [Task("count")] * 2, Lines(), [], 0.0)
         assert not await worker.work(Pressed())
         await other.close()
     assert capsys.readouterr().err.splitlines()[-1].endswith("0 of 2 done, 1 running, 1 queued")

@@ -11,6 +11,7 @@ from penstock.cli.host_watch import HostWatch
 from penstock.config import parse
 from penstock.diagnosis.history import Epoch, Owner
 from penstock.model import Fault, Host, Plant, State, Task, TaskRecord
+from penstock.scheduling.details import tripped
 from penstock.store.base import HostStatus, Snapshot, TaskFilter
 
 PLANT = Plant(
@@ -23,6 +24,7 @@ PLANT = Plant(
 EPOCH = Epoch(1, Owner(7, "m", "penstock work"), 100.0, 101.0, plant=PLANT)
 GONE = Fault("no such program; install it", needs_fix=True)
 AWAY = Fault("connection refused")
+SINCE = 140.0  # when the command began
 
 
 class Client:
@@ -33,9 +35,10 @@ class Client:
     def __init__(self) -> None:
         self.hosts: dict[str, HostStatus] = {}
         self.running: list[str] = []
+        self.dispatches = False
 
-    def put(self, host: str, state: str, fault: Fault | None, at: float = 150.0) -> None:
-        self.hosts[host] = HostStatus(state, 1, "", at, fault)
+    def put(self, host: str, state: str, fault: Fault | None, at: float = 150.0, detail: str = "") -> None:
+        self.hosts[host] = HostStatus(state, 1, detail, at, fault)
 
     async def glance(self) -> Snapshot:
         return Snapshot(0.0, {}, {}, {}, self.hosts, {}, {}, False, EPOCH)
@@ -50,7 +53,7 @@ class Stage:
         self.client = Client()
         self.told: list[str] = []
         self.tasks = {f"id-{task.id}": task for task in tasks}
-        self.watch = HostWatch(cast(Any, self.client), self.tasks, self.told.append)
+        self.watch = HostWatch(cast(Any, self.client), self.tasks, self.told.append, SINCE)
 
     async def look(self, *left: str) -> list[str]:
         """What is told anew."""
@@ -147,6 +150,28 @@ async def test_a_host_without_the_units_is_none_to_wait_for() -> None:
     stage.client.put("big", "down", GONE)
     await stage.look()
     assert stage.watch.stuck is not None
+
+
+@pytest.mark.parametrize(
+    ("at", "detail", "dispatches", "ends"),
+    [
+        (130.0, tripped("a", 3, GONE.error), False, False),
+        (150.0, tripped("a", 3, GONE.error), False, True),
+        (130.0, tripped("a", 3, GONE.error), True, True),
+        (130.0, GONE.error, False, True),
+    ],
+    ids=["failed-before", "failed-since", "own-dispatcher", "checked"],
+)
+async def test_what_failed_before_may_have_been_mended(
+    at: float, detail: str, dispatches: bool, ends: bool
+) -> None:
+    """Else going on with a run would be refused for as long as the host is not tried again."""
+    stage = Stage(Task("both", id="t", host="a"))
+    stage.client.dispatches = dispatches
+    stage.client.put("a", "down", GONE, at, detail)
+    await stage.look()
+    assert (stage.watch.stuck is not None) == ends
+    assert "a" in stage.watch.outages
 
 
 async def test_what_runs_is_waited_for() -> None:

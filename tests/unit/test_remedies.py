@@ -11,9 +11,11 @@ from penstock.diagnosis.diagnosed import Diagnosis
 from penstock.diagnosis.finders import find
 from penstock.diagnosis.recording import recording_of
 from penstock.diagnosis.simulator import Fate, Simulator
+from penstock.diagnosis.waits import TAKEN_IN
 from penstock.diagnosis.whatif.changes import Change
 from penstock.diagnosis.whatif.figures import Point, is_flat, is_still_falling, knee_of
-from penstock.diagnosis.why.waiting import Waiting, of_run
+from penstock.diagnosis.why.remedies import Case
+from penstock.diagnosis.why.waiting import Waiting, _options, of_run
 from penstock.model import Gate, Host, Lane, Plant, Task
 from penstock.scheduling import messages as m
 from penstock.whatif import Asked, Plays
@@ -176,3 +178,10 @@ def test_a_finding_whose_remedy_gains_nothing_says_so() -> None:
     assert found.gain_s < 1.0
     said = Diagnosis(recording, [found]).gain(found)
     assert said == ("the run would take as long with its remedy" if found.gain_s == 0 else said)
+
+
+def test_no_priority_is_of_any_help_to_tasks_that_were_being_taken_in() -> None:
+    plant = Plant((Host("a", "none", 2),), LANES)
+    assert not [*_options([("order", Case(TAKEN_IN))], plant)]
+    (kept,) = _options([("order", Case("units on a are kept for a task that needs more"))], plant)
+    assert kept.text == "a smaller priority number, or a larger weight of its lane"

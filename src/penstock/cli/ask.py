@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -111,8 +112,9 @@ async def _ask(config: Config, task: Task, *, as_json: bool) -> int:
     ours = Dispatching(command="penstock ask", only_run=task.run)
     with hearing_interrupts(APART_S) as interrupts, telling(render.note, of_hosts=False):
         async with opened(config, dispatching=ours) as client:
+            since = time.time()
             run = await client.submit_call(task)
-            asker = _Asker(client, run.task_ids[0], task, quiet=as_json)
+            asker = _Asker(client, run.task_ids[0], task, since=since, quiet=as_json)
             result = await asker.hear(interrupts)
             status = _tell(result, asker, as_json=as_json)
             await leave(client, run.name, interrupts)
@@ -142,11 +144,11 @@ def _tell(result: Result | None, asker: _Asker, *, as_json: bool) -> int:
 class _Asker:
     """Prints what is heard of the answer. Cancels it when somebody would not wait, or when nobody can answer it."""
 
-    def __init__(self, client: Client, task_id: str, task: Task, *, quiet: bool) -> None:
+    def __init__(self, client: Client, task_id: str, task: Task, *, since: float, quiet: bool) -> None:
         from penstock.cli.host_watch import HostWatch
 
         self.id = task_id
-        self.hosts = HostWatch(client, {task_id: task}, render.note)
+        self.hosts = HostWatch(client, {task_id: task}, render.note, since)
         self.interrupted = False
         self._client = client
         self._quiet = quiet

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.cli.render import counted, one_line
 from penstock.model import State
+from penstock.scheduling.details import TRIPPED
 from penstock.store.base import TaskFilter
 from penstock.store.status import fault_of
 
 if TYPE_CHECKING:
     from penstock.client import Client
     from penstock.model import Plant, Task
-    from penstock.store.base import Snapshot
+    from penstock.store.base import HostStatus, Snapshot
 
 _EVERY_S = 0.2  # between two looks at the hosts, at least
 _REST = 10.0  # of the time between two looks, looking takes at most a tenth
@@ -41,10 +42,16 @@ class Outage(NamedTuple):
 
 
 class HostWatch:
-    """`tasks` are those that are waited for, by id; `tell` hears what is new of hosts, in lines for people."""
+    """`tasks` are those that are waited for, by id; `tell` hears what is new of hosts, in lines for people.
 
-    def __init__(self, client: Client, tasks: Mapping[str, Task], tell: Callable[[str], None]) -> None:
+    What attempts for somebody else failed with before `since` may have been mended: the next attempt shows it.
+    """
+
+    def __init__(
+        self, client: Client, tasks: Mapping[str, Task], tell: Callable[[str], None], since: float
+    ) -> None:
         self._client = client
+        self._since = since
         self._tell = tell
         self._tasks = tasks
         self._names = {task.id: id for id, task in tasks.items() if task.id}  # as `after` names them
@@ -61,7 +68,11 @@ class HostWatch:
             return
         snapshot = await self._client.glance()
         self.outages = outages(snapshot)
-        broken = {one.host for one in self.outages.values() if one.needs_fix and not one.is_tried}
+        broken = {
+            one.host
+            for one in self.outages.values()
+            if one.needs_fix and not one.is_tried and self._is_new(snapshot.hosts[one.host])
+        }
         if broken:
             epoch = snapshot.epoch
             plant = self._client.config.plant if epoch is None or epoch.plant is None else epoch.plant
@@ -100,6 +111,11 @@ class HostWatch:
         return one_line(f"host {first} needs a fix{more}: {self.outages[first].error}")
 
     # ---- whether it is of any use to wait
+
+    def _is_new(self, host: HostStatus) -> bool:
+        """Whether it may be held against a host. Checks are made again every few seconds; attempts are not."""
+        is_checked = TRIPPED.search(host.detail) is None
+        return is_checked or self._client.dispatches or host.changed_at >= self._since
 
     def _stuck_on(self, left: Collection[str], broken: Collection[str], plant: Plant) -> set[str]:
         """The hosts without which none of these tasks can run; none where one of them can."""

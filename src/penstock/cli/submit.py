@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -190,8 +191,6 @@ def _payload(given: str | None, is_text: bool) -> Any:
 async def _submit_one(
     config: Config, entry: dict[str, Any], command: Command, *, wait: bool, as_json: bool
 ) -> int:
-    import time
-
     from penstock.config import TaskChecker
     from penstock.intake.entries import Setting, read_entry
 
@@ -248,7 +247,9 @@ async def _submit(
     dispatching = Dispatching(command="penstock submit --wait")
     with hearing_interrupts() as interrupts, telling(render.note, of_hosts=False):
         async with opened(config, dispatching=dispatching) as client:
-            return await _wait(client, await begin(client, trace), tasks, interrupts, as_json, command)
+            since = time.time()
+            run = await begin(client, trace)
+            return await _wait(client, run, tasks, interrupts, as_json, command, since)
 
 
 def _option(field: str) -> str:
@@ -283,6 +284,7 @@ async def _wait(
     interrupts: Interrupts,
     as_json: bool,
     command: Command,
+    since: float,
 ) -> int:
     from penstock.answers import answer_in
     from penstock.cli.following import follow
@@ -304,7 +306,7 @@ async def _wait(
             render.say(f"{result.name or result.task_id} {render.one_line(outcome)}")
 
     lines = ResultLines(client, run, tell)
-    hosts = HostWatch(client, dict(zip(run.task_ids, tasks, strict=True)), render.note)
+    hosts = HostWatch(client, dict(zip(run.task_ids, tasks, strict=True)), render.note, since)
     ended = await follow(client, run, interrupts, lines.add, render.note, hosts)
     await lines.flush()
     if hosts.stuck is not None:

@@ -189,7 +189,7 @@ async def _run(
                 else Logged(log)
             )
             displays.append(display)
-            worker = _RunWorker(client, run, plan.tasks, display, tells)
+            worker = _RunWorker(client, run, plan.tasks, display, tells, since)
             if not await worker.work(interrupts):
                 if worker.hosts.stuck is None:
                     await _say_what_is_left(client, run, worker.tally, command)
@@ -254,6 +254,7 @@ class _RunWorker:
         tasks: Sequence[Task],
         display: Display,
         tells: Sequence[Tell],
+        since: float,
     ) -> None:
         from penstock.cli.host_watch import HostWatch
         from penstock.cli.results import ResultLines
@@ -266,7 +267,7 @@ class _RunWorker:
         self._lines = ResultLines(client, run, self._tell)
         by_id = dict(zip(run.task_ids, tasks, strict=True))
         self.tally: Tally = Tally(by_id)
-        self.hosts = HostWatch(client, by_id, display.tell)
+        self.hosts = HostWatch(client, by_id, display.tell, since)
 
     async def work(self, interrupts: Interrupts) -> bool:
         """Whether all has ended."""

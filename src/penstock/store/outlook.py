@@ -126,7 +126,8 @@ async def why_run(store: Store, plant: Plant, run: str, now: float, *, most: int
         return predict_end(present, run, whatever_s)
 
     def work() -> Waiting:
-        ends = foresee = None
+        ends = None
+        foresee = None
         if present is not None:
             ends = predict_end(present, run)
             foresee = foreseen(present, ends, predict, "the run would end")

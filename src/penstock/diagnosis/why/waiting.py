@@ -18,7 +18,7 @@ from penstock.diagnosis.history import History
 from penstock.diagnosis.questions import asking_hosts
 from penstock.diagnosis.recording import recording_of
 from penstock.diagnosis.steps import joined
-from penstock.diagnosis.waits import Explainer
+from penstock.diagnosis.waits import TAKEN_IN, Explainer
 from penstock.diagnosis.whatif.changes import Change
 from penstock.diagnosis.whatif.gains import Gain, Gains
 from penstock.diagnosis.why.helping import Helps, Play, find_help, less_waiting, sooner
@@ -376,13 +376,14 @@ class _Sum:
 def _options(cases: Sequence[tuple[str, Case]], plant: Plant) -> Iterator[Remedy]:
     """What may help, for the greatest reason first.
 
-    What waits for other tasks waits for what those wait for, and in the order among tasks one gains what another
-    loses. What is no change of the config helps only where it is the greatest reason.
+    What waits for other tasks waits for what those wait for, in the order among tasks one gains what another loses,
+    and what is being taken in has nobody before it. What is no change of the config helps only where it is the
+    greatest reason.
     """
     chosen = [
         (reason, found)
         for reason, case in cases
-        if reason != "dependency" and (reason != "order" or case.detail)
+        if reason != "dependency" and (reason != "order" or case.detail not in ("", TAKEN_IN))
         for found in (remedies(reason, plant, case),)
     ]
     for place, (_, found) in enumerate(chosen[:_MOST_REASONS]):
