@@ -14,6 +14,8 @@ import pytest
 
 import penstock.client
 from penstock.client import Client
+from penstock.config import parse
+from penstock.config.running import record_config
 from penstock.errors import StoreLocked
 from penstock.model import Task
 from penstock.scheduling.messages import AllChange, Decision, GateChange, HostChange, LaneChange
@@ -113,6 +115,31 @@ def test_a_difference_names_what_changed_and_what_is_gone() -> None:
     assert difference(before, after) == {"slots": {"2:x": [3], "1:x": None}}
     assert difference(after, after) == {}
     assert difference({}, after) == after
+
+
+# ---- the config
+
+
+async def test_an_edited_config_is_told_and_one_of_another_dispatcher(tmp_path: Path) -> None:
+    """E9: what differs, by the names of keys; the file is looked at while somebody reads."""
+    file = tmp_path / "penstock.toml"
+    async with running(tmp_path) as (live, client), aclosing(live.frames()) as frames:
+        _, picture = await taken(frames)
+        assert picture["who"]["config"] == ""
+        file.write_text(CONFIG.replace("max_running = 3", "max_running = 4"))
+        while not (told := picture["who"]["config"]):
+            _, changes = await taken(frames)
+            picture |= changes
+        assert told == (
+            f"the running dispatcher has another config than {file}: lanes.gptr.max_running differs; "
+            f"restart it to apply {file}"
+        )
+    leaders = parse(CONFIG + '[hosts.other]\ntype = "simulated"\n')
+    async with running(tmp_path) as (live, client):
+        await client._store.acquire(ME, 1.0, leaders.plant, record_config(leaders))
+        async with aclosing(live.frames()) as frames:
+            _, picture = await taken(frames)
+            assert "hosts.other is gone" in picture["who"]["config"]
 
 
 # ---- the stream

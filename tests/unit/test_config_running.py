@@ -9,13 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import penstock
+from penstock.cli.dispatching import tell_standby
 from penstock.client.config_watch import ConfigEdits, watching
 from penstock.config import TaskChecker, parse
 from penstock.config.running import Difference, compare_config, knows_all, record_config, unknown_there
+from penstock.diagnosis.history import Epoch, Owner
 from penstock.errors import TaskError
 from penstock.model import Lane, Task
 from penstock.wiring import read_config
@@ -281,6 +285,20 @@ async def test_a_client_looks_once_where_all_is_known(
             await other.submit(Task("summarize"))
             with pytest.raises(TaskError, match="lane 'chat': the running dispatcher does not know it"):
                 await other.submit(Task("summarize", lane="chat"))
+
+
+def test_a_standby_says_that_the_leader_has_another_config() -> None:
+    told: list[str] = []
+    log: Any = SimpleNamespace(line=lambda what, detail: told.append(what), warning=told.append)
+    store: Any = SimpleNamespace(name="the store")
+    leader = Epoch(1, Owner(7, "here", "penstock serve"), 0.0, 0.0)
+    tell_standby(log, store, parse(TEXT), leader, record_config(parse(TEXT)))
+    tell_standby(log, store, parse(TEXT + "[lanes.y]\n"), leader, record_config(parse(TEXT)))
+    assert told == [
+        "standby",
+        "standby",
+        "the running dispatcher has another config than config: lanes.y is new; restart it to apply config",
+    ]
 
 
 async def test_http_refuses_what_only_the_file_has(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def init(
     """Find model servers and write a penstock.toml for them.
 
     Looks for LM Studio, Ollama, vLLM and llama.cpp at their usual ports on this machine, and asks each for its
-    models and its slots. Without any, the file has a small model that comes with Penstock.
+    models and its slots. Without any, the file has a small model that comes with Penstock, if that is installed.
     """
     from penstock.hosts.gguf import missing
     from penstock.setup.discovery import find, places_here
