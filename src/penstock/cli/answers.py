@@ -279,11 +279,9 @@ def _ending(text: str) -> str:
     if text.lstrip()[:1] in ("{", "["):
         import msgspec
 
-        try:
+        with suppress(msgspec.DecodeError, UnicodeError, RecursionError):
             msgspec.json.decode(text.encode("utf-8", "surrogatepass"))
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return ".md" if _MARKDOWN.search(text) else ".txt"
-        return ".json"
+            return ".json"
     return ".md" if _MARKDOWN.search(text) else ".txt"
 
 

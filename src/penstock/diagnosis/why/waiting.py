@@ -269,14 +269,15 @@ class _Sum:
         options = list(_options(cases, plant))
         if len(recording.tasks) > MOST_PLAYED:
             return replace(waiting, remedy=_to_ask(waiting.name, options))
-        play: Play | None = foresee
+        play = foresee
         if any(option.change for option in options) and any(a.ended_at for a in recording.attempts):
             with suppress(UsageError):  # the record does not tell enough
                 gains = Gains(recording)
 
-                def play(change: Change) -> Helps | None:
+                def judged(change: Change) -> Helps | None:
                     return judge(gains.of(change))
 
+                play = judged
         remedy, in_vain = find_help(options, play)
         return replace(waiting, remedy=remedy, in_vain=in_vain)
 
