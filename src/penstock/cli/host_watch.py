@@ -35,7 +35,7 @@ class Outage(NamedTuple):
 
     def __str__(self) -> str:
         how = "is down" if self.is_down else "failed"
-        later = "" if self.needs_fix else "; it is tried again by itself"
+        later = "" if self.needs_fix else "; Penstock keeps trying it"
         return one_line(f"host {self.host} {how}: {self.error.removeprefix(f'{self.host}: ')}{later}")
 
 

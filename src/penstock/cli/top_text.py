@@ -92,8 +92,8 @@ def who(record: Mapping[str, Any]) -> Text:
         told.append("  everything is paused; p goes on", _BAD)
     dispatcher = record["dispatcher"]
     if dispatcher is None:
-        helps = TAKES_OVER if record["standbys"] else "`penstock work` or `penstock serve` does"
-        told.append(f"  nobody dispatches; {helps}", _BAD)
+        helps = TAKES_OVER if record["standbys"] else "`penstock work` or `penstock serve` starts one"
+        told.append(f"  no dispatcher is running; {helps}", _BAD)
     else:
         since = render.moment(dispatcher["since"])
         told.append(f"  {dispatcher['command']}, process {dispatcher['pid']}, since {since}", _FAINT)
@@ -112,7 +112,12 @@ def outages(record: Mapping[str, Any]) -> list[RenderableType] | None:
     """The hosts that failed last, a line for each as long as they are few: a table has no room for what to do."""
     failing = [(name, host) for name, host in record["hosts"].items() if host["error"] is not None]
     lines = [
-        Text(render.one_line(f"{name} {_TROUBLE.get(host['state'], 'failed')}: {host['error']}"), _BAD)
+        Text(
+            render.one_line(
+                f"{name} {_TROUBLE.get(host['state'], 'failed')}: {host['error'].removeprefix(f'{name}: ')}"
+            ),
+            _BAD,
+        )
         for name, host in failing[:_MOST_OUTAGES]
     ]
     if len(failing) > len(lines):

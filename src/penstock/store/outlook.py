@@ -37,6 +37,7 @@ async def present_of(
 ) -> Present:
     """The present, under the plant that is dispatched with; to queued tasks of `run`, where that is told."""
     from penstock.diagnosis.why.prediction import MOST_IN_LANE
+    from penstock.store.status import fault_of
 
     snapshot = await store.snapshot(now)
     queue = await store.queue(ahead, MOST_IN_LANE)
@@ -51,7 +52,10 @@ async def present_of(
         heard_at=None if epoch is None else epoch.seen_at,
         paused=snapshot.paused,
         paused_lanes=frozenset(lane for lane, paused in snapshot.lanes_paused.items() if paused),
-        hosts={name: HostNow(host.state, host.slots) for name, host in snapshot.hosts.items()},
+        hosts={
+            name: HostNow(host.state, host.slots, fault_of(snapshot, name))
+            for name, host in snapshot.hosts.items()
+        },
         closed_gates=frozenset(name for name, (is_open, _) in snapshot.gates.items() if not is_open),
         gate_details={name: detail for name, (_, detail) in snapshot.gates.items() if detail},
         spent=[Spent(s.host, s.lane, s.day, s.usd, s.calls) for s in await store.spending(day)],

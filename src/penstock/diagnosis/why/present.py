@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from penstock.diagnosis.history import Queue
 from penstock.diagnosis.simulator import Fate, Simulator
-from penstock.model import HOST_DOWN, Gate, Host, Plant, State, Task, TaskRecord
+from penstock.model import HOST_DOWN, Fault, Gate, Host, Plant, State, Task, TaskRecord
 from penstock.scheduling.messages import (
     CancelAsked,
     Event,
@@ -33,6 +33,7 @@ from penstock.scheduling.messages import (
 class HostNow(NamedTuple):
     state: str  # as `HostChange` tells it
     slots: int
+    fault: Fault | None = None  # what it failed with last, and what to do about it
 
 
 @dataclass(frozen=True, slots=True)

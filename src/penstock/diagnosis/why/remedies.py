@@ -21,10 +21,10 @@ STARTS = {
     "dependency": "when the tasks it comes after have succeeded",
     "scheduled": "when its time has come",
     "paused": "when `penstock resume` lets it",
-    "store-down": "when the store can be written again; that is tried by itself",
+    "store-down": "when the store can be written again; Penstock keeps trying",
     "gate": "when the gate opens; `penstock status` shows its reading",
     "lane": "when a task of its lane ends",
-    "host-down": "when a host that serves it is healthy again; it is tried by itself",
+    "host-down": "when a host that serves it is healthy again; Penstock keeps trying it",
     "rate": "when the minute has passed",
     "slots": "when an attempt there ends",
     "worker": "when the cluster has a worker for it: one is being started, or waits for a node with room",
@@ -167,7 +167,7 @@ def _more_room(target: str, plant: Plant, case: Case) -> list[Remedy]:
 def _roomier(host: Host, short: Mapping[str, float], times: int) -> Remedy:
     """A host with more of what it has too little of: as much as would do, or `times` what it has."""
     lines = dict(_line(host, unit, enough, times) for unit, enough in (short or {"slots": 0.0}).items())
-    bears = "it has as much" if short and "slots" not in short else "the server bears it"
+    bears = "it has as much" if short and "slots" not in short else "the server can take it"
     text = " and ".join(f"{key} = {value}" for key, value in lines.items())
     return Remedy(f"{text}, if {bears}", Change(lines))
 

@@ -123,7 +123,7 @@ def how_it_went(checkup: Checkup) -> Node:
     if checkup.goes_on:
         return node("p", f"Trying… {tried} have answered so far.", class_="soft", role="status")
     wrong += sum(one.state == "wrong" for one in checkup.others if one.what != "server")
-    told = "All is well" if not wrong else f"{counted(wrong, 'thing')} to put right"
+    told = "All is well" if not wrong else counted(wrong, "problem")
     return node(
         "p",
         f"{told}. Tried at ",
