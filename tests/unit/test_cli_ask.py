@@ -17,7 +17,8 @@ def hears(*events: dict[str, Any]) -> None:
     asker = _Asker(cast(Any, None), "t1", Task("call/chat"), since=0.0, quiet=False)
     for event in events:
         asker._print(event)
-    asker.finish(ANSWER)
+    asker.end_line()
+    asker.answer(ANSWER)
 
 
 def text(piece: str) -> dict[str, Any]:
