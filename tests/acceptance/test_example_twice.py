@@ -49,8 +49,9 @@ def test_e9_the_example_runs_twice(page: str, tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_text(config)
     module = re.search(r'call = "(\w+):', config)
     assert module is not None
-    (tmp_path / f"{module[1]}.py").write_text(block(page, "python", "def summarize"))
-    (tmp_path / "tasks.jsonl").write_text(block(page, "json", '"kind": '))
+    (served,) = re.findall(r'^serves = \["(\w+)"\]', config, re.MULTILINE)[:1]
+    (tmp_path / f"{module[1]}.py").write_text(block(page, "python", "def "))
+    (tmp_path / "tasks.jsonl").write_text(block(page, "json", f'"kind": "{served}"'))
     status = penstock(tmp_path, "run", "tasks.jsonl")[0]
     assert penstock(tmp_path, "run", "tasks.jsonl")[0] == status
     tasks: list[dict[str, Any]] = json.loads(penstock(tmp_path, "tasks", "--json")[1])
