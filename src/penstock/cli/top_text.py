@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.cli import render
+from penstock.model import HOST_DOWN
 from penstock.store.keys import known_as
 from penstock.store.status import TAKES_OVER, lane_detail, running_of_lane, status_record
 
@@ -31,7 +32,7 @@ _SPARKS = "▁▂▃▄▅▆▇█"
 _MINUTES = 60
 _NAME_WIDTH = 40
 _MOST_OUTAGES = 3
-_TROUBLE = dict.fromkeys(("down", "half-open", "probing"), "is down")
+_TROUBLE = dict.fromkeys(HOST_DOWN, "is down")
 _GOOD, _BAD, _FAINT = "green", "red", "dim"
 _STATES = {"up": _GOOD, "down": _BAD, "done": _GOOD, "failed": _BAD, "blocked": "yellow", "cancelled": _FAINT}
 

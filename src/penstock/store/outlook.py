@@ -43,7 +43,7 @@ async def present_of(
     queue = await store.queue(ahead, MOST_IN_LANE)
     day = day_of(now)
     epoch = snapshot.epoch
-    plant = plant if epoch is None or epoch.plant is None else epoch.plant
+    plant = snapshot.plant_or(plant)
     return Present(
         now=now,
         plant=plant,
@@ -169,8 +169,7 @@ async def why_host(store: Store, plant: Plant, host: str, since: float, now: flo
     from penstock.store.status import status_record
 
     snapshot = await store.snapshot(now)
-    epoch = snapshot.epoch
-    plant = plant if epoch is None or epoch.plant is None else epoch.plant
+    plant = snapshot.plant_or(plant)
     chosen = TaskFilter(since=since, limit=MOST_SUMMED, newest=True)
     history = await store.history(chosen=chosen, others=False)
     summed = await asyncio.to_thread(of_host, host, history, plant, now, since)

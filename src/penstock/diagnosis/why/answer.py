@@ -218,9 +218,8 @@ def explain(record: TaskRecord, history: History, present: Present) -> Why:
             return replace(left, interrupted=True)
         return replace(left, undispatched_since=_undispatched_since(history, now))
     down = _host_down(record, history, present)
-    foreseen = (
-        record.state is State.RUNNING and down is None
-    )  # else its end is heard of when its host is back
+    # Else its end is heard of when its host is back.
+    foreseen = record.state is State.RUNNING and down is None
     ends = predict_end_of_attempt(present, record) if foreseen else None
     return Why(record, now, parts, host_down=down, predicted_end=ends, typical_wait=usual, typical_run=runs)
 
@@ -230,7 +229,7 @@ def _help(
 ) -> tuple[Remedy | None, tuple[str, ...]]:
     """What lets it start sooner, found by playing the present on under the changed plant."""
     if starts is None or options[0].change is None:
-        return find_help(options, lambda change: None)
+        return find_help(options, None)
 
     def predict(present: Present, whatever_s: float | None) -> Prediction:
         return predict_start(present, record, whatever_s)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from penstock.config.councils import COUNCIL_PREFIX, COUNCIL_TYPE
 from penstock.diagnosis.whatif.changes import Change
-from penstock.model import Gate, Host, Plant
+from penstock.model import EPSILON, Gate, Host, Plant
 from penstock.scheduling.details import Detail, node_remedy
 from penstock.scheduling.gates import THREAD
 
@@ -39,7 +39,6 @@ _LANE_BUDGET = "budget:lane:"
 
 
 _MOST_HOSTS = 2  # of those that serve it
-_EPSILON = 1e-9  # units are fractions
 
 
 class Case(NamedTuple):
@@ -181,9 +180,9 @@ def _short(host: Host, case: Case) -> dict[str, float]:
         held = case.held.get(host.name, {})
     else:
         alike = min((total.get(unit, 0.0) / n for unit, n in needs.items() if n > 0), default=0.0)
-        held = {unit: n * int(alike + _EPSILON) for unit, n in needs.items()}
+        held = {unit: n * int(alike + EPSILON) for unit, n in needs.items()}
     wanted = {unit: held.get(unit, 0.0) + n for unit, n in needs.items()}
-    return {unit: n for unit, n in wanted.items() if n > total.get(unit, 0.0) + _EPSILON}
+    return {unit: n for unit, n in wanted.items() if n > total.get(unit, 0.0) + EPSILON}
 
 
 def _line(host: Host, unit: str, enough: float, times: int) -> tuple[str, str]:
@@ -194,7 +193,7 @@ def _line(host: Host, unit: str, enough: float, times: int) -> tuple[str, str]:
     key = f"hosts.{host.name}.slots"
     if host.auto is not None:
         return key, f"{{ auto = true, max = {_more(host.auto.max)[0 if times == 1 else -1]} }}"
-    return key, str(max(_more(host.slots)[0 if times == 1 else -1], ceil(enough - _EPSILON)))
+    return key, str(max(_more(host.slots)[0 if times == 1 else -1], ceil(enough - EPSILON)))
 
 
 def _gate(name: str, plant: Plant, detail: str) -> list[Remedy]:
