@@ -21,13 +21,11 @@ import select
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,60 +33,12 @@ ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "docs/quickstart.md")
 
 # What a new machine has: what the pages ask for, and the POSIX utilities.
-_PROGRAMS = (
-    *(
-        "git",
-        "make",
-        "sh",
-        "[",
-        "awk",
-        "basename",
-        "cat",
-        "chmod",
-        "cmp",
-        "cp",
-        "cut",
-        "date",
-        "dirname",
-        "echo",
-        "env",
-    ),
-    *(
-        "expr",
-        "false",
-        "find",
-        "grep",
-        "head",
-        "id",
-        "kill",
-        "ln",
-        "ls",
-        "mkdir",
-        "mktemp",
-        "mv",
-        "printf",
-        "ps",
-        "pwd",
-    ),
-    *(
-        "rm",
-        "rmdir",
-        "sed",
-        "sleep",
-        "sort",
-        "tail",
-        "tee",
-        "test",
-        "touch",
-        "tr",
-        "true",
-        "uname",
-        "uniq",
-        "wc",
-        "xargs",
-    ),
-)
-_PORT = 8787
+_PROGRAMS_LISTED = """
+git make sh [ awk basename cat chmod cmp cp cut date dirname echo env expr false find grep head id
+kill ln ls mkdir mktemp mv printf ps pwd rm rmdir sed sleep sort tail tee test touch tr true uname
+uniq wc xargs
+"""
+_PORT = 8787  # of the pages
 _PATIENCE_S = 900.0  # for one command, on a machine that has much else to do
 _WIDE = 110
 _STAYS = ("penstock serve", "penstock work")
@@ -213,12 +163,12 @@ class Mismatch(Exception):
 class Newcomer:
     """A person with a terminal: commands one after the other, in one folder and environment."""
 
-    def __init__(self, work: Path, home: Path) -> None:
+    def __init__(self, work: Path, home: Path, port: int) -> None:
         self.home, self._state = home, work / f"{home.name}.sh"
         self._log = work / f"{home.name}.log"
         self._goes_on: subprocess.Popen[bytes] | None = None
         self._read = 0
-        self._port = _free_port()
+        self._port = port
         kept = {name: value for name, value in os.environ.items() if _KEPT.fullmatch(name)}
         caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         configs = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
@@ -345,20 +295,10 @@ class Newcomer:
                 raise Mismatch("the call was not answered")
 
 
-def _free_port() -> int:
-    """That of the page, or another where something listens there already."""
-    for port in (_PORT, 0):
-        with socket.socket() as found, suppress(OSError):
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(("127.0.0.1", port))
-            return int(found.getsockname()[1])
-    raise Mismatch("no port is free")
-
-
 def fill(folder: Path) -> None:
     """A PATH as on a new machine."""
     folder.mkdir()
-    for name in _PROGRAMS:
+    for name in _PROGRAMS_LISTED.split():
         if (program := shutil.which(name)) is not None:
             (folder / name).symlink_to(program)
     # No link: a virtual environment made through a link would be one of the link.
@@ -388,7 +328,7 @@ def downloads_s(printed: str) -> float:
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
-def main(work: Path, limit_s: float) -> int:
+def main(work: Path, limit_s: float, port: int) -> int:
     signal.signal(
         signal.SIGINT, signal.default_int_handler
     )  # a background job ignores it, and so would what it starts
@@ -401,7 +341,7 @@ def main(work: Path, limit_s: float) -> int:
             clone(home / "penstock")
         else:  # installed once: `make install` of the next page finds all done
             (home / "penstock").symlink_to(work / "home-0" / "penstock")
-        newcomer = Newcomer(work, home)
+        newcomer = Newcomer(work, home, port)
         try:
             for step in steps((ROOT / page).read_text(encoding="utf-8")):
                 since = time.monotonic()
@@ -426,4 +366,4 @@ def main(work: Path, limit_s: float) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), float(sys.argv[2])))
+    sys.exit(main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])))

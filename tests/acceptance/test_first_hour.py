@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.deployed_rig import free_port
 from tests.figures import Tell
 
 ROOT = Path(__file__).parent.parent.parent
@@ -29,7 +30,10 @@ def test_the_first_pages_do_what_they_say_on_a_new_machine(tell: Tell) -> None:
             f"a model server seems to run here, on port {taken[0]}: the pages have what is said without one"
         )
     done = subprocess.run(
-        [ROOT / "tools" / "first_hour.sh", _PATIENCE_S], capture_output=True, text=True, check=False
+        [ROOT / "tools" / "first_hour.sh", _PATIENCE_S, str(free_port())],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
     tell(done.stdout.splitlines()[-1])
