@@ -247,3 +247,12 @@ async def test_what_only_a_person_can_mend_is_told_with_what_to_do_at_its_end() 
         (told,) = ward.told
         assert (told.up, told.needs_fix, len(told.detail)) == (False, True, 300)
         assert told.detail.endswith("…; put the right key into X")
+
+
+async def test_the_log_names_a_host_that_is_down_once(caplog: pytest.LogCaptureFixture) -> None:
+    """E9: adapters begin their errors with the host's name."""
+    ward = Ward({"a": 10.0})
+    ward.now["a"] = Health(False, "a: no connection; start it")
+    async with watching(ward):
+        assert [told.detail for told in ward.told] == ["a: no connection; start it"]
+    assert caplog.messages == ["host a is down: no connection; start it"]

@@ -88,7 +88,8 @@ class _Watcher:
             if found != known:
                 if found.up != known.up:
                     level, word = (logging.INFO, "up") if found.up else (logging.WARNING, "down")
-                    _log.log(level, "host %s is %s: %s", self._host, word, health.detail)
+                    detail = health.detail.removeprefix(f"{self._host}: ")  # as adapters begin it
+                    _log.log(level, "host %s is %s: %s", self._host, word, detail)
                 known = found
                 tell(found)
             if found.up:
