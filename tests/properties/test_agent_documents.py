@@ -159,7 +159,7 @@ def test_valid_agents_come_back_as_they_were(agents: dict[str, Any]) -> None:
     assert {host.name: host.slots for host in config.plant.hosts} == {
         name: slots_of(agent) for name, agent in config.agents.items()
     }
-    row = (1, 1, "m", "c", 0, 0.0, 0.0, None, plant_text(config.plant), "")
+    row = (1, 1, "m", "c", 0, 0.0, 0.0, None, plant_text(config.plant), "", "")
     kept = epoch_of(row).plant
     assert kept is not None
     assert changed_plant(kept, {}) == kept, "it is replayed without its agents"

@@ -88,9 +88,10 @@ async def test_the_key_of_commands_is_worth_as_much_as_it_must_be(tmp_path: Path
         await web.get("/api/agents", 401, headers=headers)
 
 
-async def test_without_agents_nothing_is_noted(tmp_path: Path) -> None:
+async def test_e9_where_there_are_no_agents_commands_find_the_server_too(tmp_path: Path) -> None:
     async with serving(tmp_path):
-        assert not (tmp_path / "penstock.db.agents").exists()
+        assert notes.found(str(tmp_path / "penstock.db.agents")) is not None
+    assert notes.found(str(tmp_path / "penstock.db.agents")) is None
 
 
 async def test_b9_metrics_tell_what_all_processes_counted(tmp_path: Path, keeper: StubKeeper) -> None:

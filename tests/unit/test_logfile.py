@@ -471,7 +471,7 @@ def test_bad_rows_are_told_with_place_and_remedy(folder: Path, text: str | bytes
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('{"id": 1\n', "log.jsonl:1: is not JSON: input data was truncated"),
+        ('{"id": 1\n', "log.jsonl:1: is not JSON: input data was truncated; correct it"),
         (
             '{"id": "a", "start": 0, "end": 1}\n[1]\n',
             "log.jsonl:2: must be an object with a row's values, not a list",
@@ -507,7 +507,9 @@ def test_bad_json_is_told_with_its_line(folder: Path, text: str | bytes, told: s
 def test_the_line_of_an_entry_of_an_array_is_told(folder: Path) -> None:
     text = '[\n  {"id": "a", "start": 0, "end": 1},\n  {"id": "b",\n   "start": "x", "end": 1}\n]'
     assert refused(folder, text, "log.json").startswith("log.json:3: start: 'x' is no time")
-    assert refused(folder, "[1,", "log.json") == "log.json:1: is not JSON: input data was truncated"
+    assert (
+        refused(folder, "[1,", "log.json") == "log.json:1: is not JSON: input data was truncated; correct it"
+    )
 
 
 def test_a_file_that_cannot_be_read_is_told(folder: Path) -> None:

@@ -205,7 +205,7 @@ class AgentAdapter:
             if not failed.trouble.nothing_ran:
                 outcome = not_again(outcome)
         except ImageMissing as error:  # it will not come by itself
-            outcome = Outcome(Verdict.PERMANENT, error=str(error), host_fault=True, needs_fix=True)
+            outcome = Outcome(Verdict.PERMANENT, error=str(error), host_fault=True)
         except AgentError as error:
             outcome = Outcome(Verdict.HOST, error=str(error))
         except ClientStalled as stalled:
