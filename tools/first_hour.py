@@ -33,59 +33,11 @@ ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "docs/quickstart.md")
 
 # What a new machine has: what the pages ask for, and the POSIX utilities.
-_PROGRAMS = (
-    *(
-        "git",
-        "make",
-        "sh",
-        "[",
-        "awk",
-        "basename",
-        "cat",
-        "chmod",
-        "cmp",
-        "cp",
-        "cut",
-        "date",
-        "dirname",
-        "echo",
-        "env",
-    ),
-    *(
-        "expr",
-        "false",
-        "find",
-        "grep",
-        "head",
-        "id",
-        "kill",
-        "ln",
-        "ls",
-        "mkdir",
-        "mktemp",
-        "mv",
-        "printf",
-        "ps",
-        "pwd",
-    ),
-    *(
-        "rm",
-        "rmdir",
-        "sed",
-        "sleep",
-        "sort",
-        "tail",
-        "tee",
-        "test",
-        "touch",
-        "tr",
-        "true",
-        "uname",
-        "uniq",
-        "wc",
-        "xargs",
-    ),
-)
+_PROGRAMS_LISTED = """
+git make sh [ awk basename cat chmod cmp cp cut date dirname echo env expr false find grep head id
+kill ln ls mkdir mktemp mv printf ps pwd rm rmdir sed sleep sort tail tee test touch tr true uname
+uniq wc xargs
+"""
 _PORT = 8787  # of the pages
 _PATIENCE_S = 900.0  # for one command, on a machine that has much else to do
 _WIDE = 110
@@ -346,7 +298,7 @@ class Newcomer:
 def fill(folder: Path) -> None:
     """A PATH as on a new machine."""
     folder.mkdir()
-    for name in _PROGRAMS:
+    for name in _PROGRAMS_LISTED.split():
         if (program := shutil.which(name)) is not None:
             (folder / name).symlink_to(program)
     # No link: a virtual environment made through a link would be one of the link.

@@ -11,11 +11,7 @@ from penstock.model import State
 
 ENDED = frozenset({State.DONE, State.FAILED, State.CANCELLED, State.BLOCKED})
 LIVE = frozenset({State.QUEUED, State.RUNNING})
-UNWELL = (
-    State.FAILED,
-    State.CANCELLED,
-    State.BLOCKED,
-)  # ended, but not done; counted apart, each under its name
+UNWELL = (State.FAILED, State.CANCELLED, State.BLOCKED)  # not done; counted apart, each under its name
 
 # (from, step) -> to
 STEPS: dict[tuple[State, str], State] = {

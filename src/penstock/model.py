@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 PRIORITIES = range(5)  # 0 is the most urgent
 DEFAULT_PRIORITY = 2
 DEFAULT_LANE = "default"
-_NO_UNITS = (
-    "slots",
-    "tokens",
-)  # needs of another sort: slots may change, and tokens are counted against a rate
-_EPSILON = 1e-9  # units are fractions: 0.1 + 0.2 must fit into 0.3
+# needs of another sort: slots may change, and tokens are counted against a rate
+_NO_UNITS = ("slots", "tokens")
+EPSILON = 1e-9  # units are fractions: 0.1 + 0.2 must fit into 0.3
 ANY_MODEL = "*"  # among a host's models: it takes whatever is asked for
 
 # The kinds of calls of a model: of /v1, of `penstock ask`, of our own attempts. A call is a task like any other but
@@ -113,6 +111,10 @@ class Task:
         """What whoever wrote its payload calls it: the payload's own `id`, where that is a text or a number."""
         given = self.payload.get("id") if isinstance(self.payload, Mapping) else None
         return given if isinstance(given, str | int | float) and not isinstance(given, bool) else None
+
+
+HOST_TRIED = ("half-open", "probing")  # states of a host that one task may try, or tries: it may work again
+HOST_DOWN = ("down", *HOST_TRIED)  # those of one that is given at most such a trial
 
 
 class Fault(NamedTuple):
@@ -238,9 +240,7 @@ class Host:
     breaker: BreakerRule = BreakerRule()
     prices: Mapping[str, Price] = field(default_factory=dict)  # model -> price, where tokens cost money
     options: Mapping[str, Any] = field(default_factory=dict)
-    takes_calls: bool = (
-        True  # of the models it has; False where the config says so, or attempts make such calls
-    )
+    takes_calls: bool = True  # of its models; False where the config says so, or attempts make such calls
     ray: RayNodes | None = None  # None: any node, where the engine is one of Ray
     leaves: tuple[str, ...] = ()  # kinds that "*" does not mean here: they are those of agents
 
@@ -257,7 +257,7 @@ class Host:
 
     def has_units(self, needs: Iterable[tuple[str, float]], kept: Callable[[str], float]) -> bool:
         """Whether it has as much of each unit beside slots, without what is kept for others."""
-        return all(self.units.get(unit, 0.0) - kept(unit) + _EPSILON >= amount for unit, amount in needs)
+        return all(self.units.get(unit, 0.0) - kept(unit) + EPSILON >= amount for unit, amount in needs)
 
     @property
     def costs_money(self) -> bool:

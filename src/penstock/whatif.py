@@ -123,7 +123,7 @@ class Plays:
         if not self._is_over:
             self._notes.insert(
                 0,
-                "the run is not over: what is known of it so far is played to its end, before as after the change",
+                "the run is not over: both columns play what is known so far to its end",
             )
 
     @cached_property
@@ -235,8 +235,8 @@ def _warn(answer: Answer) -> None:
         answer.notes.insert(
             0,
             f"played as it was the run takes {percent(error)} more or less than it really took: "
-            "something that the record does not tell was at work",
+            "something outside the record affected the run",
         )
     if answer.after.left:
         what = counted(answer.after.left, "task")
-        answer.notes.append(f"{what} would never end: what they wait for does not come about in the record")
+        answer.notes.append(f"{what} would never end: the record does not show the end of what they wait for")

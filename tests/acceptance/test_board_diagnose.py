@@ -68,7 +68,7 @@ def test_the_chosen_finding_is_marked_on_the_timeline(board: Board, diagnosed: P
 def test_a_run_that_is_well_says_what_was_looked_for(board: Board, page: Page) -> None:
     task = board.wait_for(board.submit("quick", {"for": "diagnose"}, run="diagnose-well"), "done")
     ready(page, board.at("/diagnose?run=diagnose-well"))
-    expect(page.get_by_text("Nothing was found to be wrong")).to_be_visible()
+    expect(page.get_by_text("Found nothing wrong")).to_be_visible()
     expect(page.locator("dt", has_text="stalled-loop")).to_be_visible()
     assert board.state(task) == "done"
 

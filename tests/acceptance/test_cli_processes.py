@@ -132,7 +132,7 @@ async def test_ctrl_c_finishes_what_runs_and_says_what_is_left(folder: Folder) -
     status, out, err = await rest(process)
     assert status == 130
     assert [json.loads(line)["value"] for line in out.splitlines()] == ["hello"]
-    go_on = "penstock -c penstock.toml --set aging_s=9 work --drain"
+    go_on = "penstock -c penstock.toml --set aging_s=9 run tasks.jsonl --resume"
     assert f"interrupted; 2 tasks of run nightly left; go on with `{go_on}`" in err
     assert await folder.states() == {"one": "done", "two": "queued", "three": "queued"}
 

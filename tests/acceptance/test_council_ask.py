@@ -104,7 +104,7 @@ async def test_a_question_that_others_answer(tmp_path: Path) -> None:
         status, out, err = await rest(
             await asked.folder.start("council", "ask", QUESTION, "--detach", "--members", "GOKU")
         )
-        assert (status, "nobody dispatches" in err) == (0, True)
+        assert (status, "no dispatcher is running" in err) == (0, True)
         worker = await asked.folder.start("work", "--drain")
         assert (await rest(worker))[0] == 0
         assert (await asked.folder.json("council", "show", out.strip()))["success_count"] == 1

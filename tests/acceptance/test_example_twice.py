@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,38 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PATIENCE_S = 120.0
-PAGES = [page for page in ("README.md", "docs/quickstart.md") if '"kind": ' in (ROOT / page).read_text()]
+PAGE = ROOT / "docs/quickstart.md"
+STAND_IN = """
+[hosts.stand-in]
+type = "command"
+argv = ["cat"]
+stdin = "text"
+slots = 2
+serves = ["chat"]
+"""
 
 
-def block(page: str, language: str, having: str) -> str:
-    found = [
-        text for kind, text in BLOCK.findall((ROOT / page).read_text()) if kind == language and having in text
-    ]
-    assert found, f"{page} has no {language} with {having}"
-    return str(found[0])
+def blocks(language: str) -> list[str]:
+    return [text for kind, text in BLOCK.findall(PAGE.read_text()) if kind == language]
+
+
+def of_the_page(folder: Path) -> None:
+    """The config with a function of one's own, the function, and the tasks that its hosts serve."""
+    config = next(text for text in blocks("toml") if 'call = "' in text)
+    module = re.search(r'call = "(\w+):', config)
+    assert module is not None
+    served = set(re.findall(r'serves = \["(\w+)"\]', config))
+    tasks = next(text for text in blocks("json") if set(re.findall(r'"kind": "(\w+)"', text)) == served)
+    (folder / "penstock.toml").write_text(config)
+    (folder / f"{module[1]}.py").write_text(next(text for text in blocks("python") if "\ndef " in text))
+    (folder / "tasks.jsonl").write_text(tasks)
+
+
+def of_the_readme(folder: Path) -> None:
+    """Its folder of examples, with a program in the place of the model."""
+    assert "examples/first" in (ROOT / "README.md").read_text()
+    shutil.copy(ROOT / "examples/first/tasks.jsonl", folder)
+    (folder / "penstock.toml").write_text(STAND_IN)
 
 
 def penstock(folder: Path, *arguments: str) -> tuple[int, str]:
@@ -39,18 +64,9 @@ def penstock(folder: Path, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_some_page_shows_an_example() -> None:
-    assert PAGES
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_e9_the_example_runs_twice(page: str, tmp_path: Path) -> None:
-    config = block(page, "toml", "[hosts.")
-    (tmp_path / "penstock.toml").write_text(config)
-    module = re.search(r'call = "(\w+):', config)
-    assert module is not None
-    (tmp_path / f"{module[1]}.py").write_text(block(page, "python", "def summarize"))
-    (tmp_path / "tasks.jsonl").write_text(block(page, "json", '"kind": '))
+@pytest.mark.parametrize("write", [of_the_page, of_the_readme])
+def test_e9_the_example_runs_twice(write: Callable[[Path], None], tmp_path: Path) -> None:
+    write(tmp_path)
     status = penstock(tmp_path, "run", "tasks.jsonl")[0]
     assert penstock(tmp_path, "run", "tasks.jsonl")[0] == status
     tasks: list[dict[str, Any]] = json.loads(penstock(tmp_path, "tasks", "--json")[1])

@@ -563,7 +563,7 @@ def test_promise_8_bodies_and_answers_are_kept_only_when_asked_for(tmp_path: Pat
                 else:
                     assert set(shown["payload"]) == {"endpoint", "model", "stream", "bytes", "caller"}
                     assert set(shown["value"]) == {"model", "usage"}
-        stored = b"".join(path.read_bytes() for path in tmp_path.glob("penstock.db*"))
+        stored = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert (prompt.encode() in stored) == recorded
     assert (b"oracle" in stored) == recorded
     assert prompt not in serve.log

@@ -63,7 +63,12 @@ async def test_what_is_not_there_ends_a_run_at_once(tmp_path: Path, what: str) -
         "`penstock cancel --run r` cancels them"
     )
     _, out, _ = await penstock(tmp_path, "tasks", "--json")
-    assert [task["state"] for task in json.loads(out)] == ["queued"] * 3
+    tasks = json.loads(out)
+    assert [task["state"] for task in tasks] == ["queued"] * 3
+    _, out, _ = await penstock(tmp_path, "why", tasks[0]["task_id"])
+    (blocked,) = [line for line in out.splitlines() if line.startswith("blocked by")]
+    assert "dispatcher (none is running), host h (down: " in blocked  # a dispatcher alone would not help
+    assert told in blocked
     _, out, _ = await penstock(tmp_path, "status")
     (row,) = [line for line in out.splitlines() if line.startswith("h ")]
     assert row.split()[1] == "down"

@@ -148,7 +148,7 @@ async def test_b7_a_port_in_use_is_told_in_a_line_with_a_remedy(folder: Folder) 
     [
         (("--host", "no.such.host.invalid"), "'no.such.host.invalid' is no address of this machine"),
         (("--host", "192.0.2.1"), "192.0.2.1:8787 is no address of this machine"),
-        (("--port", "70000"), "server.port: must be"),
+        (("--port", "70000"), "--port: must be a whole number from 0 to 65535"),
         (("--port", "x"), "--port: 'x' must be a whole number"),
         (("--log-format", "xml"), "--log-format: there is no 'xml'"),
     ],

@@ -81,7 +81,7 @@ HOSTS = [
             verdict: {"duration_s": 0, "fail": str(verdict)}
             for verdict in (Verdict.TEMPORARY, Verdict.PERMANENT, Verdict.HOST, Verdict.THROTTLED)
         },
-        bad={"duration_s": {"duration_s": "long"}, "no failure": {"fail": "done"}},
+        bad={"duration_s": {"duration_s": "long"}, "unknown failure": {"fail": "done"}},
         meets=False,
     ),
     HostCase(

@@ -398,9 +398,9 @@ def test_c3_beads_in_the_config(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('lane = "issues"', 'lane = "isues"', "beads.lane: no lane 'isues'; did you mean 'issues'?"),
-        ('kind = "general"\nlabels', 'kind = "genral"\nlabels', "beads.kind: no host serves kind 'genral'"),
-        ('docs = "summarize"', 'docs = "x"', "beads.labels.docs: no host serves kind 'x'"),
+        ('lane = "issues"', 'lane = "isues"', "beads.lane: no such lane; did you mean 'issues'?"),
+        ('kind = "general"\nlabels', 'kind = "genral"\nlabels', "beads.kind: no host serves this kind"),
+        ('docs = "summarize"', 'docs = "x"', "beads.labels.docs: no host serves this kind"),
         ('"(?i)^sum"', '"("', "is not a regular expression"),
         ('match = "(?i)^sum", ', "", "has no match"),
         ("[{ match", "[5, { match", "must be a table like"),
@@ -409,7 +409,7 @@ def test_c3_beads_in_the_config(tmp_path: Path) -> None:
         ('due = "deadline"', 'due = "never"', 'must be "order" or "deadline"'),
         ("max_claimed = 5", "max_claimed = 0", "must be a whole number"),
         ("max_claimed", "max_claims", "beads.max_claims: unknown key"),
-        ('kind = "general"\nlabels', 'kind = "a b"\nlabels', "is not a name"),
+        ('kind = "general"\nlabels', 'kind = "a b"\nlabels', "must be a name"),
     ],
 )
 def test_c3_every_mistake_in_beads_is_told(tmp_path: Path, old: str, new: str, problem: str) -> None:

@@ -170,7 +170,7 @@ def test_detach_leaves_a_question(cli: Cli) -> None:
     """D7: it is listed, can be shown, and is not reported before it is over."""
     left = cli.good("council", "ask", "Why?", "--detach", "--conversation", "dams")
     id = left.out.strip()
-    assert "nobody dispatches" in left.err
+    assert "no dispatcher is running" in left.err
     (one,) = cli.good("council", "history", "--conversation", "dams", "--json").json
     assert (one["id"], one["state"], one["query"], one["conversation"]) == (id, "queued", "Why?", "dams")
     assert one["mode"] == "council", "as the council has it, before there is a record"

@@ -84,7 +84,7 @@ def test_a_run_that_is_well_is_told_to_be(ran: Cli) -> None:
     assert said.lines[0].startswith("nightly: 6 tasks, ")
     assert said.lines[1].startswith("its tasks waited for ")
     assert said.lines[1].endswith("; `penstock why --run nightly` says more")
-    assert said.lines[2] == "nothing was found to be wrong with how it was run; looked for:"
+    assert said.lines[2] == "found nothing wrong with how it was run; looked for:"
     assert [line.split()[0] for line in said.lines[5:]] == list(FINDERS)
     assert said.err == ""
     assert ran.good("diagnose", "last", "--json").json["findings"] == []
@@ -144,7 +144,7 @@ def test_what_a_log_does_not_tell_is_said(cli: Cli) -> None:
     [
         (["gone.csv"], "there is no file gone.csv; nor a run of that name"),
         (["logs/gone"], "there is no file logs/gone; nor a run of that name"),
-        (["gone"], "there is no run 'gone'; `penstock tasks --json` tells the runs of all tasks"),
+        (["gone"], "there is no run 'gone'; `penstock tasks` lists tasks with their runs"),
         (
             ["nightly", "--map", "started=a"],
             "there is no file 'nightly'; --map and --slots are for files that hold a log",

@@ -248,7 +248,7 @@ def test_a_host_that_is_not_well_ends_with_1(cli: Cli, start: Start) -> None:
     assert [told[f"host {name}"][0] for name in ("up", "down", "tool")] == ["well", "wrong", "wrong"]
     assert "install it" in told["host tool"][1]
     said = cli("check")
-    assert said.lines[-1] == "2 things to put right"
+    assert said.lines[-1] == "2 problems"
 
 
 def test_names_that_lead_nowhere_are_wrong(cli: Cli, start: Start) -> None:

@@ -219,7 +219,7 @@ def test_where_one_stands_by_nobody_is_told_to_start_another(capsys: pytest.Capt
     standing_by = [Standby("beta", 990, "penstock serve", "http://beta:8787", 105.31)]
     status._print_status(status_record(Plant(), NOTHING, standing_by), NOTHING)
     first, second, *_ = capsys.readouterr().out.splitlines()
-    assert first == "nobody dispatches; one that stands by takes over within seconds"
+    assert first == "no dispatcher is running; one that stands by takes over within seconds"
     assert second.startswith("standing by: process 990 on beta")
 
 
@@ -230,7 +230,7 @@ def test_what_goes_on_without_a_dispatcher_is_told_with_a_reservation(
     snapshot = replace(NOTHING, running={("far", "default"): 2, ("a", "default"): 1})
     status._print_status(status_record(plant, snapshot), snapshot)
     assert capsys.readouterr().out.splitlines()[:4] == [
-        "nobody dispatches; `penstock work` does",
+        "no dispatcher is running; `penstock work` starts one",
         "0 queued, 2 running",
         "2 go on without a dispatcher; how that fares, and its hosts, is known when one runs",
         "1 task was running when the last dispatcher was lost; the next one runs them again, or blocks them",
@@ -278,7 +278,7 @@ def test_status_for_people(cli: Cli) -> None:
     cli.file("penstock.toml", CONFIG + gate)
     cli.good("submit", "translate")
     lines = cli.good("status").lines
-    assert lines[0] == "nobody dispatches; `penstock work` does"
+    assert lines[0] == "no dispatcher is running; `penstock work` starts one"
     assert lines[1] == "1 queued, 0 running"
     assert [line.split() for line in lines[3:6]] == [
         ["host", "state", "slots", "queued", "detail"],

@@ -54,7 +54,7 @@ def test_one_that_goes_on_while_nobody_dispatches_says_so() -> None:
     """On a cluster: it counts as running, and when it ends is not for those to say who do not hear of it."""
     running = replace(told(state=State.RUNNING), undispatched_since=8.0)
     assert in_short(running) == (
-        f"t1 has run for 6.0 s on fenrir; nobody dispatches since {render.moment(8.0)}, "
+        f"t1 has run for 6.0 s on fenrir; no dispatcher has run since {render.moment(8.0)}, "
         "so how it fares is not known; it did not wait"
     )
     facts = dict(_facts(running))

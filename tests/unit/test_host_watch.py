@@ -67,7 +67,7 @@ async def test_a_host_that_is_down_is_told_once_per_error_and_when_it_works_agai
     stage = Stage(Task("both", id="t"))
     assert await stage.look() == []
     stage.client.put("a", "down", AWAY)
-    line = "host a is down: connection refused; it is tried again by itself"
+    line = "host a is down: connection refused; Penstock keeps trying it"
     assert await stage.look() == [line]
     for state in ("half-open", "probing", "down"):
         stage.client.put("a", state, AWAY)
@@ -84,7 +84,7 @@ async def test_a_host_that_failed_and_is_still_used_is_told_once() -> None:
     for error in ("reset by t1", "reset by t2"):
         stage.client.put("a", "up", Fault(error))
         await stage.look()
-    assert stage.told == ["host a failed: reset by t1; it is tried again by itself"]
+    assert stage.told == ["host a failed: reset by t1; Penstock keeps trying it"]
 
 
 async def test_what_a_dispatcher_before_this_one_found_is_no_news() -> None:

@@ -455,14 +455,18 @@ class Hosts:
         return "m: Connection refused" if self.is_down else ""
 
 
+def patient(tmp_path: Path, hosts: Hosts, told: list[object]) -> Inner:
+    ways = Ways(hosts, told.append, lambda task: True)  # type: ignore[arg-type]
+    path = tmp_path / "penstock.toml"
+    path.write_text(CONFIG.replace("down_patience_s = 0.05", "down_patience_s = 30"))
+    return Inner(load(path), None, Hub(SystemClock()), ways)  # type: ignore[arg-type]
+
+
 async def test_the_patience_with_hosts_is_counted_from_when_they_are_down(tmp_path: Path) -> None:
     """Not from a look before, nor twice; and hosts that are up in between have it anew."""
     told: list[object] = []
     hosts = Hosts()
-    ways = Ways(hosts, told.append, lambda task: True)  # type: ignore[arg-type]
-    path = tmp_path / "penstock.toml"
-    path.write_text(CONFIG.replace("down_patience_s = 0.05", "down_patience_s = 30"))
-    inner = Inner(load(path), None, Hub(SystemClock()), ways)  # type: ignore[arg-type]
+    inner = patient(tmp_path, hosts, told)
     watch = inner._watch(step("q", "member/A"), Ear())
     (look,) = inner._looks.values()
     assert look.when() - asyncio.get_running_loop().time() < 30 / 4
@@ -483,10 +487,7 @@ async def test_hosts_that_need_a_fix_are_not_waited_for(tmp_path: Path) -> None:
     """E9: a question with a member whose key is refused goes on without it, at once."""
     told: list[object] = []
     hosts = Hosts()
-    ways = Ways(hosts, told.append, lambda task: True)  # type: ignore[arg-type]
-    path = tmp_path / "penstock.toml"
-    path.write_text(CONFIG.replace("down_patience_s = 0.05", "down_patience_s = 30"))
-    inner = Inner(load(path), None, Hub(SystemClock()), ways)  # type: ignore[arg-type]
+    inner = patient(tmp_path, hosts, told)
     watch = inner._watch(step("q", "member/A"), Ear())
     (look,) = inner._looks.values()
     look.cancel()

@@ -56,7 +56,7 @@ def test_slots_that_would_help_are_named_with_the_seconds_of_whatif() -> None:
     assert said.remedy.change == Change({"hosts.a.slots": "3"})
     assert said.remedy.gain_s == pytest.approx(10.0)
     assert said.remedy.words == (
-        "hosts.a.slots = 3, if the server bears it: the run would have ended about 10 s sooner"
+        "hosts.a.slots = 3, if the server can take it: the run would have ended about 10 s sooner"
     )
     assert shorter_s(plays, said.remedy.change) == pytest.approx(said.remedy.gain_s)
     assert said.in_vain == ()

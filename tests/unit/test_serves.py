@@ -99,7 +99,9 @@ def test_a_call_is_one_for_good() -> None:
         call = call_task(endpoint, "qwen2.5-32b", {"n": 1}, id="c", lane="fast", priority=1)
         assert (call.kind, call.is_call, call.model) == (kind, True, "qwen2.5-32b")
         assert (call.on_crash, call.lane, call.priority) == (OnCrash.CANCEL, "fast", 1)
-        assert TaskChecker(BOTH, calls=True).problems(call) == [("lane", "no lane 'fast'; lanes: default")]
+        assert TaskChecker(BOTH, calls=True).problems(call) == [
+            ("lane", "no lane 'fast'; add [lanes.fast] to penstock.toml")
+        ]
         assert TaskChecker(BOTH, calls=True).problems(replace(call, lane="default")) == []
     assert not Task("chat").is_call
 
@@ -109,7 +111,7 @@ def test_nobody_submits_a_call(kind: str) -> None:
     told = wrong(Task(kind, model="qwen2.5-32b"))
     assert f"kind: '{kind}' is a kind of calls, which come by /v1 or `penstock ask`" in told
     assert TaskChecker().problems(Task(kind))[0][0] == "kind"
-    with pytest.raises(ConfigError, match=f"serves.*: '{kind}' is not a name"):
+    with pytest.raises(ConfigError, match=r"serves.*: must be a name"):
         parse(SURTR.replace('"translate"', f'"{kind}"'), FILE)
 
 
@@ -218,7 +220,7 @@ def test_it_comes_back_as_it_was() -> None:
         ),
         (
             SURTR + "calls = 0",
-            "penstock.toml:7: hosts.surtr.calls: must be true or false, not 0",
+            "penstock.toml:7: hosts.surtr.calls: must be true or false, not a number",
         ),
     ],
 )
@@ -242,9 +244,9 @@ def test_a_gate_holds_calls_by_their_kind() -> None:
     config = parse(SURTR + gate.format(CHAT_CALL), FILE)
     assert config.plant.gates[0].holds_kinds == (CHAT_CALL,)
     assert read_document(as_document(config), FILE).plant == config.plant
-    with pytest.raises(ConfigError, match=r"kinds: no host serves kind 'chat'"):
+    with pytest.raises(ConfigError, match=r"kinds: no host serves this kind"):
         parse(SURTR + gate.format("chat"), FILE)
-    with pytest.raises(ConfigError, match="no host serves kind 'call/chat'"):
+    with pytest.raises(ConfigError, match="no host serves this kind"):
         parse(FENRIR + gate.format(CHAT_CALL), FILE)
 
 

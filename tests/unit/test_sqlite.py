@@ -133,7 +133,6 @@ async def test_a_folder_in_its_place(path: str) -> None:
     await refused_opening(path, StoreError, "a folder; the store needs a file")
 
 
-NOBODY = 65534
 OPEN_AS_NOBODY = """
 import asyncio, os, sys
 from penstock.errors import StoreError

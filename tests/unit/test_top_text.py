@@ -108,9 +108,9 @@ def test_who_dispatches_is_said_and_that_nobody_does() -> None:
     assert top_text.who(stopping).plain.endswith(f"  stopping since {render.moment(9.0)}")
     alone = {**RECORD, "dispatcher": None, "interrupted": 2, "paused": True}
     told = top_text.who(alone).plain
-    assert "nobody dispatches; `penstock work` or `penstock serve` does" in told
+    assert "no dispatcher is running; `penstock work` or `penstock serve` starts one" in told
     led_soon = top_text.who({**alone, "standbys": beside["standbys"]}).plain
-    assert "nobody dispatches; one that stands by takes over within seconds" in led_soon
+    assert "no dispatcher is running; one that stands by takes over within seconds" in led_soon
     assert "2 tasks interrupted" in told
     assert "everything is paused" in told
 
@@ -149,6 +149,7 @@ def test_hosts_that_fail_are_named_with_the_whole_of_what_to_do() -> None:
         f"h{n}": {"state": state, "error": f"no program; install it \n{'x' * 60}"}
         for n, state in enumerate(("down", "probing", "up", "down", "down"))
     }
+    hosts["h1"]["error"] = f"h1: {hosts['h1']['error']}"  # as the adapters say it: the name comes once
     told = shown(top_text.outages({**RECORD, "hosts": hosts})).splitlines()
     assert told == [
         f"h0 is down: no program; install it {'x' * 60}",

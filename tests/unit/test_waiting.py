@@ -318,7 +318,7 @@ def test_every_reason_has_an_end_and_a_remedy(reason: str) -> None:
 
 
 def test_remedies_name_the_next_larger_figure() -> None:
-    bears = ", if the server bears it"
+    bears = ", if the server can take it"
     assert helps("slots:a,b", PLANT) == (
         f"hosts.a.slots = 3{bears} | hosts.b.slots = 4{bears} | hosts.a.slots = 4{bears} | hosts.b.slots = 6{bears}"
     )

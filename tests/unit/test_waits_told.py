@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,16 @@ from penstock.scheduling.details import Detail
 from penstock.scheduling.scheduler import Scheduler
 
 NOBODY = Owner(1, "here", "test")
+HOST_DOWN = m.WaitChange(7, 0.0, "host-down", "h")
+
+
+def queued(
+    *tasks: Task, since: float, epochs: list[Epoch], stretches: Sequence[m.WaitChange] = ()
+) -> History:
+    """Tasks that wait in class 7 since then."""
+    records = [TaskRecord(task, number, State.QUEUED) for number, task in enumerate(tasks, 1)]
+    route = m.Route('["k","default",null,null,null]', 7, since, "")
+    return History(records, (), (), {}, [route], (), stretches, epochs)
 
 
 def of_type(decisions: list[m.Decision], kind: type) -> list[m.Decision]:
@@ -54,16 +65,8 @@ def test_who_only_answers_is_no_dispatcher_to_tasks() -> None:
 
 def test_an_epoch_that_only_answered_is_part_of_the_time_without_a_dispatcher() -> None:
     task = Task("k", id="a", queued_at=0.0)
-    history = History(
-        records=[TaskRecord(task, 1, State.QUEUED)],
-        attempts=(),
-        others=(),
-        dependencies={},
-        routes=[m.Route('["k","default",null,null,null]', 7, 4.5, "")],
-        moves=(),
-        stretches=(),  # it may have told nothing: this one was not ready then
-        epochs=[Epoch(1, replace(NOBODY, answers_only=True), 4.0, 5.0, 5.0)],
-    )
+    # It may have told nothing: this one was not ready then.
+    history = queued(task, since=4.5, epochs=[Epoch(1, replace(NOBODY, answers_only=True), 4.0, 5.0, 5.0)])
     (wait,) = Explainer(history, 9.0).waits(history.records[0])
     assert (wait.reason, wait.start, wait.end) == ("dispatcher-down", 0.0, 9.0)
 
@@ -71,16 +74,8 @@ def test_an_epoch_that_only_answered_is_part_of_the_time_without_a_dispatcher() 
 def test_an_epoch_that_worked_one_run_is_a_dispatcher_to_that_one_alone() -> None:
     """The same class in both: to tasks of other runs it told nothing, and that is said with its name."""
     own, other = Task("k", id="a", run="own", queued_at=1.0), Task("k", id="b", run="other", queued_at=1.0)
-    history = History(
-        records=[TaskRecord(own, 1, State.QUEUED), TaskRecord(other, 2, State.QUEUED)],
-        attempts=(),
-        others=(),
-        dependencies={},
-        routes=[m.Route('["k","default",null,null,null]', 7, 2.0, "")],
-        moves=(),
-        stretches=[m.WaitChange(7, 0.0, "host-down", "h")],
-        epochs=[Epoch(1, replace(NOBODY, only_run="own"), 2.0, 5.0, 5.0)],
-    )
+    epochs = [Epoch(1, replace(NOBODY, only_run="own"), 2.0, 5.0, 5.0)]
+    history = queued(own, other, since=2.0, epochs=epochs, stretches=[HOST_DOWN])
     told = [
         [(wait.reason, wait.detail, wait.start, wait.end) for wait in Explainer(history, 9.0).waits(record)]
         for record in history.records
@@ -99,16 +94,7 @@ def test_an_epoch_that_worked_one_run_is_a_dispatcher_to_that_one_alone() -> Non
 def test_a_task_that_is_yet_to_be_taken_in_waits_with_its_class() -> None:
     """Whether or not it is the first of its kind in that class."""
     task = Task("k", id="a", queued_at=1.0)
-    history = History(
-        records=[TaskRecord(task, 1, State.QUEUED)],
-        attempts=(),
-        others=(),
-        dependencies={},
-        routes=[m.Route('["k","default",null,null,null]', 7, 2.0, "")],
-        moves=(),
-        stretches=[m.WaitChange(7, 0.0, "host-down", "h")],
-        epochs=[Epoch(1, NOBODY, 0.0, 5.0)],
-    )
+    history = queued(task, since=2.0, epochs=[Epoch(1, NOBODY, 0.0, 5.0)], stretches=[HOST_DOWN])
     (wait,) = Explainer(history, 5.0).waits(history.records[0])
     assert (wait.reason, wait.start, wait.end) == ("host-down", 1.0, 5.0)
 

@@ -32,7 +32,6 @@ say = ["say"]
 """
 CALL = "/api/agents/reports/call"
 LINES = {"Accept": "application/x-ndjson"}
-DEAF = '#!/bin/sh\necho $$ > "$1"; trap "" TERM; while :; do read x < "$2"; done\n'
 SAY = {"command": "say", "params": ['{"pages": 2}']}
 
 

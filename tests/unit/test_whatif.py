@@ -128,7 +128,7 @@ def test_what_is_beyond_the_record_is_said() -> None:
     assert more.startswith("h never ran more than 2 at once in the record; with up to 5")
     unseen = Plant((Host("new", "none", slots=1),), plant(1).lanes)
     (new,) = guesses(replay, replay.under(unseen).recording())
-    assert new == "new ran nothing in the record: it is taken to be as fast as the others"
+    assert new == "new ran nothing in the record: it is assumed to be as fast as the others"
 
 
 def test_an_error_of_the_replay_is_of_makespans() -> None:

@@ -32,9 +32,8 @@ from penstock.errors import AgentBusy, AgentError, NoRoomForAgent
 VERSION = 1
 READY, PAUSED, LEAVING = "ready", "paused", "leaving"
 TRUST_S = 5.0  # an endpoint that was seen to answer so short a time ago is not asked again
-LOOK_S = (
-    25.0  # answers alone make up for no look at it for longer: its image or its age may say that it must go
-)
+# Answers alone make up for no look at it for longer: its image or its age may say that it must go.
+LOOK_S = 25.0
 _STATES = (READY, PAUSED, LEAVING)
 _MOST_BYTES = 1_000_000
 _FILE = "endpoints.json"
@@ -360,9 +359,8 @@ def _endpoint(given: Any) -> Endpoint | None:
     if given["state"] not in _STATES or not given["instance"].isalnum():
         return None
     found = Endpoint(**given)
-    is_fit = (
-        found.instance.isascii() and found.key.isascii() and found.proof.isascii()
-    )  # for names and headers
+    # For names and headers.
+    is_fit = found.instance.isascii() and found.key.isascii() and found.proof.isascii()
     return found if is_fit and _is_address(found.address) else None
 
 

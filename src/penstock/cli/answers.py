@@ -39,20 +39,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _MOST_STEM = 150
 _MARKDOWN = re.compile(r"^(#{1,6} |```|> |\* \*|- \[|\|.*\|\s*$)|\*\*\S", re.MULTILINE)
 _COLUMNS = (
-    "task_id",
-    "name",
-    "kind",
-    "lane",
-    "priority",
-    "state",
-    "host",
-    "attempts",
-    "queued_at",
-    "started_at",
-    "ended_at",
-    "text",
-    "error",
-    "output",
+    "task_id name kind lane priority state host attempts queued_at started_at ended_at text error output"
 )
 
 
@@ -209,7 +196,7 @@ async def _lines(records: AsyncIterator[TaskRecord], is_one: bool) -> None:
 async def _csv(records: AsyncIterator[TaskRecord], is_one: bool) -> None:
     import csv
 
-    writer = csv.DictWriter(sys.stdout, _COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(sys.stdout, _COLUMNS.split(), extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     async for record in records:
         told = _record_of(record)
@@ -292,11 +279,9 @@ def _ending(text: str) -> str:
     if text.lstrip()[:1] in ("{", "["):
         import msgspec
 
-        try:
+        with suppress(msgspec.DecodeError, UnicodeError, RecursionError):
             msgspec.json.decode(text.encode("utf-8", "surrogatepass"))
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return ".md" if _MARKDOWN.search(text) else ".txt"
-        return ".json"
+            return ".json"
     return ".md" if _MARKDOWN.search(text) else ".txt"
 
 

@@ -120,7 +120,7 @@ async def detach(config: Config, council: Council, wish: Wish, *, as_json: bool)
     else:
         render.say(id)
     if nobody:
-        render.note("nobody dispatches; `penstock work --drain` answers it, or `penstock serve`")
+        render.note("no dispatcher is running; `penstock work --drain` answers it, or `penstock serve`")
     return 0
 
 

@@ -91,7 +91,7 @@ def _print_well(diagnosis: Diagnosis) -> None:
         render.say(
             f"its tasks waited for {waited}; `penstock why --run {diagnosis.recording.name}` says more"
         )
-    render.say("nothing was found to be wrong with how it was run; looked for:")
+    render.say("found nothing wrong with how it was run; looked for:")
     render.say()
     meanings = [(name, finder.meaning) for name, finder in FINDERS.items()]
     render.print_table(("fault", "it means"), meanings, flexible="it means", fold=True)

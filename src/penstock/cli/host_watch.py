@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.cli.render import counted, one_line
-from penstock.model import State
+from penstock.model import HOST_DOWN, HOST_TRIED, State
 from penstock.scheduling.details import TRIPPED
 from penstock.store.base import TaskFilter
 from penstock.store.status import fault_of
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 _EVERY_S = 0.2  # between two looks at the hosts, at least
 _REST = 10.0  # of the time between two looks, looking takes at most a tenth
-_TRIED = frozenset({"half-open", "probing"})  # states of a host that is about to show whether it works
-_DOWN = _TRIED | {"down"}  # those of a host that is given at most a trial
 
 
 class Outage(NamedTuple):
@@ -37,7 +35,7 @@ class Outage(NamedTuple):
 
     def __str__(self) -> str:
         how = "is down" if self.is_down else "failed"
-        later = "" if self.needs_fix else "; it is tried again by itself"
+        later = "" if self.needs_fix else "; Penstock keeps trying it"
         return one_line(f"host {self.host} {how}: {self.error.removeprefix(f'{self.host}: ')}{later}")
 
 
@@ -74,9 +72,7 @@ class HostWatch:
             if one.needs_fix and not one.is_tried and self._is_new(snapshot.hosts[one.host])
         }
         if broken:
-            epoch = snapshot.epoch
-            plant = self._client.config.plant if epoch is None or epoch.plant is None else epoch.plant
-            hosts = self._stuck_on(left, broken, plant)
+            hosts = self._stuck_on(left, broken, snapshot.plant_or(self._client.config.plant))
             if hosts and not await self._some_run(left):
                 self.stuck, self.left = self._why(sorted(hosts)), len(left)
         took = time.monotonic() - began
@@ -152,7 +148,9 @@ class HostWatch:
 def outages(snapshot: Snapshot) -> dict[str, Outage]:
     """By host, those of which something is known to be wrong."""
     return {
-        name: Outage(name, fault.error, fault.needs_fix, status.state in _DOWN, status.state in _TRIED)
+        name: Outage(
+            name, fault.error, fault.needs_fix, status.state in HOST_DOWN, status.state in HOST_TRIED
+        )
         for name, status in snapshot.hosts.items()
         if (fault := fault_of(snapshot, name)) is not None
     }

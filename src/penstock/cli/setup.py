@@ -158,7 +158,7 @@ def _tell_findings(findings: Sequence[Finding]) -> None:
     render.say()
     notes = sum(finding.state == "warning" for finding in findings)
     if wrong:
-        render.say(f"{render.counted(wrong, 'thing')} to put right")
+        render.say(render.counted(wrong, "problem"))
     else:
         above = "note" if notes == 1 else f"{notes} notes"
         render.say(f"it works, but see the {above} above" if notes else "all is well")

@@ -128,9 +128,9 @@ def _who(dispatcher: Mapping[str, Any] | None, standbys: Sequence[Mapping[str, A
     from penstock.store.status import TAKES_OVER
 
     if dispatcher is None and standbys:
-        return f"nobody dispatches; {TAKES_OVER}"
+        return f"no dispatcher is running; {TAKES_OVER}"
     if dispatcher is None:
-        return "nobody dispatches; `penstock work` does"
+        return "no dispatcher is running; `penstock work` starts one"
     told = f"dispatched by {_named(dispatcher)} since {render.moment(dispatcher['since'])}"
     if dispatcher["only_run"] is not None:
         told += f"; only run {dispatcher['only_run']}: all else waits until it has ended"

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.cli import render
+from penstock.model import HOST_DOWN
 from penstock.store.keys import known_as
 from penstock.store.status import TAKES_OVER, lane_detail, running_of_lane, status_record
 
@@ -31,7 +32,7 @@ _SPARKS = "▁▂▃▄▅▆▇█"
 _MINUTES = 60
 _NAME_WIDTH = 40
 _MOST_OUTAGES = 3
-_TROUBLE = dict.fromkeys(("down", "half-open", "probing"), "is down")
+_TROUBLE = dict.fromkeys(HOST_DOWN, "is down")
 _GOOD, _BAD, _FAINT = "green", "red", "dim"
 _STATES = {"up": _GOOD, "down": _BAD, "done": _GOOD, "failed": _BAD, "blocked": "yellow", "cancelled": _FAINT}
 
@@ -91,8 +92,8 @@ def who(record: Mapping[str, Any]) -> Text:
         told.append("  everything is paused; p goes on", _BAD)
     dispatcher = record["dispatcher"]
     if dispatcher is None:
-        helps = TAKES_OVER if record["standbys"] else "`penstock work` or `penstock serve` does"
-        told.append(f"  nobody dispatches; {helps}", _BAD)
+        helps = TAKES_OVER if record["standbys"] else "`penstock work` or `penstock serve` starts one"
+        told.append(f"  no dispatcher is running; {helps}", _BAD)
     else:
         since = render.moment(dispatcher["since"])
         told.append(f"  {dispatcher['command']}, process {dispatcher['pid']}, since {since}", _FAINT)
@@ -111,7 +112,12 @@ def outages(record: Mapping[str, Any]) -> list[RenderableType] | None:
     """The hosts that failed last, a line for each as long as they are few: a table has no room for what to do."""
     failing = [(name, host) for name, host in record["hosts"].items() if host["error"] is not None]
     lines = [
-        Text(render.one_line(f"{name} {_TROUBLE.get(host['state'], 'failed')}: {host['error']}"), _BAD)
+        Text(
+            render.one_line(
+                f"{name} {_TROUBLE.get(host['state'], 'failed')}: {host['error'].removeprefix(f'{name}: ')}"
+            ),
+            _BAD,
+        )
         for name, host in failing[:_MOST_OUTAGES]
     ]
     if len(failing) > len(lines):

@@ -222,12 +222,10 @@ class _View:
         self._as_json = as_json
         self._quiet = quiet
         self._moves = sys.stderr.isatty() and not (as_json and sys.stdout.isatty())
-        self._place = ""
         self._shown = ""
         self._next = 0.0
 
     def begin(self, place: str) -> None:
-        self._place = place
         if not self._quiet:
             render.note(f"watching {place}")
 

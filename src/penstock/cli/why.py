@@ -139,7 +139,7 @@ def in_short(told: Why) -> str:
             comes += f"; {record.host} is down since {since}, so how it fares is not known"
         if told.undispatched_since is not None:
             since = render.moment(told.undispatched_since)
-            comes += f"; nobody dispatches since {since}, so how it fares is not known"
+            comes += f"; no dispatcher has run since {since}, so how it fares is not known"
         if told.course is not None:
             return f"{task} has run for {ran}: {_steps(told)}{comes}{_own_wait(waited, told)}"
         return f"{task} has run for {ran} on {record.host}{comes}; {_retold(waited, told)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.cli import render
+from penstock.config.wording import some
 from penstock.model import State
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def facts(course: Course) -> list[tuple[str, str]]:
     steps = course.steps
     running = [step for step in steps if step.state is State.RUNNING]
     told = [
-        ("under way", _some([_runs(step, course.now) for step in running])),
+        ("under way", some([_runs(step, course.now) for step in running], _MOST_NAMED)),
         *_waiting([step for step in steps if step.state is State.QUEUED]),
         ("then", course.next or ""),
     ]
@@ -81,13 +82,8 @@ def _waiting(steps: Sequence[StepTold]) -> list[tuple[str, str]]:
         detail = (
             f" ({render.one_line(first.detail, _DETAIL_WIDTH)})" if first is not None and first.detail else ""
         )
-        lines.append(("waiting", f"{_some([step.name for step in alike])} for {reason}{detail}"))
+        lines.append(("waiting", f"{some([step.name for step in alike], _MOST_NAMED)} for {reason}{detail}"))
     return lines
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def print_course(course: Course) -> None:

@@ -192,7 +192,7 @@ async def _run(
             worker = _RunWorker(client, run, plan.tasks, display, tells, since)
             if not await worker.work(interrupts):
                 if worker.hosts.stuck is None:
-                    await _say_what_is_left(client, run, worker.tally, command)
+                    await _say_what_is_left(client, run, worker.tally, command(go_on))
                 else:
                     cancel = command(f"cancel --run {run.name}")
                     render.note(worker.hosts.way_on(run.name, command(go_on), cancel))
@@ -342,9 +342,9 @@ class _RunWorker:
         self._display.update(self.tally, time.time())
 
 
-async def _say_what_is_left(client: Client, run: Run, tally: Tally, command: Callable[[str], str]) -> None:
+async def _say_what_is_left(client: Client, run: Run, tally: Tally, go_on: str) -> None:
     dispatched = (await client.snapshot()).epoch is not None
-    how = "another dispatcher goes on with it" if dispatched else f"go on with `{command('work --drain')}`"
+    how = "another dispatcher goes on with it" if dispatched else f"go on with `{go_on}`"
     render.note(f"interrupted; {render.counted(tally.left, 'task')} of run {run.name} left; {how}")
 
 

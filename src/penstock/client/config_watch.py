@@ -61,11 +61,11 @@ def watching(file: ConfigEdits, config: Config, tell: Callable[[str], None]) -> 
         yield
         return
     watch = _Watch(file, config.path, tell)
-    watch.start()
+    threading.Thread(target=watch.run, name="penstock config", daemon=True).start()
     try:
         yield
     finally:
-        watch.stop()
+        watch.over.set()
 
 
 class _Watch:
@@ -76,28 +76,21 @@ class _Watch:
         self._path = path
         self._tell = tell
         self._loop = asyncio.get_running_loop()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="penstock config", daemon=True)
+        self.over = threading.Event()
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-
-    def _run(self) -> None:
+    def run(self) -> None:
         # Loaded when there is time for it. The backend itself, for a file must be looked at once it is watched.
         from watchfiles._rust_notify import RustNotify
 
-        while not self._stop.is_set():
+        while not self.over.is_set():
             # The file alone, for the store beside it changes all the time; its folder only while it is gone.
             place = self._path if self._path.exists() else self._path.parent
             try:
                 with RustNotify([str(place)], False, False, _POLL_MS, False, False) as watcher:
                     self._look()
-                    watcher.watch(_DEBOUNCE_MS, _STEP_MS, _GLANCE_MS, self._stop)
+                    watcher.watch(_DEBOUNCE_MS, _STEP_MS, _GLANCE_MS, self.over)
             except FileNotFoundError:
-                self._stop.wait(_REST_S)
+                self.over.wait(_REST_S)
             except (OSError, RuntimeError) as error:  # no more watches to be had, or none on this file system
                 self._say(
                     f"{file_shown(self._path)} cannot be watched ({error}); edits of it are not noticed"

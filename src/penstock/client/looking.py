@@ -103,7 +103,7 @@ class Looking:
         recent = await self._store.tasks(TaskFilter(limit=RECENT_TASKS, newest=True))
         if near := nearest(name, {record.task.run for record in recent}):
             raise UnknownTask(f"there is no run {name!r}; did you mean {near!r}?")
-        raise UnknownTask(f"there is no run {name!r}; `penstock tasks --json` tells the runs of all tasks")
+        raise UnknownTask(f"there is no run {name!r}; `penstock tasks` lists tasks with their runs")
 
     async def _begins_with(self, id: str) -> TaskRecord | None:
         matches = await self._store.find(id)

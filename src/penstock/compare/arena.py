@@ -38,9 +38,8 @@ _START_S = 60.0
 _LEAVE_S = 20.0
 _PATIENCE = 3.0  # times as long as one task after the other; who is not through then hangs
 _LEAST_S = 30.0
-_MID_CALL_S = (
-    3.0  # of the story, between the word to die and the death: the calls of this moment are under way
-)
+# Of the story, between the word to die and the death: the calls of this moment are under way.
+_MID_CALL_S = 3.0
 _MANY = 1_000_000  # spans that a server keeps
 
 

@@ -11,9 +11,8 @@ import psutil
 from penstock.compare.judge import Taken
 
 _EVERY_S = 0.02
-_LOOK_FOR_CHILDREN = (
-    10  # samples between two looks for new processes: each reads about every process there is
-)
+# Samples between two looks for new processes: each reads about every process there is.
+_LOOK_FOR_CHILDREN = 10
 _OWN_THREADS = 1  # the contender's process hears its orders in one, which is none of its way's
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from penstock.config.keys import MODEL_TYPES
 from penstock.config.problems import quoted
 from penstock.config.takes import named_models
+from penstock.config.wording import some
 from penstock.model import ANY_MODEL, Host, Plant
 
 _NEVER_TELL = ("python", "command")  # their attempts have no cost
@@ -44,8 +45,7 @@ def _without_price(host: Host) -> str:
     missing = [quoted(name) for name in names if name not in host.prices]
     if not names and not host.prices:
         return "any model"
-    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
-    return ", ".join(missing[:_MOST_NAMED]) + more
+    return some(missing, _MOST_NAMED)
 
 
 def _may_cost(host: Host) -> bool:

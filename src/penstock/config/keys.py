@@ -169,10 +169,8 @@ ALIASES = {"overflow_after_s": "after_s"}
 HostTypes: TypeAlias = Mapping[str, Iterable[str] | None]
 
 MODEL_TYPES = ("openai", "local")  # hosts that have models and answer calls for them
-RUN_TYPES = (
-    "researcher",
-    "file_prompt",
-)  # hosts whose attempts call models; without `url`, through Penstock itself
+# Hosts whose attempts call models; without `url`, through Penstock itself.
+RUN_TYPES = ("researcher", "file_prompt")
 AGENT_TYPE = "agent"  # hosts whose attempts are commands of a container
 CALLS_LANE = "calls"  # the lane of those calls, unless `calls_lane` names another
 AUTO_MODEL = "auto"  # the name of any model of any host
@@ -245,16 +243,8 @@ READERS = {
     "simulated": "penstock.hosts.type_options:read_simulated",
 }
 FILE_FIELDS = ("instructions", "file_a", "document", "file_b")  # of a payload for file_prompt
-FOLDER_OPTIONS = (
-    "ca_file",
-    "cwd",
-    "documents",
-    "gguf",
-    "key_file",
-    "path",
-    "root",
-    "work_dir",
-)  # relative to the config, wherever the dispatcher is started
+# Relative to the config, wherever the dispatcher is started.
+FOLDER_OPTIONS = ("ca_file", "cwd", "documents", "gguf", "key_file", "path", "root", "work_dir")
 _TYPES = ("agent", "command", "file_prompt", "local", "openai", "python", "researcher", "simulated")
 AVAILABLE: HostTypes = {name: OPTIONS[name] for name in _TYPES}
 

@@ -13,9 +13,8 @@ from penstock.config.keys import CALLS_LANE, RUN_TYPES
 from penstock.model import Host, Lane, Plant
 
 RUNS = "v1-"  # what the runs of calls begin with
-EMBEDDINGS_LANE = (
-    "council-embeddings"  # the lane of the library's own calls: it waits in that of a council's tasks
-)
+# The lane of the library's own calls: it waits in that of a council's tasks.
+EMBEDDINGS_LANE = "council-embeddings"
 _LONGEST_RUN = 128
 
 

@@ -17,18 +17,11 @@ import msgspec
 from penstock.config.document import Config, as_document
 from penstock.config.places import KeyPath
 from penstock.config.problems import dotted, file_shown
-from penstock.config.wording import NOT_KNOWN, quoted
+from penstock.config.wording import NOT_KNOWN, quoted, some
 from penstock.model import Plant, Task
 
-_SECTIONS = (
-    "hosts",
-    "lanes",
-    "gates",
-    "agents",
-    "councils",
-    "prices",
-    "models",
-)  # of names that users choose
+# of names that users choose
+_SECTIONS = ("hosts", "lanes", "gates", "agents", "councils", "prices", "models")
 # Both have the same store, however each of them writes its place; and each server has an address of its own.
 _NOT_COMPARED = (("store",), ("server", "advertise"))
 _DIGEST_BYTES = 6
@@ -58,8 +51,7 @@ class Difference:
             *(f"{name} is gone" for name in self.removed),
             *(f"{name} differs" for name in self.changed),
         )
-        more = f" and {len(told) - _MOST_NAMED} more" if len(told) > _MOST_NAMED else ""
-        return ", ".join(told[:_MOST_NAMED]) + more
+        return some(told, _MOST_NAMED)
 
     def as_record(self) -> dict[str, list[str]]:
         return {"added": list(self.added), "removed": list(self.removed), "changed": list(self.changed)}

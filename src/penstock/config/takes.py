@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from penstock.config.keys import AUTO_MODEL, RUN_TYPES
+from penstock.config.wording import some
 from penstock.model import ANY_MODEL, Host
 
 _MOST_NAMED = 8
@@ -15,7 +14,7 @@ _MOST_NAMED = 8
 
 def takes(host: Host) -> str:
     """Such as "serves translate; answers calls for qwen2.5-32b"."""
-    serves = "serves every kind" if "*" in host.serves else f"serves {_some(host.serves)}"
+    serves = "serves every kind" if "*" in host.serves else f"serves {some(host.serves, _MOST_NAMED)}"
     if not host.models or host.type in RUN_TYPES:
         return serves
     return f"{serves}; {_answers(host)}"
@@ -31,9 +30,4 @@ def _answers(host: Host) -> str:
     if not host.takes_calls:
         return "answers no calls"
     any_model = ANY_MODEL in host.models
-    return f"answers calls for {'any model' if any_model else _some(named_models(host))}"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+    return f"answers calls for {'any model' if any_model else some(named_models(host), _MOST_NAMED)}"

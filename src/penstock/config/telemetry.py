@@ -12,9 +12,8 @@ from penstock.config.tables import Table
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    otlp_endpoint: str | None = (
-        None  # a collector's address; None: as OTEL_EXPORTER_OTLP_ENDPOINT says, if it does
-    )
+    # A collector's address; None: as OTEL_EXPORTER_OTLP_ENDPOINT says, if it does.
+    otlp_endpoint: str | None = None
 
 
 def read_telemetry(top: Table) -> Telemetry:

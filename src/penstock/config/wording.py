@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from penstock.config.keys import Bounds, shown
 
@@ -15,6 +15,12 @@ def quoted(word: object) -> str:
     """A word of the user's, fit for one line."""
     text = repr(str(word))
     return text if len(text) <= 80 else f"{text[:76]}…{text[0]}"
+
+
+def some(words: Sequence[str], most: int) -> str:
+    """A list of words, of which so many are told at most."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
 
 
 def kind_of(value: object) -> str:

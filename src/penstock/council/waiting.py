@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.council.asking import place_of, step_of
-from penstock.model import Host, Plant, TaskRecord
+from penstock.model import HOST_DOWN, Host, Plant, TaskRecord
 from penstock.store.base import HostStatus
 
-DOWN = ("down", "half-open", "probing")
 _MOST_DETAIL = 80
 
 
@@ -51,7 +50,7 @@ class Waits:
 def down(may_take: Sequence[Host], hosts: Mapping[str, HostStatus]) -> str | None:
     """In words that all of these are down, and why the first is; None where one may be up."""
     states = [hosts.get(host.name) for host in may_take]
-    if not states or not all(one is not None and one.state in DOWN for one in states):
+    if not states or not all(one is not None and one.state in HOST_DOWN for one in states):
         return None
     names = [host.name for host in may_take]
     are = f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are"

@@ -28,11 +28,6 @@ class LiveShow(Show):
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._live: Live | None = None
-        self._title = ""
-
-    def begin(self, number: int, title: str, about: str) -> None:
-        super().begin(number, title, about)
-        self._title = title
 
     def frame(self, board: Board, story_s: float, legacy: Legacy | None, note: str) -> None:
         if self._live is None:

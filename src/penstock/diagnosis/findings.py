@@ -50,9 +50,8 @@ class Finding:
     evidence: Evidence
     remedy: str  # a line of penstock.toml where one helps
     gain_s: float  # by how much the run would have ended sooner, about
-    is_endless: bool = (
-        False  # the run goes on, and does not end while this is so: the gain is what it cost so far
-    )
+    # The run goes on, and does not end while this is so: the gain is what it cost so far.
+    is_endless: bool = False
     change: Change | None = None  # the remedy as `whatif` takes it
     is_played: bool = False  # then the gain is what `whatif` answers for it
 

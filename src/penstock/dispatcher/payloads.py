@@ -41,9 +41,7 @@ class Payloads:
         self._live = live
         self._told: set[str] = set()  # tasks whose answers `live` is told as they come
         self._tap = tap  # who else hears the text of a task's answer as it comes
-        self._traced = (
-            traced  # attempts have spans of their own to pass on; else a caller's goes on as it came
-        )
+        self._traced = traced  # attempts have spans of their own to pass on; else a caller's goes on
         # Where another may have taken over unseen, or what runs outlives us, an attempt begins when its start is
         # recorded: so no deposed dispatcher starts any, and none runs that the next one does not know. A call,
         # whose caller waits here, ends with its dispatcher.

@@ -144,9 +144,8 @@ async def _live(
 
 async def _live_in(store: Store, payloads: Payloads, run: str) -> tuple[list[TaskRecord], list[Backlog], int]:
     """What of a run has not ended, whatever else was running, and the number of the last task of all."""
-    newest = await store.bare_tasks(
-        TaskFilter(newest=True, limit=1)
-    )  # first: what comes meanwhile is an arrival
+    # First: what comes meanwhile is an arrival.
+    newest = await store.bare_tasks(TaskFilter(newest=True, limit=1))
     live = await store.bare_tasks(TaskFilter(states=(State.QUEUED, State.RUNNING), run=run))
     ran = await store.bare_tasks(TaskFilter(states=(State.RUNNING,)))
     arrivals = await store.fetch([record.task.id for record in live])

@@ -45,16 +45,10 @@ _LOG_CHARS = 4000
 class CommandAdapter:
     def __init__(self, host: Host) -> None:
         self._host = host.name
-        options = read_command(host)
-        self._payload_argv = options.payload_argv
-        self._argv = options.argv
-        self._program = _fixed(self._argv[0]) if self._argv else None
+        self._options = options = read_command(host)
+        self._program = _fixed(options.argv[0]) if options.argv else None
         self._stdin = _STDIN[options.stdin]
         self._value = _VALUES[options.output]
-        self._temporary = options.temporary
-        self._env = options.env
-        self._cwd = options.cwd
-        self._limit_bytes = options.limit_bytes
 
     async def open(self) -> None:
         pass
@@ -63,14 +57,14 @@ class CommandAdapter:
         pass
 
     def work(self, job: Job) -> Program:
-        argv = self._arguments(job.payload)
+        argv, options = self._arguments(job.payload), self._options
         return Program(
             argv=argv,
             outcome=self._outcome,
             stdin=self._stdin(job.payload),
-            env=self._env if job.trace is None else {**self._env, **_environment(job.trace)},
-            cwd=self._cwd,
-            output_limit_bytes=self._limit_bytes,
+            env=options.env if job.trace is None else {**options.env, **_environment(job.trace)},
+            cwd=options.cwd,
+            output_limit_bytes=options.limit_bytes,
             from_config=argv[0] == self._program,
         )
 
@@ -78,23 +72,24 @@ class CommandAdapter:
         return await asyncio.to_thread(self._look)
 
     def _look(self) -> Health:
-        if self._cwd is not None and not os.path.isdir(self._cwd):
-            return Health(False, f"hosts.{self._host}.cwd: no folder {self._cwd!r}; create it, or correct it")
+        cwd = self._options.cwd
+        if cwd is not None and not os.path.isdir(cwd):
+            return Health(False, f"hosts.{self._host}.cwd: no folder {cwd!r}; create it, or correct it")
         program = self._program
         if program is None:
             return Health(True, "the program is named by each payload")
-        path = self._env.get("PATH")
-        if shutil.which(os.path.join(self._cwd or "", program) if "/" in program else program, path=path):
+        path = self._options.env.get("PATH")
+        if shutil.which(os.path.join(cwd or "", program) if "/" in program else program, path=path):
             return Health(True, "program found")
         return Health(False, f"no program {program!r}; install it, or correct hosts.{self._host}.argv")
 
     def _arguments(self, payload: Any) -> tuple[str, ...]:
-        if self._payload_argv and isinstance(payload, dict) and "argv" in payload:
+        if self._options.payload_argv and isinstance(payload, dict) and "argv" in payload:
             argv = payload["argv"]
             if not isinstance(argv, list) or not argv or not all(isinstance(one, str) for one in argv):
                 raise PermanentError("the payload's `argv` must be a list of texts with the program first")
-        elif self._argv:
-            argv = ["".join(_fill(piece, payload) for piece in argument) for argument in self._argv]
+        elif self._options.argv:
+            argv = ["".join(_fill(piece, payload) for piece in argument) for argument in self._options.argv]
         else:
             raise PermanentError(
                 f"hosts.{self._host} has no argv of its own and the payload has none; give it `argv`"
@@ -116,7 +111,7 @@ class CommandAdapter:
                     f'hosts.{self._host}.output to "text" or "auto"',
                     logs=logs,
                 )
-        temporary = status < 0 or status in self._temporary
+        temporary = status < 0 or status in self._options.temporary
         ended = f"killed by {_signal_name(-status)}" if status < 0 else f"exit status {status}"
         lines = " | ".join([line for line in said.splitlines() if line.strip()][-_ERROR_LINES:])
         error_text = f"{ended}: {lines[-_ERROR_CHARS:]}" if lines else ended

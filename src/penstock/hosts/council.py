@@ -40,9 +40,8 @@ class Placement(NamedTuple):
     council: Council
     hosts: tuple[Host, ...]  # those of the config: what their models cost
     desk: InnerDesk
-    store: Store | None = (
-        None  # where earlier turns of a conversation are; None while only its config is looked at
-    )
+    # Where earlier turns of a conversation are; None while only its config is looked at.
+    store: Store | None = None
 
 
 class CouncilAdapter:

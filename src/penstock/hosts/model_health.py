@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.config.wording import some
 from penstock.hosts.base import Health
 from penstock.hosts.model_body import real_models
 from penstock.hosts.model_errors import said
@@ -53,7 +54,7 @@ def judge(status: int, body: bytes, host: Host, server: ModelServer) -> Health:
         return Health(False, f"{place}: no list of models; is it an OpenAI-compatible server? {words}")
     missing = _missing(host, models)
     notes = [note for note in (missing, options.key.warning()) if note]
-    told = "; ".join([f"{len(models)} model{'s' * (len(models) != 1)}: {_few(models)}", *notes])
+    told = "; ".join([f"{len(models)} model{'s' * (len(models) != 1)}: {some(models, _SHOWN)}", *notes])
     return Health(True, told, models, amiss=bool(missing))
 
 
@@ -76,13 +77,7 @@ def _missing(host: Host, models: tuple[str, ...]) -> str:
     known = {*models, *(name.removesuffix(":latest") for name in models)}
     lacking = [name for name in real_models(host) if name not in known]
     return (
-        f"not among them: {_few(lacking)}; load it there, or correct hosts.{host.name}.model"
+        f"not among them: {some(lacking, _SHOWN)}; load it there, or correct hosts.{host.name}.model"
         if lacking
         else ""
     )
-
-
-def _few(names: Any) -> str:
-    names = list(names)
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -100,7 +100,7 @@ class Key:
     def _checked(self, text: str) -> str:
         key = text.strip()
         if not key:
-            raise HostNeedsFix(f"there is no key in {self.place}; put it there")
+            raise HostNeedsFix(f"there is no key in {self.place}; put one there")
         if not key.isascii() or not key.isprintable() or " " in key:
             raise HostNeedsFix(f"what is in {self.place} is no key: one word of plain ASCII is")
         return key

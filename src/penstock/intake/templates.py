@@ -16,9 +16,8 @@ import msgspec
 from penstock.config.problems import meant, quoted
 
 UID_LENGTH = 3
-HOLE = (
-    "\ue000" * UID_LENGTH
-)  # stands in a pattern for a uid that may be any; no path has it, being unprintable
+# Stands in a pattern for a uid that may be any; no path has it, being unprintable.
+HOLE = "\ue000" * UID_LENGTH
 IS_UID = re.compile(rf"[A-Za-z0-9_-]{{{UID_LENGTH}}}")
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"

@@ -189,9 +189,8 @@ class Arrivals:
     def _recover(self, entry: Entry, record: TaskRecord, event: Restored, now: float) -> None:
         """It was running when its dispatcher died: again, or blocked if it must not run twice by itself."""
         died_at = _died_at(event, now)
-        was = (
-            "stopped" if event.stopped else "was lost"
-        )  # dead, or only standing still: the store cannot tell
+        # Dead, or only standing still: the store cannot tell.
+        was = "stopped" if event.stopped else "was lost"
         error = f"the dispatcher {was} while attempt {record.attempts} ran"
         entry.faults += 1
         if record.task.on_crash is OnCrash.BLOCK:

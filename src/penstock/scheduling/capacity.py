@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.model import Fault, Gate, Host, Lane
+from penstock.model import EPSILON, Fault, Gate, Host, Lane
 from penstock.scheduling.adaptive import Throttle
 from penstock.scheduling.budget import Budget, host_gate, lane_gate
 from penstock.scheduling.gates import GateState
@@ -27,7 +27,6 @@ OK, LIMITED, DOWN, GATED, PAUSED = range(5)
 
 _MEMORY = 20  # attempts that count for the mean of a host's seconds
 _LONG_LINE = 64
-_EPSILON = 1e-9  # units are fractions: 0.1 + 0.2 must fit into 0.3
 
 
 class Needs(NamedTuple):
@@ -255,13 +254,13 @@ class HostState:
     def fits(self, needs: Needs, lane: str) -> bool:
         """Whether these units are free for that lane: free, and not another lane's unused reserve."""
         slots = self.free - self.unused_slots + self.unused.get(lane, 0.0)
-        if needs.slots > slots + _EPSILON:
+        if needs.slots > slots + EPSILON:
             return False
         for unit, amount in needs.extra:
             free = self.extra_free.get(unit, 0.0)
             if self.reserves:
                 free -= self._kept_from(lane, unit)
-            if amount > free + _EPSILON:
+            if amount > free + EPSILON:
                 return False
         return True
 
@@ -276,7 +275,7 @@ class HostState:
         """Whether it would fit on the empty host, with all the slots it may have."""
         kept = self._reserved(lane, "slots")
         slots = self.slots if self.tuner is None else max(self.slots, self.tuner.max)
-        return needs.slots <= slots - kept + _EPSILON and self.has_units(needs, lane)
+        return needs.slots <= slots - kept + EPSILON and self.has_units(needs, lane)
 
     def has_units(self, needs: Needs, lane: str) -> bool:
         """Whether it has as many as are needed, slots aside: those may change, these never do."""

@@ -132,9 +132,7 @@ class Spent(NamedTuple):
 class Drain(NamedTuple):
     """Start nothing any more: the dispatcher is about to stop."""
 
-    answering: bool = (
-        False  # it was never to start anything: it only answers requests while nobody dispatches
-    )
+    answering: bool = False  # it is to start nothing: it only answers requests while nobody dispatches
     except_lanes: tuple[str, ...] = ()  # what runs cannot finish without the tasks of these
 
 

@@ -165,9 +165,7 @@ class WorkClass:
         self.sources: list[tuple[int, deque[Entry]]] = []
         self.late: list[tuple[int, list[tuple[float, int, Entry]]]] = []
         self.registered = False
-        self.place: Place | None = (
-            None  # where it stands in its lane's line; others of its places there are left
-        )
+        self.place: Place | None = None  # in its lane's line; others of its places there are left
         self.reason: str | None = None
         self.detail = ""
         self.recorded: str | None = None

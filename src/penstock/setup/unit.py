@@ -13,9 +13,8 @@ from pathlib import Path
 
 COMMANDS = ("serve", "work", "loop", "watch")  # those that run until they are stopped
 
-_PUT_BACK_S = (
-    60  # a dispatcher puts back what runs, and closes its hosts, in less, also where an engine hangs
-)
+# A dispatcher puts back what runs, and closes its hosts, in less, also where an engine hangs.
+_PUT_BACK_S = 60
 _RESTART_S = 5
 _WRONG_USE = 2  # exit status: starting again would find the same config
 _TEMPORARY = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - hidden by PrivateTmp
@@ -45,18 +44,16 @@ class Service:
     words: Sequence[str]  # the command and its options
     folder: Path
     writes: Sequence[Path] = ()  # folders that it must be able to write to
-    keeps_state: bool = (
-        False  # what belongs to the store lies in the account's own folder, not beside the store
-    )
+    # What belongs to the store lies in the account's own folder, not beside the store.
+    keeps_state: bool = False
     secrets: Sequence[str] = ()  # environment variables that hosts and the store take their keys from
     secrets_file: Path | None = None
     path: str = ""  # the environment variable PATH
     account: str | None = None  # whom a system unit runs as
     is_users: bool = False  # of a user's own manager, not of the machine's
     joins_node: bool = False  # of a Ray cluster, on this machine
-    finish_s: int = (
-        60  # that what runs may take when the service is stopped; of two signals at once one is lost
-    )
+    # What runs may take so long when the service is stopped; of two signals at once one is lost.
+    finish_s: int = 60
     tools: Tools = Tools()
 
     @property

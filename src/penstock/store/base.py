@@ -207,8 +207,12 @@ class Snapshot:
     epoch: Epoch | None  # the dispatcher that owns the store now, if one is alive
     spent: Mapping[tuple[str, str], float] = field(
         default_factory=dict
-    )  # (host, lane) -> USD in the day of `at`
+    )  # (host, lane) -> USD, the day of `at`
     delayed: Mapping[tuple[str, str], int] = field(default_factory=dict)  # those of `running` yet to begin
+
+    def plant_or(self, ours: Plant) -> Plant:
+        """The plant that is dispatched with; `ours` where nobody does, or it is not known."""
+        return ours if self.epoch is None or self.epoch.plant is None else self.epoch.plant
 
 
 class Spending(NamedTuple):

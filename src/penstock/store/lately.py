@@ -11,9 +11,8 @@ from penstock.store.base import Lately
 from penstock.store.session import Session
 
 _MOST_EVENTS = 400_000  # of the log that is counted: half a second
-_SHARE_QUEUED = (
-    5  # of what is shown, one in so many may be queued where more have ended than there is room for
-)
+# Of what is shown, one in so many may be queued where more have ended than there is room for.
+_SHARE_QUEUED = 5
 
 
 def read_lately(session: Session, since: float, most: int) -> Lately:

@@ -37,12 +37,13 @@ async def present_of(
 ) -> Present:
     """The present, under the plant that is dispatched with; to queued tasks of `run`, where that is told."""
     from penstock.diagnosis.why.prediction import MOST_IN_LANE
+    from penstock.store.status import fault_of
 
     snapshot = await store.snapshot(now)
     queue = await store.queue(ahead, MOST_IN_LANE)
     day = day_of(now)
     epoch = snapshot.epoch
-    plant = plant if epoch is None or epoch.plant is None else epoch.plant
+    plant = snapshot.plant_or(plant)
     return Present(
         now=now,
         plant=plant,
@@ -51,7 +52,10 @@ async def present_of(
         heard_at=None if epoch is None else epoch.seen_at,
         paused=snapshot.paused,
         paused_lanes=frozenset(lane for lane, paused in snapshot.lanes_paused.items() if paused),
-        hosts={name: HostNow(host.state, host.slots) for name, host in snapshot.hosts.items()},
+        hosts={
+            name: HostNow(host.state, host.slots, fault_of(snapshot, name))
+            for name, host in snapshot.hosts.items()
+        },
         closed_gates=frozenset(name for name, (is_open, _) in snapshot.gates.items() if not is_open),
         gate_details={name: detail for name, (_, detail) in snapshot.gates.items() if detail},
         spent=[Spent(s.host, s.lane, s.day, s.usd, s.calls) for s in await store.spending(day)],
@@ -165,8 +169,7 @@ async def why_host(store: Store, plant: Plant, host: str, since: float, now: flo
     from penstock.store.status import status_record
 
     snapshot = await store.snapshot(now)
-    epoch = snapshot.epoch
-    plant = plant if epoch is None or epoch.plant is None else epoch.plant
+    plant = snapshot.plant_or(plant)
     chosen = TaskFilter(since=since, limit=MOST_SUMMED, newest=True)
     history = await store.history(chosen=chosen, others=False)
     summed = await asyncio.to_thread(of_host, host, history, plant, now, since)

@@ -168,9 +168,8 @@ class _Listener:
             except ERRORS:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(retry_s):
-                        asked = (
-                            await self._asked.get()
-                        )  # of a notice nobody hears now; who waits is woken later
+                        # Of a notice nobody hears now; who waits is woken later.
+                        asked = await self._asked.get()
                         if isinstance(asked, str):
                             self._heard(asked, None)
                 retry_s = min(_LAST_RETRY_S, 2 * retry_s)

@@ -36,8 +36,7 @@ async def config_difference(store: Store, config: Config) -> Difference:
 
 def status_record(plant: Plant, snapshot: Snapshot, standbys: Sequence[Standby] = ()) -> dict[str, Any]:
     """By the plant that is dispatched with; the config's own counts when nobody does."""
-    if snapshot.epoch is not None and snapshot.epoch.plant is not None:
-        plant = snapshot.epoch.plant
+    plant = snapshot.plant_or(plant)
     host_usd: dict[str, float] = defaultdict(float)
     lane_usd: dict[str, float] = defaultdict(float)
     for (name, lane), amount in snapshot.spent.items():

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from penstock.model import Wait
 
-EARLIER = (
-    "earlier"  # not a reason: what this dispatcher does not know, and `penstock why` reads from the store
-)
+# Not a reason: what this dispatcher does not know, and `penstock why` reads from the store.
+EARLIER = "earlier"
 TAKEN_IN = "the dispatcher was taking it in"
 _MOST_CHANGES = 1024  # of a class
 _MOST_PIECES = 32  # of a wait that is told piece by piece

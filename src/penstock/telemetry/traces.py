@@ -89,9 +89,8 @@ class Traces:
                 if fact.wait is not None:
                     self._waited(fact.known, trace.attempt_name(fact.attempt), fact.wait.pieces())
             elif isinstance(fact, BegunLate):
-                name = (
-                    f"{trace.attempt_name(fact.attempt)}/{fact.wait.start!r}"  # it may be late more than once
-                )
+                # It may be late more than once.
+                name = f"{trace.attempt_name(fact.attempt)}/{fact.wait.start!r}"
                 self._waited(fact.known, name, fact.wait.pieces())
             elif isinstance(fact, Over | Ended):
                 if isinstance(fact, Ended) and fact.wait is not None:

@@ -74,9 +74,8 @@ class ModelBehaviour:
 
     tokens: int | None = None  # words of an answer; None: as many as max_tokens asks for, or 16
     answer: Answer | None = None  # None: the words of the prompt, over and over
-    talks: bool = (
-        False  # where a prompt says who it is: sentences, ballots and summings up, as councils ask for
-    )
+    # Where a prompt says who it is: sentences, ballots and summings up, as councils ask for.
+    talks: bool = False
     dimensions: int = 384  # of an embedding
 
     key: str | None = None  # the bearer key that every call must bring

@@ -280,5 +280,5 @@ def no_task(task_id: str) -> Refused:
 
 def _no_run(run: str) -> Refused:
     return Refused(
-        404, "not_found", f"there is no run {run[:200]!r}", "GET /api/tasks tells the runs of tasks"
+        404, "not_found", f"there is no run {run[:200]!r}", "GET /api/tasks lists tasks with their runs"
     )

@@ -190,9 +190,8 @@ class CallResponse(Response):
         self._dispatcher = dispatcher
         self._task = task
         self._relay = relay
-        self._when_gone = (
-            when_gone  # has its argument called when the caller is shut out; returns what ends it
-        )
+        # Has its argument called when the caller is shut out; returns what ends it.
+        self._when_gone = when_gone
         self._is_shut_out = False
         self._has_left = False
         self._down_patience_s = down_patience_s

@@ -65,9 +65,8 @@ class FrontDoor:
         self._checks = {
             own_calls: TaskChecker(config, calls=True, own_calls=own_calls) for own_calls in (False, True)
         }
-        self._fitting: set[tuple[str, str, str | None, str | None, bool]] = (
-            set()
-        )  # shapes that some host takes
+        # Shapes that some host takes.
+        self._fitting: set[tuple[str, str, str | None, str | None, bool]] = set()
         self._lead = lead
         self._tokens = tokens
         self._limits = limits

@@ -20,7 +20,7 @@ from penstock.agents.endpoints import EndpointFile
 from penstock.config import Config
 from penstock.config.own_files import agents_dir
 from penstock.errors import DispatcherError, StoreError
-from penstock.model import State
+from penstock.model import HOST_DOWN, State
 from penstock.store.base import Epoch, Snapshot, TaskFilter
 from penstock.store.status import status_record
 from penstock.telemetry.agent_metrics import AgentSums
@@ -47,7 +47,6 @@ _OF_DISPATCHER = (
     "penstock_host_state",
     "penstock_gate_open",
 )
-_DOWN = ("down", "half-open", "probing")
 
 
 class Doctor:
@@ -154,7 +153,7 @@ class Doctor:
         if self._parts.dispatcher is None:
             return set()
         hosts = self._parts.dispatcher.statistics.hosts
-        return {name for name, host in hosts.items() if host.state in _DOWN}
+        return {name for name, host in hosts.items() if host.state in HOST_DOWN}
 
 
 def _check(state: str, detail: str, **figures: int) -> dict[str, Any]:
@@ -246,7 +245,7 @@ def _standing(parts: Parts, snapshot: Snapshot | None) -> dict[str, dict[tuple[s
             "penstock_lane_running": {(name,): lane.running for name, lane in statistics.lanes.items()},
             "penstock_slots": {(name,): host.slots for name, host in hosts},
             "penstock_slots_used": {(name,): host.slots - host.free for name, host in hosts},
-            "penstock_host_up": {(name,): float(host.state not in _DOWN) for name, host in hosts},
+            "penstock_host_up": {(name,): float(host.state not in HOST_DOWN) for name, host in hosts},
             "penstock_host_state": {(name, host.state): 1.0 for name, host in hosts},
             "penstock_gate_open": {
                 (name,): float(is_open) for name, (is_open, _) in statistics.gates.items()

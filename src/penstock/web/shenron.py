@@ -195,7 +195,7 @@ def _status(council: Council, record: TaskRecord, events: Sequence[Mapping[str, 
     told: dict[str, Any] = {
         "job_id": record.task.id,
         "status": status,
-        "progress": _progress(council, record, events),
+        "progress": _progress(record, events),
         "power_mode": _POWER[Mode(mode)],
         "created_at": record.task.queued_at,
         "started_at": record.started_at,
@@ -211,7 +211,7 @@ def _status(council: Council, record: TaskRecord, events: Sequence[Mapping[str, 
     return told
 
 
-def _progress(council: Council, record: TaskRecord, events: Sequence[Mapping[str, Any]]) -> float:
+def _progress(record: TaskRecord, events: Sequence[Mapping[str, Any]]) -> float:
     """In percent: of the steps that are known of, those that ended; the chair's is yet to come."""
     if record.state in ENDED and record.state is not State.CANCELLED:
         return 100.0

@@ -235,9 +235,8 @@ def _is_usable(endpoint: Endpoint, file: EndpointFile, known: Known, trail: Trai
     elif endpoint.state != READY:
         return False
     with trail.timed("validate"):
-        image = (
-            "" if keeper_note.found(file.folder) is not None else known.image
-        )  # a keeper replaces it in time
+        # A keeper replaces it in time.
+        image = "" if keeper_note.found(file.folder) is not None else known.image
         fine = is_running(endpoint.container, image) and _is_well(endpoint, known)
     if fine:
         file.validated(endpoint)

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 ABOVE = " › "  # between a heading and those below it
-_LONGEST_TITLE = (
-    200  # characters; what is longer is a paragraph by mistake, and would stand above every section
-)
+# Characters; what is longer is a paragraph by mistake, and would stand above every section.
+_LONGEST_TITLE = 200
 
 
 class Form(StrEnum):

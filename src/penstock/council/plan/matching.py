@@ -69,9 +69,8 @@ def relation(one: str, other: str, cosine: float) -> Relation:
     if (mine.denials + theirs.denials + _is_turned(only_mine, only_theirs)) % 2:
         return Relation.CONFLICT
     differing = max(len(only_mine), len(only_theirs)) / max(1, len(mine.words), len(theirs.words))
-    is_moved = (
-        only_mine and only_theirs and 1 - cosine >= MOVES * differing
-    )  # else one of them only says more
+    # Else one of them only says more.
+    is_moved = only_mine and only_theirs and 1 - cosine >= MOVES * differing
     if is_moved or _names_differ(mine, theirs):
         return Relation.CONFLICT if differing <= IN_PLACE else Relation.NEITHER
     return Relation.SAME

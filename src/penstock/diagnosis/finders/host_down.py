@@ -18,7 +18,7 @@ from penstock.diagnosis.finders.turns import Turn
 from penstock.diagnosis.findings import Finding
 from penstock.diagnosis.questions import is_step
 from penstock.diagnosis.steps import Span, Steps, joined
-from penstock.model import State, Task, Verdict
+from penstock.model import HOST_DOWN, State, Task, Verdict
 from penstock.scheduling.messages import HostChange
 
 NAME = "host-down"
@@ -29,10 +29,8 @@ _SOME = 3  # attempts lost there
 _QUICK = 0.5  # of what an attempt takes that ends well
 _GAIN = 0.05  # of the run, where nobody waited
 _DOWN = frozenset({"down", "probing"})  # states of a host in which it is given nothing
-_TRIED = _DOWN | {"half-open"}  # and at most one task may try it
-_BETWEEN = frozenset(
-    {"scheduled", "paused", "dispatcher-down"}
-)  # what comes between two waits for such a host
+# What comes between two waits for such a host.
+_BETWEEN = frozenset({"scheduled", "paused", "dispatcher-down"})
 _ERROR_CHARS = 160
 
 
@@ -97,7 +95,7 @@ def _waits(scene: Scene) -> list[_Wait]:
 def _wait_still(scene: Scene, waits: Sequence[_Wait]) -> bool:
     """Whether tasks wait for such hosts where the record breaks off, if only for the next try there."""
     last = {wait.task.id: wait for wait in waits}
-    fine = {c.host for c in _last_changes(scene) if c.state not in _TRIED and c.fault is None}
+    fine = {c.host for c in _last_changes(scene) if c.state not in HOST_DOWN and c.fault is None}
     for record in scene.recording.tasks:
         wait = last.get(record.task.id)
         if wait is None or record.state is not State.QUEUED or record.ended_at is not None:

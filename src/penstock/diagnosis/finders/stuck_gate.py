@@ -91,7 +91,7 @@ def _judge(
         NAME,
         f"gate {name} stayed closed for {seconds(closed_s)} while up to {tasks} tasks waited for it: {what}",
         remedy=_remedy(name, gate, readings),
-        change=_change(name, gate, readings),
+        change=_change(name, gate),
         lost=lost,
         gain_s=stretches[-1][1] - stretches[-1][0] if is_endless else _gain_s(scene, held),
         is_endless=is_endless,
@@ -154,7 +154,7 @@ def _remedy(name: str, gate: Gate | None, readings: Sequence[float]) -> str:
     return f"remove {table}, or give it a condition that can come true"
 
 
-def _change(name: str, gate: Gate | None, readings: Sequence[float]) -> Change | None:
+def _change(name: str, gate: Gate | None) -> Change | None:
     """The remedy as it can be played; of a log nothing tells what a gate would let through."""
     if gate is None:
         return None

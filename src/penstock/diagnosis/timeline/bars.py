@@ -19,7 +19,7 @@ from penstock.diagnosis.questions import asking_hosts, question_kinds
 from penstock.diagnosis.recording import Recording
 from penstock.diagnosis.timeline.outliers import far_beyond
 from penstock.lifecycle import UNWELL
-from penstock.model import Attempt, TaskRecord, Wait
+from penstock.model import HOST_TRIED, Attempt, TaskRecord, Wait
 from penstock.scheduling.messages import HostChange
 
 INTERRUPTED = "interrupted"  # an attempt that ended without a verdict: its dispatcher died, or put it back
@@ -268,10 +268,6 @@ def _host_uses(recording: Recording, bars: Sequence[Bar], begin: float, end: flo
         )
 
 
-# In these states of a host one task may try it; in none of the others but "up" may any.
-_ONE_MAY_TRY = ("half-open", "probing")
-
-
 def _available(recording: Recording, host: str, begin: float, end: float) -> Steps:
     if recording.plant is None:
         return ()
@@ -280,7 +276,7 @@ def _available(recording: Recording, host: str, begin: float, end: float) -> Ste
     for change in recording.changes:
         if isinstance(change, HostChange) and change.host == host and change.at < end:
             room = change.slots if change.state == "up" else min(1, change.slots)
-            free = room if change.state == "up" or change.state in _ONE_MAY_TRY else 0
+            free = room if change.state == "up" or change.state in HOST_TRIED else 0
             steps.append((max(begin, change.at), float(free)))
     return _joined(steps)
 

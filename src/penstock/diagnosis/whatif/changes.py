@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from shlex import quote
 from typing import Any
 
 from penstock.config.plants import changed_plant
@@ -26,8 +27,8 @@ class Change:
     @property
     def arguments(self) -> str:
         """As `penstock whatif` takes it on a command line."""
-        told = [f"--set {_quoted(f'{key}={value}')}" for key, value in self.settings.items()]
-        told += [f"--unset {_quoted(key)}" for key in self.unset]
+        told = [f"--set {quote(f'{key}={value}')}" for key, value in self.settings.items()]
+        told += [f"--unset {quote(key)}" for key in self.unset]
         return " ".join(told + ([] if self.dispatcher is None else [f"--dispatcher {self.dispatcher}"]))
 
     def changed(self, plant: Plant) -> Plant:
@@ -38,8 +39,3 @@ class Change:
 
     def change_as_record(self) -> dict[str, Any]:
         return {"set": dict(self.settings), "unset": list(self.unset), "dispatcher": self.dispatcher}
-
-
-def _quoted(text: str) -> str:
-    plain = all(c.isalnum() or c in "-_.=:/@,%+" for c in text)
-    return text if plain else "'" + text.replace("'", "'\"'\"'") + "'"

@@ -202,17 +202,17 @@ def guesses(replay: Replay, recording: Recording) -> list[str]:
         if not most:
             continue
         if curve is None:
-            said.append(f"{host.name} ran nothing in the record: it is taken to be as fast as the others")
+            said.append(f"{host.name} ran nothing in the record: it is assumed to be as fast as the others")
         elif most > seen:
-            how = "slow down further, as it did so far" if curve.slows else "not slow down"
+            how = "to slow down further, as it did so far" if curve.slows else "not to slow down"
             said.append(
                 f"{host.name} never ran more than {seen} at once in the record; "
-                f"with up to {most} it is taken to {how}"
+                f"with up to {most} it is assumed {how}"
             )
         elif most < seen and not curve.is_known:
             said.append(
                 f"the record does not tell whether {host.name} is faster with fewer than {seen} at once; "
-                "it is taken not to be"
+                "it is assumed not to be"
             )
     return said
 

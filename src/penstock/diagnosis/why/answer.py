@@ -13,7 +13,7 @@ from penstock.diagnosis.why.durations import Durations, quantile
 from penstock.diagnosis.why.helping import find_help, foreseen
 from penstock.diagnosis.why.holders import Holder, held_by
 from penstock.diagnosis.why.prediction import Prediction, predict_end_of_attempt, predict_start
-from penstock.diagnosis.why.present import Present
+from penstock.diagnosis.why.present import HostNow, Present
 from penstock.diagnosis.why.question import Course, course_of
 from penstock.diagnosis.why.remedies import Case, Remedy, remedies, starts_when
 from penstock.model import State, TaskRecord, Wait
@@ -218,9 +218,8 @@ def explain(record: TaskRecord, history: History, present: Present) -> Why:
             return replace(left, interrupted=True)
         return replace(left, undispatched_since=_undispatched_since(history, now))
     down = _host_down(record, history, present)
-    foreseen = (
-        record.state is State.RUNNING and down is None
-    )  # else its end is heard of when its host is back
+    # Else its end is heard of when its host is back.
+    foreseen = record.state is State.RUNNING and down is None
     ends = predict_end_of_attempt(present, record) if foreseen else None
     return Why(record, now, parts, host_down=down, predicted_end=ends, typical_wait=usual, typical_run=runs)
 
@@ -230,7 +229,7 @@ def _help(
 ) -> tuple[Remedy | None, tuple[str, ...]]:
     """What lets it start sooner, found by playing the present on under the changed plant."""
     if starts is None or options[0].change is None:
-        return find_help(options, lambda change: None)
+        return find_help(options, None)
 
     def predict(present: Present, whatever_s: float | None) -> Prediction:
         return predict_start(present, record, whatever_s)
@@ -287,7 +286,10 @@ def _blockers(
     name, _, target = reason.partition(":")
     if not present.dispatched and name not in ("dependency", "scheduled"):
         apart = (e.owner.apart for e in history.epochs if e.ended_at is None and e.owner.only_run)
-        yield Blocker("dispatcher", "", next(apart, "nobody dispatches"))
+        yield Blocker("dispatcher", "", next(apart, "none is running"))
+        hosts = [(host.name, present.hosts.get(host.name)) for host in present.plant.fitting(record.task)]
+        if all(now is not None and now.fault is not None and now.fault.needs_fix for _, now in hosts):
+            yield from (Blocker("host", name, _state(name, now)) for name, now in hosts)
     elif name == "dependency":
         for needed in record.task.after:
             other = history.dependencies.get(needed)
@@ -307,8 +309,7 @@ def _blockers(
     elif name == "host-down":
         task = record.task
         for host in present.plant.fitting(task):
-            state = present.hosts.get(host.name)
-            yield Blocker("host", host.name, "up" if state is None else state.state)
+            yield Blocker("host", host.name, _state(host.name, present.hosts.get(host.name)))
     elif name == "rate":
         for host_name in target.split(","):
             yield Blocker("host", host_name, "has used up its rate")
@@ -316,6 +317,13 @@ def _blockers(
         yield Blocker("host", target, "has a slot for it, and the cluster no worker yet")
     elif name == "paused":
         yield Blocker("pause", "", waits[-1].detail)
+
+
+def _state(host: str, now: HostNow | None) -> str:
+    """The state of a host, and where it failed the error, which says what to do."""
+    if now is None or now.fault is None:
+        return "up" if now is None else now.state
+    return f"{now.state}: {now.fault.error.removeprefix(f'{host}: ')}"
 
 
 def _case(record: TaskRecord, reason: str, waits: Sequence[Wait], present: Present) -> Case:

@@ -30,13 +30,13 @@ Predict: TypeAlias = Callable[[Present, float | None], Prediction]
 _WHATEVER_S = 60.0
 
 
-def find_help(options: Iterable[Remedy], play: Play) -> tuple[Remedy | None, tuple[str, ...]]:
-    """The remedy to be named, and the changes that were played and would not help."""
+def find_help(options: Iterable[Remedy], play: Play | None) -> tuple[Remedy | None, tuple[str, ...]]:
+    """The remedy to be named, and the changes that were played and would not help. Unplayed none is promised."""
     in_vain: dict[str, None] = {}
     for option in options:
         if option.change is None:
             return option, tuple(in_vain)
-        helps = play(option.change)
+        helps = play and play(option.change)
         if helps is not None:
             words = f"without it {helps.words}" if option.change.unset else helps.words
             return option._replace(gain_s=helps.by_s, gain=words), tuple(in_vain)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from penstock.diagnosis.history import Queue
 from penstock.diagnosis.simulator import Fate, Simulator
-from penstock.model import Gate, Host, Plant, State, Task, TaskRecord
+from penstock.model import HOST_DOWN, Fault, Gate, Host, Plant, State, Task, TaskRecord
 from penstock.scheduling.messages import (
     CancelAsked,
     Event,
@@ -33,6 +33,7 @@ from penstock.scheduling.messages import (
 class HostNow(NamedTuple):
     state: str  # as `HostChange` tells it
     slots: int
+    fault: Fault | None = None  # what it failed with last, and what to do about it
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Present:
             return replace(self, closed_gates=self.closed_gates - {target}), f"gate {target} opens"
         if name == "host-down":
             able = {host.name for host in self.plant.fitting(task)}
-            down = sorted(h for h in able if h in self.hosts and self.hosts[h].state in _DOWN)
+            down = sorted(h for h in able if h in self.hosts and self.hosts[h].state in HOST_DOWN)
             if down:
                 hosts = {**self.hosts, **{h: self.hosts[h]._replace(state="up") for h in down}}
                 return replace(self, hosts=hosts), f"{' or '.join(down)} is healthy again"
@@ -103,7 +104,6 @@ def _most_slots(host: Host) -> int:
     return host.slots if host.auto is None else host.auto.max
 
 
-_DOWN = ("down", "probing", "half-open")
 _REPLAYED = 50  # attempts of the past
 
 
@@ -207,7 +207,7 @@ def _conditions(present: Present) -> list[Event]:
     for host in present.plant.hosts:
         now = present.hosts.get(host.name)
         events.append(SlotsSet(host.name, _slots(present, host)))  # they may have been more for what ran
-        if now is not None and now.state in _DOWN[:2]:
+        if now is not None and now.state in ("down", "probing"):
             events.append(HostHealth(host.name, False, "as it is now"))
         if now is not None and now.state == "paused":
             events.append(PauseSet("host", host.name, True))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from penstock.config.councils import COUNCIL_PREFIX, COUNCIL_TYPE
 from penstock.diagnosis.whatif.changes import Change
-from penstock.model import Gate, Host, Plant
+from penstock.model import EPSILON, Gate, Host, Plant
 from penstock.scheduling.details import Detail, node_remedy
 from penstock.scheduling.gates import THREAD
 
@@ -21,10 +21,10 @@ STARTS = {
     "dependency": "when the tasks it comes after have succeeded",
     "scheduled": "when its time has come",
     "paused": "when `penstock resume` lets it",
-    "store-down": "when the store can be written again; that is tried by itself",
+    "store-down": "when the store can be written again; Penstock keeps trying",
     "gate": "when the gate opens; `penstock status` shows its reading",
     "lane": "when a task of its lane ends",
-    "host-down": "when a host that serves it is healthy again; it is tried by itself",
+    "host-down": "when a host that serves it is healthy again; Penstock keeps trying it",
     "rate": "when the minute has passed",
     "slots": "when an attempt there ends",
     "worker": "when the cluster has a worker for it: one is being started, or waits for a node with room",
@@ -39,7 +39,6 @@ _LANE_BUDGET = "budget:lane:"
 
 
 _MOST_HOSTS = 2  # of those that serve it
-_EPSILON = 1e-9  # units are fractions
 
 
 class Case(NamedTuple):
@@ -168,7 +167,7 @@ def _more_room(target: str, plant: Plant, case: Case) -> list[Remedy]:
 def _roomier(host: Host, short: Mapping[str, float], times: int) -> Remedy:
     """A host with more of what it has too little of: as much as would do, or `times` what it has."""
     lines = dict(_line(host, unit, enough, times) for unit, enough in (short or {"slots": 0.0}).items())
-    bears = "it has as much" if short and "slots" not in short else "the server bears it"
+    bears = "it has as much" if short and "slots" not in short else "the server can take it"
     text = " and ".join(f"{key} = {value}" for key, value in lines.items())
     return Remedy(f"{text}, if {bears}", Change(lines))
 
@@ -181,9 +180,9 @@ def _short(host: Host, case: Case) -> dict[str, float]:
         held = case.held.get(host.name, {})
     else:
         alike = min((total.get(unit, 0.0) / n for unit, n in needs.items() if n > 0), default=0.0)
-        held = {unit: n * int(alike + _EPSILON) for unit, n in needs.items()}
+        held = {unit: n * int(alike + EPSILON) for unit, n in needs.items()}
     wanted = {unit: held.get(unit, 0.0) + n for unit, n in needs.items()}
-    return {unit: n for unit, n in wanted.items() if n > total.get(unit, 0.0) + _EPSILON}
+    return {unit: n for unit, n in wanted.items() if n > total.get(unit, 0.0) + EPSILON}
 
 
 def _line(host: Host, unit: str, enough: float, times: int) -> tuple[str, str]:
@@ -194,7 +193,7 @@ def _line(host: Host, unit: str, enough: float, times: int) -> tuple[str, str]:
     key = f"hosts.{host.name}.slots"
     if host.auto is not None:
         return key, f"{{ auto = true, max = {_more(host.auto.max)[0 if times == 1 else -1]} }}"
-    return key, str(max(_more(host.slots)[0 if times == 1 else -1], ceil(enough - _EPSILON)))
+    return key, str(max(_more(host.slots)[0 if times == 1 else -1], ceil(enough - EPSILON)))
 
 
 def _gate(name: str, plant: Plant, detail: str) -> list[Remedy]:

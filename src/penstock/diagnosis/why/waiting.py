@@ -86,9 +86,8 @@ class Waiting:
     in_vain: tuple[str, ...] = ()  # changes that were played and would not help
     cut_short: bool = False  # there were more tasks than were looked at
     host: Mapping[str, Any] | None = None  # how a host is now, as `status` tells it
-    calls: Waiting | None = (
-        None  # of a run's own calls of models, where its attempts make them through Penstock
-    )
+    # Of a run's own calls of models, where its attempts make them through Penstock.
+    calls: Waiting | None = None
 
     @property
     def use(self) -> float | None:
@@ -270,14 +269,15 @@ class _Sum:
         options = list(_options(cases, plant))
         if len(recording.tasks) > MOST_PLAYED:
             return replace(waiting, remedy=_to_ask(waiting.name, options))
-        play = foresee or _nothing
+        play = foresee
         if any(option.change for option in options) and any(a.ended_at for a in recording.attempts):
             with suppress(UsageError):  # the record does not tell enough
                 gains = Gains(recording)
 
-                def play(change: Change) -> Helps | None:
+                def judged(change: Change) -> Helps | None:
                     return judge(gains.of(change))
 
+                play = judged
         remedy, in_vain = find_help(options, play)
         return replace(waiting, remedy=remedy, in_vain=in_vain)
 
@@ -388,11 +388,6 @@ def _options(cases: Sequence[tuple[str, Case]], plant: Plant) -> Iterator[Remedy
     ]
     for place, (_, found) in enumerate(chosen[:_MOST_REASONS]):
         yield from (one for one in found if one.change is not None or place == 0)
-
-
-def _nothing(change: Change) -> Helps | None:
-    """What cannot be played is not promised."""
-    return None
 
 
 def _to_ask(run: str, options: Sequence[Remedy]) -> Remedy | None:

@@ -30,9 +30,8 @@ class Hiring(msgspec.Struct, kw_only=True):
     limits: EngineLimits
     keeps_logs: bool = False  # its attempts have files of what they say
     agent: Any = None  # of a host of containers: what they are made of
-    code: str = (
-        ""  # a digest of what it is given: our version, and the files, packages and variables of [engine]
-    )
+    # A digest of what it is given: our version, and the files, packages and variables of [engine].
+    code: str = ""
     variables: dict[str, bytes] = {}  # those that are secret, for its process; others are Ray's to set
     unheard_s: float = 3600.0  # with nothing to do and nobody who asks, it ends by itself after so long
 

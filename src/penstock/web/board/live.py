@@ -40,9 +40,8 @@ _WAITS_S = 15.0  # between two looks at what was waited for in the last hour, at
 _STANDBYS_S = 1.0  # between two looks at who stands by, and at the config's file
 _WAITS_SHARE = 0.03  # of the time may go into them
 
-_SLOW_S = (
-    3.0  # a store that is away is waited for; those who look should not believe the old picture for so long
-)
+# A store that is away is waited for; those who look should not believe the old picture for so long.
+_SLOW_S = 3.0
 
 _encode = msgspec.json.Encoder().encode
 log = logging.getLogger("penstock.board")

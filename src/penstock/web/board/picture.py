@@ -81,7 +81,7 @@ def picture_of(
 ) -> Picture:
     snapshot = now.snapshot
     epoch = snapshot.epoch
-    plant = config.plant if epoch is None or epoch.plant is None else epoch.plant
+    plant = snapshot.plant_or(config.plant)
     status = status_record(plant, snapshot, standbys)
     running = now.running if epoch is not None else ()
     return {

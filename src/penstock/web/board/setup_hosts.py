@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from penstock.config import Config
 from penstock.config.masking import masked
 from penstock.config.takes import takes
+from penstock.config.wording import some
 from penstock.model import ANY_MODEL, Host
 from penstock.setup.checkup import Finding
 from penstock.store.base import HostStatus
@@ -65,12 +66,7 @@ def _models(host: Host) -> list[Node]:
     if not named:
         return [node("span", "–", class_="soft")]
     words = ["any other" if one == ANY_MODEL else one for one in named]
-    return [node("span", _some(words, _MOST_MODELS), title=", ".join(words))]
-
-
-def _some(words: Sequence[str], most: int) -> str:
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return ", ".join(words[:most]) + more
+    return [node("span", some(words, _MOST_MODELS), title=", ".join(words))]
 
 
 def _slots(host: Host, standing: HostStatus | None) -> str:
@@ -127,7 +123,7 @@ def how_it_went(checkup: Checkup) -> Node:
     if checkup.goes_on:
         return node("p", f"Trying… {tried} have answered so far.", class_="soft", role="status")
     wrong += sum(one.state == "wrong" for one in checkup.others if one.what != "server")
-    told = "All is well" if not wrong else f"{counted(wrong, 'thing')} to put right"
+    told = "All is well" if not wrong else counted(wrong, "problem")
     return node(
         "p",
         f"{told}. Tried at ",

@@ -3,7 +3,7 @@
     TimelinePicture("run=nightly", label="Timeline of nightly", marks=[{"task": "1m7f3k2p", "words": "20 s"}])
 
 draws a run, or with `since=1h` what lived so lately, and follows it. `marks` are evidence: see
-`diagnosis/timeline/files/marks.js` for what can be marked; `show_marks()` changes them in the page.
+`diagnosis/timeline/files/marks.js` for what can be marked.
 """
 
 from __future__ import annotations
@@ -38,11 +38,6 @@ class TimelinePicture(Element, component=_FILES / "timeline_picture.js"):
         self._props["query"] = query
         self._props["label"] = label
         self._props["marks"] = list(marks)
-
-    def show_marks(self, marks: Sequence[Mark]) -> None:
-        """Other evidence; none takes away what was marked."""
-        self._props["marks"] = list(marks)
-        self.update()
 
 
 def query_of(shown: Wanted) -> str:

@@ -963,9 +963,6 @@ SELECT extract(epoch FROM clock_timestamp())::float8
 -- name: try_lock
 SELECT pg_try_advisory_lock($1::bigint)
 
--- name: unlock
-SELECT pg_advisory_unlock($1::bigint)
-
 -- Who holds the dispatcher's lock: process of the server, how long it has been silent, how long it may be, which
 -- process of which machine it is, and whether it is there without the lock: the server began anew since, and all locks
 -- were lost (silence is counted from there), or the one connection was cut and others of the same store were not.

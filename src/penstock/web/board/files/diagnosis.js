@@ -119,7 +119,7 @@ function beside(page) {
 function well({ found }) {
   if (!found.has_run) return h("p", "Nothing has run yet, so there is nothing to be said.");
   return h("div", { class: "stack" }, [
-    h("p", { class: "well" }, "Nothing was found to be wrong with how it was run."),
+    h("p", { class: "well" }, "Found nothing wrong with how it was run."),
     found.waited ? h("p", `Its tasks waited for ${found.waited}.`) : null,
     h("p", { class: "soft" }, "Looked for:"),
     h("dl", { class: "looked" }, found.looked_for.flatMap(({ name, meaning }) => [h("dt", name), h("dd", meaning)])),

@@ -14,7 +14,7 @@ export const HostRow = {
       const lines = [h("span", { class: "num" }, `${amount(host.used)} of ${host.slots} slots`)];
       if (host.auto) lines.push(h("span", { title: "It finds by itself how many at once are best" }, `⇅ tunes itself, ${host.auto[0]} to ${host.auto[1]}`));
       if (host.fallback) lines.push(h("span", "fallback"));
-      if (host.queued) lines.push(h("span", { title: "Tasks and calls in the queue that could run here, each of them also on other hosts that fit it" }, `${whole(host.queued)} could come`));
+      if (host.queued) lines.push(h("span", { title: "Tasks and calls in the queue that could run here, each of them also on other hosts that fit it" }, `${whole(host.queued)} waiting could run here`));
       if (host.usd !== undefined) lines.push(h("span", `${usd(host.usd)}${host.budget == null ? "" : ` of ${usd(host.budget)}`} today`));
       return h("p", { class: "host-facts soft" }, lines);
     },
