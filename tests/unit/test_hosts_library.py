@@ -310,7 +310,7 @@ async def test_its_check_says_what_is_missing(tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr(embedding, "_NEEDED", ("chromadb", "no_such_package"))
         health = await lib.adapter.check()
         assert (health.up, health.amiss) == (True, True)
-        assert "no_such_package is not installed; pip install" in health.detail
+        assert "no_such_package is not installed; pip install 'penstock-ai[rag]'" in health.detail
 
 
 async def test_it_is_ready_before_it_is_needed(tmp_path: Path) -> None:
